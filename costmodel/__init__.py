@@ -1,0 +1,1 @@
+"""Workloads, accelerators, map spaces and cost models."""

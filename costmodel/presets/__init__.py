@@ -1,0 +1,1 @@
+"""Shipped accelerators, workloads and networks (YAML)."""
