@@ -1,0 +1,133 @@
+"""What an evaluation returns: energy, latency and status per mapping, and detail on request.
+
+Letters: B mappings, L memory levels (outermost first), T tensors (output last).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ConfigError, ContractError
+
+Objective = Literal["edp", "energy", "latency", "ed2p"]
+OBJECTIVES: tuple[Objective, ...] = ("edp", "energy", "latency", "ed2p")
+
+STATUS_OK = 0
+STATUS_FANOUT = 1
+STATUS_CAPACITY = 2  # + the level's index, outermost = 0
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Detail:
+    """Counts and energies behind the costs; rows of infeasible mappings are zero.
+
+    Attributes:
+        tile: `[B, L, T]` words of the tile at one instance, 0 where the tensor bypasses the level.
+        reads: `[B, L, T]` words read per instance.
+        fills: `[B, L, T]` words written from the level above, per instance.
+        updates: `[B, L, T]` words written from the level below, per instance.
+        instances: `[B, L]` instances of the level in use.
+        energy_pj: `[B, L, T]` energy of all instances, pJ.
+        network_energy_pj: `[B, T]` energy of the hops between levels, pJ.
+        mac_energy_pj: energy of the multiply-accumulates, pJ, the same for every mapping.
+        utilisation: `[B]` MACs / (processing elements x cycles).
+    """
+
+    tile: IntArray
+    reads: IntArray
+    fills: IntArray
+    updates: IntArray
+    instances: IntArray
+    energy_pj: FloatArray
+    network_energy_pj: FloatArray
+    mac_energy_pj: float
+    utilisation: FloatArray
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of B mappings: finite exactly where the status is OK.
+
+    Attributes:
+        energy_pj: `[B]` energy in pJ, inf where infeasible.
+        latency_cycles: `[B]` cycles, inf where infeasible.
+        status: `[B]` int32: 0 OK, 1 fan-out exceeded, 2 + l capacity of level l exceeded.
+        excess: `[B]` how far over: processing elements for a fan-out, words for a capacity.
+        detail: counts per level and tensor, when they were asked for.
+    """
+
+    energy_pj: FloatArray
+    latency_cycles: FloatArray
+    status: npt.NDArray[np.int32]
+    excess: IntArray
+    detail: Detail | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.status.shape
+        for name in ("energy_pj", "latency_cycles", "excess"):
+            got = getattr(self, name).shape
+            if got != shape:
+                raise ContractError(f"Expected {name} of shape {shape} (as status), got {got}.")
+        ok = self.status == STATUS_OK
+        for name in ("energy_pj", "latency_cycles"):
+            wrong = np.flatnonzero(np.isfinite(getattr(self, name)) != ok)
+            if wrong.size:
+                row = int(wrong[0])
+                raise ContractError(
+                    f"{name} must be finite exactly where status is OK; row {row} has "
+                    f"{getattr(self, name)[row]} with status {self.status[row]}."
+                )
+
+    @property
+    def ok(self) -> npt.NDArray[np.bool_]:
+        """`[B]` whether the mapping is feasible."""
+        return self.status == STATUS_OK
+
+    @property
+    def edp(self) -> FloatArray:
+        """`[B]` energy-delay product, pJ x cycles."""
+        return self.energy_pj * self.latency_cycles
+
+    def objective(self, name: str) -> FloatArray:
+        """The value to minimise.
+
+        Args:
+            name: `edp`, `energy`, `latency` or `ed2p` (energy x delay squared).
+
+        Returns:
+            `[B]` float64, inf where infeasible.
+
+        Raises:
+            ConfigError: the objective is unknown.
+        """
+        if name == "edp":
+            return self.edp
+        if name == "energy":
+            return self.energy_pj
+        if name == "latency":
+            return self.latency_cycles
+        if name == "ed2p":
+            return self.edp * self.latency_cycles
+        raise ConfigError(f"Unknown objective {name!r}; known: {', '.join(OBJECTIVES)}.")
+
+
+def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> str:
+    """One line for a person about a mapping's status.
+
+    Args:
+        status: one entry of `Costs.status`.
+        excess: the matching entry of `Costs.excess`.
+        level_names: the accelerator's levels, outermost first.
+    """
+    if status == STATUS_OK:
+        return "feasible"
+    if status == STATUS_FANOUT:
+        return f"fan-out exceeded by {excess} processing elements"
+    return f"capacity of {level_names[status - STATUS_CAPACITY]} exceeded by {excess} words"

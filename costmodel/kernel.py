@@ -1,0 +1,468 @@
+"""The compiled pass: feasibility, traffic, energy and cycles of one mapping after another.
+
+The formulas are Timeloop's (v3, dense, perfect factors, link transfers off) in closed form; the
+names below follow it. Letters: B mappings, n dimensions, S slots, L levels, T tensors.
+
+All counts are int64 and exact: `Workload` refuses sizes whose counts could leave 62 bits. Energy
+and the bandwidth limits are float64, where every count below 2^53 is exact as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.compiled import compiled
+from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
+
+
+
+@compiled
+def footprint(tables, t, slot, rows):
+    """Words of tensor t's tile from a slot inwards: the bounding box of what its loops touch."""
+    words = 1
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        extent = 1
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            inside = tables.within[rows[tables.term_dimension[k]], slot]
+            extent += tables.term_coefficient[k] * (inside - 1)
+        words *= extent
+    return words
+
+
+@compiled
+def locate(tables, code, rows):
+    """Fills rows `[n]` with the factorisation rows that a code `[D]` names."""
+    for d in range(tables.sizes.size):
+        rows[d] = tables.row_start[d] + code[d]
+
+
+@compiled
+def check_fanout(tables, code, rows):
+    """Processing elements that a mapping asks for beyond what its levels fan out to (0: fits)."""
+    for level in range(tables.fanout.size):
+        slot = tables.spatial_slot[level]
+        if slot < 0:
+            continue
+        column = tables.spatial_axis_column[level]
+        axes = code[column] if column >= 0 else 0
+        along_x = 1
+        along_y = 1
+        for d in range(tables.sizes.size):
+            factor = tables.factors[rows[d], slot]
+            if (axes >> d) & 1:
+                along_y *= factor
+            else:
+                along_x *= factor
+        if column < 0:
+            if along_x > tables.fanout[level]:
+                return along_x - tables.fanout[level]
+        elif along_x > tables.mesh[level, 0] or along_y > tables.mesh[level, 1]:
+            over_x = max(0, along_x - tables.mesh[level, 0])
+            return max(over_x, along_y - tables.mesh[level, 1])
+    return 0
+
+
+@compiled
+def check_capacity(tables, level, code, rows, kept, tile):
+    """Words by which a level overflows; fills kept and tile `[T]` of that level.
+
+    Where the machine bypasses on overflow a tensor that no longer fits is dropped from the level,
+    in the workload's order of tensors, and nothing ever overflows.
+    """
+    tensors = tile.size
+    column = tables.keep_column[level]
+    mask = code[column] if column >= 0 else -1
+    slot = tables.temporal_slot[level]
+    bank_row = -1
+    if tables.banks_column[level] >= 0:
+        bank_row = tables.allocation_start[level] + code[tables.banks_column[level]]
+    capacity = tables.capacity[level]
+    used = 0
+    excess = 0
+    for t in range(tensors):
+        kept[t] = (mask >> t) & 1
+        if not kept[t]:
+            tile[t] = 0
+            continue
+        words = footprint(tables, t, slot, rows)
+        tile[t] = words
+        if capacity < 0:
+            continue
+        if bank_row >= 0:
+            over = words - tables.allocations[bank_row, t] * tables.bank_words[level]
+        else:
+            over = used + words - capacity
+        if over > 0:
+            if tables.bypass_on_overflow and level > 0:
+                kept[t] = 0
+                tile[t] = 0
+                continue
+            excess = max(excess, over)
+        used += words
+    return excess
+
+
+@compiled
+def check_mapping(tables, code, rows, kept, tile):
+    """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`."""
+    locate(tables, code, rows)
+    excess = check_fanout(tables, code, rows)
+    if excess > 0:
+        return STATUS_FANOUT, excess
+    for level in range(tables.capacity.size):
+        excess = check_capacity(tables, level, code, rows, kept[level], tile[level])
+        if excess > 0:
+            return STATUS_CAPACITY + level, excess
+    return STATUS_OK, 0
+
+
+@compiled
+def check_mappings(tables, codes, status, excess):
+    """Status and excess of codes `[B, D]` into `[B]` each."""
+    levels = tables.capacity.size
+    tensors = tables.sliding.size
+    rows = np.empty(tables.sizes.size, np.int64)
+    kept = np.empty((levels, tensors), np.uint8)
+    tile = np.empty((levels, tensors), np.int64)
+    for b in range(codes.shape[0]):
+        status[b], excess[b] = check_mapping(tables, codes[b], rows, kept, tile)
+
+
+@compiled
+def _distinct_offsets(tables, axis, slot, rows):
+    """Number of distinct offsets along an axis over the spatial loops of a slot."""
+    count = 0
+    first_factor = 1
+    first_step = 1
+    second_factor = 1
+    second_step = 1
+    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+        row = rows[tables.term_dimension[k]]
+        factor = tables.factors[row, slot]
+        if factor == 1:
+            continue
+        step = tables.term_coefficient[k] * tables.within[row, slot + 1]
+        count += 1
+        if count == 1:
+            first_factor, first_step = factor, step
+        elif count == 2:
+            second_factor, second_step = factor, step
+    if count <= 1:
+        return first_factor
+    if count == 2:
+        # (i, j) and (i + b/g, j - a/g) coincide; count the points that no other precedes.
+        a, b = first_step, second_step
+        while b:
+            a, b = b, a % b
+        repeat_first = max(0, first_factor - second_step // a)
+        repeat_second = max(0, second_factor - first_step // a)
+        return first_factor * second_factor - repeat_first * repeat_second
+    return _count_distinct(tables, axis, slot, rows)
+
+
+@compiled
+def _count_distinct(tables, axis, slot, rows):
+    """As _distinct_offsets, by enumeration, for axes of three and more moving terms."""
+    offsets = np.zeros(1, np.int64)
+    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+        row = rows[tables.term_dimension[k]]
+        factor = tables.factors[row, slot]
+        step = tables.term_coefficient[k] * tables.within[row, slot + 1]
+        wider = np.empty(offsets.size * factor, np.int64)
+        for x in range(factor):
+            wider[x * offsets.size : (x + 1) * offsets.size] = offsets + x * step
+        offsets = np.unique(wider)
+    return offsets.size
+
+
+@compiled
+def _multicast_groups(tables, t, level, rows):
+    """Number of distinct child tiles of tensor t among the children of one instance: G(T, l)."""
+    slot = tables.spatial_slot[level]
+    if slot < 0:
+        return 1
+    groups = 1
+    if tables.sliding[t]:
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            groups *= _distinct_offsets(tables, axis, slot, rows)
+    else:
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            d = tables.term_dimension[tables.term_start[axis]]
+            groups *= tables.factors[rows[d], slot]
+    return groups
+
+
+@compiled
+def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips, step, outer, moved):
+    """Words entering a child tile over the whole run, per instance: Delta(T, c).
+
+    Args:
+        tables: the map space.
+        t: the tensor.
+        slot: the child level's temporal slot.
+        rows: `[n]` factorisation rows.
+        tile: words of the child tile.
+        first: index of the innermost loop above the tile.
+        loops: number of loops; those from `first` on stand above the tile, innermost first.
+        dimension: `[n * L]` dimension of each loop.
+        trips: trip count of each loop, all larger than 1.
+        step: distance in its dimension that one iteration of each loop moves.
+        outer: product of the trip counts of a loop and all outside it; 1 past the last.
+        moved: `[axes]` scratch.
+    """
+    if first == loops:
+        return tile
+    if tables.sliding[t] == 0:
+        # Without overlap only the innermost run of loops over other dimensions is free.
+        for i in range(first, loops):
+            if tables.relevant[t, dimension[i]]:
+                return tile * outer[i]
+        return tile
+    # Overlap is credited to steps that move the tile just as the innermost loop does; Timeloop
+    # takes the inner loops at iteration 1 for that comparison.
+    axis_first = tables.axis_of[t, dimension[first]]
+    step_first = tables.coefficient_of[t, dimension[first]] * step[first]
+    changed = 0
+    if axis_first >= 0:
+        axis = tables.axis_start[t] + axis_first
+        extent = 1
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            inside = tables.within[rows[tables.term_dimension[k]], slot]
+            extent += tables.term_coefficient[k] * (inside - 1)
+        changed = tile - tile // extent * max(0, extent - step_first)
+    axes = tables.axis_start[t + 1] - tables.axis_start[t]
+    for a in range(axes):
+        moved[a] = 0
+    if axis_first >= 0:
+        moved[axis_first] = step_first
+    words = tile + (trips[first] - 1) * outer[first + 1] * changed
+    for j in range(first + 1, loops):
+        axis_j = tables.axis_of[t, dimension[j]]
+        step_j = tables.coefficient_of[t, dimension[j]] * step[j]
+        same = True
+        for a in range(axes):
+            displacement = (step_j if a == axis_j else 0) - moved[a]
+            if displacement != (step_first if a == axis_first else 0):
+                same = False
+                break
+        words += (trips[j] - 1) * outer[j + 1] * (changed if same else tile)
+        if axis_j >= 0:
+            moved[axis_j] += step_j
+    return words
+
+
+@compiled
+def _loops_above(tables, code, rows, start, dimension, trips, step, outer):
+    """Lists the temporal loops above the innermost level, innermost first.
+
+    Fills start `[L]` with the index of the first loop above each level's tile, and dimension,
+    trips, step and outer as `_words_entering` takes them. Returns the number of loops and the
+    product of all temporal trip counts, the innermost level's included.
+    """
+    n = tables.sizes.size
+    levels = start.size
+    count = 0
+    for level in range(levels - 1, 0, -1):
+        start[level] = count
+        above = level - 1
+        slot = tables.temporal_slot[above]
+        order = tables.orders[code[tables.order_column[above]]]
+        for position in range(n - 1, -1, -1):
+            d = order[position]
+            trip = tables.factors[rows[d], slot]
+            if trip > 1:
+                dimension[count] = d
+                trips[count] = trip
+                step[count] = tables.within[rows[d], slot + 1]
+                count += 1
+    start[0] = count
+    outer[count] = 1
+    for i in range(count - 1, -1, -1):
+        outer[i] = outer[i + 1] * trips[i]
+    cycles = outer[0]
+    slot = tables.temporal_slot[levels - 1]
+    for d in range(n):
+        cycles *= tables.factors[rows[d], slot]
+    return count, cycles
+
+
+@compiled
+def _hops_per_delivery(tables, t, level, code, rows):
+    """Hops that one delivery of every distinct child tile takes on the mesh below a level.
+
+    A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
+    mesh is filled row by row. A group of children that share a tile is reached along the first
+    row to its furthest column, then up and down each of its columns.
+    """
+    n = tables.sizes.size
+    slot = tables.spatial_slot[level]
+    order = tables.orders[code[tables.spatial_order_column[level]]]
+    column = tables.spatial_axis_column[level]
+    axes = code[column] if column >= 0 else 0
+    along_x = 1
+    along_y = 1
+    for d in range(n):
+        factor = tables.factors[rows[d], slot]
+        if (axes >> d) & 1:
+            along_y *= factor
+        else:
+            along_x *= factor
+    children = along_x * along_y
+    width = max(tables.mesh[level, 0], along_x)
+    height = max(tables.mesh[level, 1], along_y)
+    tile_of = np.zeros(children, np.int64)
+    for child in range(children):
+        rest = child
+        axis_offset = np.zeros(tables.axis_start[t + 1] - tables.axis_start[t], np.int64)
+        for position in range(n - 1, -1, -1):
+            d = order[position]
+            factor = tables.factors[rows[d], slot]
+            index = rest % factor
+            rest //= factor
+            axis = tables.axis_of[t, d]
+            if axis >= 0:
+                inside = tables.within[rows[d], slot + 1]
+                axis_offset[axis] += tables.coefficient_of[t, d] * inside * index
+        key = 0
+        for a in range(axis_offset.size):
+            span = 1
+            axis = tables.axis_start[t] + a
+            for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+                span += tables.term_coefficient[k] * tables.sizes[tables.term_dimension[k]]
+            key = key * span + axis_offset[a]
+        tile_of[child] = key
+    by_tile = np.argsort(tile_of, kind="mergesort")
+    centre = (height - 1) / 2
+    hops = 0.0
+    begin = 0
+    while begin < children:
+        end = begin
+        furthest = 0
+        lowest = np.full(width, height, np.int64)
+        highest = np.full(width, -1, np.int64)
+        while end < children and tile_of[by_tile[end]] == tile_of[by_tile[begin]]:
+            x = by_tile[end] % width
+            y = by_tile[end] // width
+            furthest = max(furthest, x)
+            lowest[x] = min(lowest[x], y)
+            highest[x] = max(highest[x], y)
+            end += 1
+        hops += furthest
+        for x in range(width):
+            if highest[x] >= 0:
+                hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
+        begin = end
+    return hops
+
+
+@compiled
+def evaluate_mappings(
+    tables, codes, energy, latency, status, excess, detailed, tiles, counts, instances, network
+):
+    """Costs of codes `[B, D]`: energy (pJ), latency (cycles), status and excess `[B]`.
+
+    With `detailed` it also fills tiles `[B, L, T]`, counts `[B, 3, L, T]` (reads, fills, updates
+    per instance), instances `[B, L]` and network `[B, T]` (pJ); without, they are not touched.
+    """
+    n = tables.sizes.size
+    levels = tables.capacity.size
+    tensors = tables.sliding.size
+    output = tables.output
+    rows = np.empty(n, np.int64)
+    kept = np.empty((levels, tensors), np.uint8)
+    tile = np.empty((levels, tensors), np.int64)
+    start = np.empty(levels, np.int64)
+    dimension = np.empty(n * levels, np.int64)
+    trips = np.empty(n * levels, np.int64)
+    step = np.empty(n * levels, np.int64)
+    outer = np.empty(n * levels + 1, np.int64)
+    moved = np.empty(n, np.int64)
+    above = np.empty(levels, np.int64)  # instances of each level in use
+    reads_at = np.empty(levels, np.int64)  # words read per instance, all tensors
+    writes_at = np.empty(levels, np.int64)  # words filled and updated per instance
+    limited = False
+    for level in range(levels):
+        limited |= np.isfinite(tables.bandwidth[level, 0])
+        limited |= np.isfinite(tables.bandwidth[level, 1])
+
+    for b in range(codes.shape[0]):
+        code = codes[b]
+        status[b], excess[b] = check_mapping(tables, code, rows, kept, tile)
+        if status[b] != STATUS_OK:
+            energy[b] = np.inf
+            latency[b] = np.inf
+            continue
+        loops, cycles = _loops_above(tables, code, rows, start, dimension, trips, step, outer)
+        used = 1
+        for level in range(levels):
+            above[level] = used
+            reads_at[level] = 0
+            writes_at[level] = 0
+            slot = tables.spatial_slot[level]
+            if slot >= 0:
+                for d in range(n):
+                    used *= tables.factors[rows[d], slot]
+        hop_energy = 0.0
+
+        for t in range(tensors):
+            # From the inside out: `served` words pass between a level and what stands below it.
+            entering = cycles
+            groups = 1
+            hops = 0.0
+            for level in range(levels - 1, -1, -1):
+                groups *= _multicast_groups(tables, t, level, rows)
+                if tables.hop_energy[level] > 0 and tables.spatial_slot[level] >= 0:
+                    per_delivery = _hops_per_delivery(tables, t, level, code, rows)
+                    hops += per_delivery * tables.hop_energy[level] * entering * above[level]
+                if not kept[level, t]:
+                    continue
+                served = entering * groups
+                groups = 1
+                share = 0
+                for further in range(level):
+                    if kept[further, t]:
+                        entering = _words_entering(
+                            tables, t, tables.temporal_slot[level], rows, tile[level, t],
+                            start[level], loops, dimension, trips, step, outer, moved,
+                        )  # fmt: skip
+                        share = entering
+                        break
+                if t == output:
+                    # The first time that a word is produced at a level, nothing is read.
+                    first_time = tables.output_words
+                    for further in range(level):
+                        slot = tables.spatial_slot[further]
+                        if slot >= 0:
+                            for d in range(n):
+                                if tables.relevant[t, d]:
+                                    first_time //= tables.factors[rows[d], slot]
+                    reads = served - first_time
+                    fills = share - first_time if share > 0 else 0
+                    updates = served
+                else:
+                    reads = served
+                    fills = share
+                    updates = 0
+                reads_at[level] += reads
+                writes_at[level] += fills + updates
+                if detailed:
+                    counts[b, 0, level, t] = reads
+                    counts[b, 1, level, t] = fills
+                    counts[b, 2, level, t] = updates
+                    tiles[b, level, t] = tile[level, t]
+            hop_energy += hops
+            if detailed:
+                network[b, t] = hops
+
+        total = tables.macs * tables.mac_energy + hop_energy
+        slowest = np.float64(cycles)
+        for level in range(levels):
+            words = (reads_at[level] + writes_at[level]) * above[level]
+            total += words * tables.energy[level]
+            if limited:
+                slowest = max(slowest, np.ceil(reads_at[level] / tables.bandwidth[level, 0]))
+                slowest = max(slowest, np.ceil(writes_at[level] / tables.bandwidth[level, 1]))
+            if detailed:
+                instances[b, level] = above[level]
+        energy[b] = total
+        latency[b] = slowest

@@ -1,0 +1,65 @@
+"""What every search space offers a searcher."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int32]
+
+
+class Space(Protocol):
+    """A space of candidates, each an integer code `[D]`; B is the batch, F the features.
+
+    `MapSpace` is the loop-nest one. All randomness comes from the generator that is passed in.
+    """
+
+    @property
+    def cardinality(self) -> npt.NDArray[np.int64]:
+        """`[D]` number of values of each attribute."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """`[F]` names of what `encode` returns."""
+        ...
+
+    def size(self) -> int:
+        """Number of codes."""
+        ...
+
+    def sample(self, rng: np.random.Generator, n: int, *, feasible: bool = False) -> Codes:
+        """`[n, D]` uniform over the space, or over its feasible part."""
+        ...
+
+    def check(self, codes: npt.NDArray[Any]) -> None:
+        """Raises `ContractError` naming the first bad cell of codes `[B, D]`."""
+        ...
+
+    def feasible(self, codes: Codes) -> npt.NDArray[np.bool_]:
+        """`[B]` whether a candidate can run at all; costs no query."""
+        ...
+
+    def mutate(self, rng: np.random.Generator, codes: Codes, *, moves: int = 1) -> Codes:
+        """`[B, D]` each row after `moves` random domain moves."""
+        ...
+
+    def resample(
+        self, rng: np.random.Generator, codes: Codes, mask: npt.NDArray[np.bool_]
+    ) -> Codes:
+        """`[B, D]` with the attributes under mask `[B, D]` drawn anew."""
+        ...
+
+    def neighbours(self, code: Codes) -> Codes:
+        """`[M, D]` every single move of one candidate `[D]`."""
+        ...
+
+    def encode(self, codes: Codes) -> npt.NDArray[np.float32]:
+        """`[B, F]` for networks."""
+        ...
+
+    def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
+        """`[B, D]` nearest feasible codes of real points `[B, F]`."""
+        ...
