@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,7 +120,7 @@ class Accelerator(StrictModel):
         """Multiply-accumulate units: the product of all fan-outs."""
         return math.prod(level.fanout for level in self.levels)
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """16 hexadecimal digits of the SHA-256 of everything but the name."""
         content = json.dumps(self.model_dump(exclude={"name"}), sort_keys=True)

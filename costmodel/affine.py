@@ -12,14 +12,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from functools import cached_property
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from costmodel.loading import Name, Size, StrictModel, shown
+from costmodel.loading import Identifier, Name, Size, StrictModel, shown
 
 Family = Literal["cnn", "conv1d", "gemm", "mttkrp", "einsum"]
 
@@ -27,9 +26,7 @@ MAX_DIMENSIONS = 9
 LARGEST_COUNT = 2**62
 """What counts of accesses must stay below, so that 64-bit integers hold them with room to add."""
 
-Identifier = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-
-_TERM = re.compile(r"(?:(\d+)\s*\*\s*)?([A-Za-z][A-Za-z0-9_]*)(?:\s*\*\s*(\d+))?")
+_TERM = re.compile(r"(?:(\d{1,18})\s*\*\s*)?([A-Za-z][A-Za-z0-9_]*)(?:\s*\*\s*(\d{1,18}))?")
 
 
 class Axis(StrictModel):
@@ -47,17 +44,18 @@ class Axis(StrictModel):
     @classmethod
     def _parse(cls, value: object) -> object:
         """Reads the written form, such as `2*P + R`."""
-        if not isinstance(value, str):
+        if isinstance(value, Mapping | Axis):
             return value
         terms = []
-        for text in value.split("+"):
+        for text in value.split("+") if isinstance(value, str) else [""]:
             match = _TERM.fullmatch(text.strip())
-            if match is None or (match[1] and match[3]):
+            factor = int(match[1] or match[3] or 1) if match else 0
+            if match is None or (match[1] and match[3]) or factor < 1:
                 raise ValueError(
                     "expected a sum of dimensions with positive whole coefficients such as "
                     f"'2*P + R', got {shown(value)}."
                 )
-            terms.append((match[2], int(match[1] or match[3] or 1)))
+            terms.append((match[2], factor))
         return {"terms": tuple(terms)}
 
 
@@ -146,7 +144,7 @@ class Workload(StrictModel):
             for axis in self.tensors[tensor].axes
         )
 
-    @cached_property
+    @property
     def _content(self) -> str:
         """Everything but the name, in one canonical form."""
         tensors = [
@@ -155,7 +153,7 @@ class Workload(StrictModel):
         ]
         return json.dumps([self.family, list(self.dimensions.items()), tensors])
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """16 hexadecimal digits of the SHA-256 of everything but the name."""
         return hashlib.sha256(self._content.encode()).hexdigest()[:16]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from costmodel.affine import Axis, Family, Identifier, Tensor, Workload
-from costmodel.loading import Size, StrictModel, shown, validate
+from costmodel.affine import Axis, Family, Tensor, Workload
+from costmodel.loading import Identifier, Size, StrictModel, shown, validate
 
 
 class Sizes(StrictModel):

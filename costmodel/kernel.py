@@ -308,6 +308,8 @@ def _hops_per_delivery(tables, t, level, code, rows):
         else:
             along_x *= factor
     children = along_x * along_y
+    if children == 1:
+        return 0.0
     width = max(tables.mesh[level, 0], along_x)
     height = max(tables.mesh[level, 1], along_y)
     tile_of = np.zeros(children, np.int64)
@@ -378,8 +380,9 @@ def evaluate_mappings(
     outer = np.empty(n * levels + 1, np.int64)
     moved = np.empty(n, np.int64)
     above = np.empty(levels, np.int64)  # instances of each level in use
-    reads_at = np.empty(levels, np.int64)  # words read per instance, all tensors
-    writes_at = np.empty(levels, np.int64)  # words filled and updated per instance
+    accesses = np.empty(levels, np.int64)  # words read, filled and updated per instance
+    reading = np.empty(levels)  # words read per instance and cycle, without limits
+    writing = np.empty(levels)  # words filled and updated per instance and cycle
     limited = False
     for level in range(levels):
         limited |= np.isfinite(tables.bandwidth[level, 0])
@@ -396,8 +399,9 @@ def evaluate_mappings(
         used = 1
         for level in range(levels):
             above[level] = used
-            reads_at[level] = 0
-            writes_at[level] = 0
+            accesses[level] = 0
+            reading[level] = 0.0
+            writing[level] = 0.0
             slot = tables.spatial_slot[level]
             if slot >= 0:
                 for d in range(n):
@@ -443,8 +447,11 @@ def evaluate_mappings(
                     reads = served
                     fills = share
                     updates = 0
-                reads_at[level] += reads
-                writes_at[level] += fills + updates
+                accesses[level] += reads + fills + updates
+                if limited:
+                    # Summed per tensor, as Timeloop does: the rounding up below shows it.
+                    reading[level] += reads / cycles
+                    writing[level] += (fills + updates) / cycles
                 if detailed:
                     counts[b, 0, level, t] = reads
                     counts[b, 1, level, t] = fills
@@ -457,11 +464,14 @@ def evaluate_mappings(
         total = tables.macs * tables.mac_energy + hop_energy
         slowest = np.float64(cycles)
         for level in range(levels):
-            words = (reads_at[level] + writes_at[level]) * above[level]
-            total += words * tables.energy[level]
+            total += accesses[level] * above[level] * tables.energy[level]
             if limited:
-                slowest = max(slowest, np.ceil(reads_at[level] / tables.bandwidth[level, 0]))
-                slowest = max(slowest, np.ceil(writes_at[level] / tables.bandwidth[level, 1]))
+                slowdown = 1.0
+                if reading[level] > 0:
+                    slowdown = min(slowdown, tables.bandwidth[level, 0] / reading[level])
+                if writing[level] > 0:
+                    slowdown = min(slowdown, tables.bandwidth[level, 1] / writing[level])
+                slowest = max(slowest, np.ceil(cycles / slowdown))
             if detailed:
                 instances[b, level] = above[level]
         energy[b] = total

@@ -13,7 +13,7 @@ import re
 import types
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -39,8 +39,8 @@ def _plain_integer(value: object) -> object:
     return operator.index(value)
 
 
-Size = Annotated[int, BeforeValidator(_plain_integer), Field(strict=True, ge=1)]
-"""A whole number of at least 1; `true`, `4.0` and `"4"` are refused."""
+Size = Annotated[int, BeforeValidator(_plain_integer), Field(strict=True, ge=1, lt=2**62)]
+"""A whole number of at least 1 that 64 bits hold; `true`, `4.0` and `"4"` are refused."""
 
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 """A finite number above 0."""
@@ -48,8 +48,14 @@ PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 NonNegativeNumber = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 """A finite number of at least 0."""
 
-Name = Annotated[str, Field(strict=True, pattern=r"^\S(.*\S)?$")]
+_LINE = r"^\S(.*\S)?$"
+_IDENTIFIER = r"^[A-Za-z][A-Za-z0-9_]*$"
+
+Name = Annotated[str, Field(strict=True, pattern=_LINE)]
 """One line of text, neither empty nor surrounded by blanks."""
+
+Identifier = Annotated[str, Field(strict=True, pattern=_IDENTIFIER)]
+"""A letter, then letters, digits and underscores: dimensions and tensors in formulas."""
 
 
 _SafeLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -119,6 +125,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 def validate(model_class: type[Model], data: object, where: str) -> Model:
     """Checks data against a pydantic model.
 
+    Where a field may be one of several models, tell them apart by a discriminator: without one
+    pydantic cannot know which was meant, and the message may speak of the wrong one.
+
     Args:
         model_class: what to build.
         data: usually what `load_yaml` returned.
@@ -187,7 +196,6 @@ _EXPECTED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
-    "string_pattern_mismatch": "one line of text, not empty",
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
@@ -199,8 +207,13 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "mapping_type": "a mapping",
     "model_type": "a mapping",
-    "too_short": "at least {min_length} entries",
-    "too_long": "at most {max_length} entries",
+    "too_short": "{min_length} or more entries",
+    "too_long": "{max_length} or fewer entries",
+}
+
+_PATTERNS = {
+    _LINE: "one line of text, neither empty nor surrounded by blanks",
+    _IDENTIFIER: "a letter followed by letters, digits and underscores",
 }
 
 
@@ -236,6 +249,8 @@ def _sentence(problem: ErrorDetails) -> str:
         return str(context["error"])
     value = problem["input"]
     expected = _EXPECTED.get(problem["type"])
+    if problem["type"] == "string_pattern_mismatch":
+        expected = _PATTERNS.get(context["pattern"], "text that matches {pattern}")
     if expected is None:
         return f"{problem['msg']}, got {shown(value)}."
     sentence = f"expected {expected.format(**context)}, got {shown(value)}"
@@ -262,8 +277,8 @@ def _path(data: object, location: Sequence[int | str]) -> str:
             path += f"[{named if isinstance(named, str) else part}]"
         elif isinstance(data, Mapping) and (part in data or last):
             data = data.get(part)
-            path += f".{part}" if path else str(part)
-        # Everything else is a name that pydantic adds for the branch of a union.
+            path += f".{part}" if path else part
+        # Anything else pydantic added: the branch of a union, or "[key]" after a bad key.
     return path
 
 
@@ -275,10 +290,10 @@ def _keys_at(model_class: type[BaseModel], location: Sequence[int | str]) -> lis
         # A part that leads nowhere is the name that pydantic gives a branch of a union.
         reached = inner or reached
     models = [model for annotation in reached for model in _models(annotation)]
-    named = [model for model in models if location and model.__name__ == location[-1]]
+    branch = [model for model in models if location and _is_branch(model, location[-1])]
     keys = [
         field.alias or name
-        for model in named or models
+        for model in branch or models
         for name, field in model.model_fields.items()
     ]
     return list(dict.fromkeys(keys))
@@ -310,6 +325,14 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     if get_origin(annotation) in (Union, types.UnionType):
         return [model for option in get_args(annotation) for model in _models(option)]
     return []
+
+
+def _is_branch(model: type[BaseModel], tag: int | str) -> bool:
+    """Whether pydantic calls a branch of a union so: by a literal that tells the branches apart."""
+    return any(
+        get_origin(field.annotation) is Literal and tag in get_args(field.annotation)
+        for field in model.model_fields.values()
+    )
 
 
 def _without_metadata(annotation: Any) -> Any:

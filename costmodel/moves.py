@@ -6,11 +6,15 @@ stays the caller's.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from costmodel.compiled import compiled
-from costmodel.costs import STATUS_FANOUT, STATUS_OK
-from costmodel.kernel import check_capacity, check_fanout, check_mapping
+from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
+from costmodel.kernel import check_mapping
+from costmodel.nest import NestTables
+from costmodel.space import Codes
 
 UNIFORMS_PER_MOVE = 5
 
@@ -258,7 +262,7 @@ def project_tilings(tables, points, codes):
                         slot = tables.spatial_slot[level]
                         if slot < 0:
                             continue
-                    elif level == status - 2:
+                    elif level == status - STATUS_CAPACITY:
                         slot = tables.temporal_slot[level]
                     else:
                         continue
@@ -275,18 +279,55 @@ def project_tilings(tables, points, codes):
 
 
 @compiled
-def fits(tables, code, rows, kept, tile):
-    """Whether a mapping is feasible; scratch arrays as in `check_mapping`."""
-    return check_mapping(tables, code, rows, kept, tile)[0] == STATUS_OK
+def order_indices(ranks):
+    """Indices `[B]` of the permutations that sort ranks `[B, n]`, equal ranks in given order."""
+    indices = np.empty(ranks.shape[0], np.int64)
+    for b in range(ranks.shape[0]):
+        indices[b] = order_index(np.argsort(ranks[b], kind="mergesort"))
+    return indices
 
 
-@compiled
-def fits_level(tables, level, code, rows, kept, tile):
-    """Whether a mapping whose rows `[n]` are set fits one level's capacity."""
-    return check_capacity(tables, level, code, rows, kept[level], tile[level]) == 0
+def neighbours(tables: NestTables, kinds: tuple[str, ...], code: Codes) -> Codes:
+    """Every code one move away from a code `[D]`, `[M, D]` without repeats.
 
+    Args:
+        tables: the map space.
+        kinds: `[D]` kind of each attribute.
+        code: `[D]`.
+    """
+    n, slots = tables.sizes.size, tables.slot_level.size
+    found: list[Codes] = []
 
-@compiled
-def fits_fanout(tables, code, rows):
-    """Whether a mapping whose rows `[n]` are set asks for no more elements than there are."""
-    return check_fanout(tables, code, rows) == 0
+    def changed(column: int, value: int) -> None:
+        found.append(code.copy())
+        found[-1][column] = value
+
+    distinct = zip(tables.prime_dimension.tolist(), tables.prime_value.tolist(), strict=True)
+    for d, prime in sorted(set(distinct)):
+        factors = tables.factors[tables.row_start[d] + code[d]]
+        for source, target in itertools.permutations(range(slots), 2):
+            if factors[source] % prime == 0:
+                moved = factors.copy()
+                moved[source] //= prime
+                moved[target] *= prime
+                changed(d, find_row(tables, d, moved) - tables.row_start[d])
+    for column, kind in enumerate(kinds):
+        if kind in ("order", "spatial-order"):
+            for first, second in itertools.combinations(range(n), 2):
+                order = tables.orders[code[column]].copy()
+                order[[first, second]] = order[[second, first]]
+                changed(column, order_index(order))
+        elif kind in ("keep", "spatial-axis"):
+            for bit in range(tables.sliding.size if kind == "keep" else n):
+                changed(column, int(code[column]) ^ (1 << bit))
+    for level, column in enumerate(tables.banks_column):
+        if column < 0:
+            continue
+        banks = tables.allocations[tables.allocation_start[level] + code[column]]
+        for source, target in itertools.permutations(range(banks.size), 2):
+            if banks[source] > 1:
+                shifted = banks.copy()
+                shifted[source] -= 1
+                shifted[target] += 1
+                changed(column, allocation_row(tables, level, shifted))
+    return np.stack(found) if found else np.empty((0, code.size), np.int32)

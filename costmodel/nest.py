@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerator import Accelerator
+from costmodel.affine import Workload
 from costmodel.errors import ConfigError
-from costmodel.workload import Workload
 
 Array = npt.NDArray[np.int64]
 

@@ -42,8 +42,8 @@ class Space(Protocol):
         """`[B]` whether a candidate can run at all; costs no query."""
         ...
 
-    def mutate(self, rng: np.random.Generator, codes: Codes, *, moves: int = 1) -> Codes:
-        """`[B, D]` each row after `moves` random domain moves."""
+    def mutate(self, rng: np.random.Generator, codes: Codes, *, steps: int = 1) -> Codes:
+        """`[B, D]` each row after `steps` random domain moves."""
         ...
 
     def resample(

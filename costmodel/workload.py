@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from costmodel.affine import Axis, Family, Identifier, Tensor, Workload
+from costmodel.affine import Axis, Family, Tensor, Workload
 from costmodel.errors import ConfigError
 from costmodel.families import (
     FAMILIES,
@@ -27,7 +27,16 @@ from costmodel.families import (
     gemm,
     mttkrp,
 )
-from costmodel.loading import Name, Size, StrictModel, load_yaml, nearest, shown, validate
+from costmodel.loading import (
+    Identifier,
+    Name,
+    Size,
+    StrictModel,
+    load_yaml,
+    nearest,
+    shown,
+    validate,
+)
 
 __all__ = [
     "Axis",
