@@ -1,0 +1,340 @@
+"""`mapspace benchmark`: searchers x workloads x seeds under one budget, on Ray Tune, resumable.
+
+The run folder holds `experiment.json` (what is run), `tune/` (while it runs), then `curves.parquet`
+and `summary.json`. The same command again continues an interrupted run and leaves a finished one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from costmodel.errors import ConfigError, MapspaceError
+from costmodel.loopnest import LoopNestModel
+from costmodel.mapspace import MapSpace
+from orchestrator import results as results_module
+from orchestrator.experiment import Plan, make_searcher
+from orchestrator.results import Bounds, Results, Run
+
+EXPERIMENT_FILE = "experiment.json"
+TUNE_FOLDER = "tune"
+TUNE_NAME = "trials"
+
+# Seconds of real time between two checkpoints within a search, and of Tune's own state.
+CHECKPOINT_SECONDS = 5.0
+
+Say = Callable[[str], None]
+
+
+def say(line: str) -> None:
+    """Prints a line of progress on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Results:
+    """Runs a benchmark, continues it, or reads it where it is finished.
+
+    Args:
+        plan: what to run.
+        folder: the run folder, made if it is not there.
+        progress: takes lines for a person.
+
+    Returns:
+        The results, which then also lie in the folder.
+
+    Raises:
+        ConfigError: the folder holds another experiment.
+        MapspaceError: trials failed.
+    """
+    folder = Path(folder)
+    identity = describe(plan)
+    if _begin(folder, identity):
+        progress(f"{plan.benchmark.name}: already finished in {folder}")
+        return results_module.load(folder)
+    with _quiet_tune():
+        if plan.benchmark.host == "trials":
+            runs = _run_trials(plan, folder / TUNE_FOLDER, progress)
+        else:
+            runs = _run_blocks(plan, folder / TUNE_FOLDER, progress)
+    order = {
+        (entry.label, workload): position
+        for position, (entry, workload) in enumerate(
+            (entry, workload) for entry in plan.benchmark.searchers for workload in plan.workloads
+        )
+    }
+    runs.sort(key=lambda run: (order[run.searcher, run.workload], run.seed))
+    results = Results(
+        experiment=identity["experiment"],
+        bounds={name: bounds_of(plan, name) for name in plan.workloads},
+        runs=tuple(runs),
+        provenance={**identity["provenance"], **_environment()},
+    )
+    results_module.save(results, folder)
+    # What is needed is in the two files; Tune's folder is for continuing only.
+    shutil.rmtree(folder / TUNE_FOLDER, ignore_errors=True)
+    return results
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """What decides the results of a benchmark, as JSON types: two equal ones are the same run."""
+    model = LoopNestModel()
+    return {
+        "experiment": json.loads(plan.benchmark.model_dump_json()),
+        "provenance": {
+            "model": model.name,
+            "model_version": model.version,
+            "accelerator": plan.accelerator.hash,
+            "workloads": {name: found.hash for name, found in plan.workloads.items()},
+            "surrogates": {name: _digest(Path(path)) for name, path in plan.surrogates.items()},
+        },
+    }
+
+
+def bounds_of(plan: Plan, name: str) -> Bounds:
+    """The bounds of a workload for the benchmark's objective."""
+    from costmodel.bounds import algorithmic_minimum, floor, known_optimum
+
+    found, objective = plan.workloads[name], plan.benchmark.objective
+    optimum = known_optimum(found, plan.accelerator) if objective == "edp" else None
+    return Bounds(
+        minimum=algorithmic_minimum(found, plan.accelerator).objective(objective),
+        floor=floor(found, plan.accelerator).objective(objective),
+        optimum=optimum,
+    )
+
+
+def _begin(folder: Path, identity: dict[str, Any]) -> bool:
+    """Claims the folder for an experiment; True if it is already finished there.
+
+    Raises:
+        ConfigError: the folder holds another experiment.
+    """
+    path = folder / EXPERIMENT_FILE
+    if path.exists():
+        try:
+            before = json.loads(path.read_text())
+        except ValueError:
+            before = None
+        if before != identity:
+            raise ConfigError(
+                f"{folder}: holds another experiment or other surrogates; choose another --output "
+                "or remove the folder."
+            )
+        return (folder / results_module.SUMMARY_FILE).exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{EXPERIMENT_FILE}.partial"
+    partial.write_text(json.dumps(identity, indent=1) + "\n")
+    os.replace(partial, path)
+    return False
+
+
+def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
+    """Host `trials`: Tune schedules (searcher, workload, seeds), each trial searches."""
+    from ray import tune
+
+    from orchestrator.progress import TrialProgress
+    from orchestrator.state import load_state
+    from orchestrator.trial import STATE_FILE, run_trial, unpack_run
+
+    benchmark = plan.benchmark
+    chunk = benchmark.seeds_per_trial or len(benchmark.seeds)
+    tasks = [
+        {
+            "searcher": entry.label,
+            "workload": workload,
+            "seeds": list(benchmark.seeds[start : start + chunk]),
+        }
+        for workload in plan.workloads
+        for entry in benchmark.searchers
+        for start in range(0, len(benchmark.seeds), chunk)
+    ]
+    trainable = tune.with_parameters(run_trial, plan=plan, checkpoint_seconds=CHECKPOINT_SECONDS)
+    path = str((storage / TUNE_NAME).resolve())
+    if tune.Tuner.can_restore(path):
+        progress(f"{benchmark.name}: continuing")
+        tuner = tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
+    else:
+        progress(
+            f"{benchmark.name}: {len(benchmark.searchers)} searchers x {len(plan.workloads)} "
+            f"workloads x {len(benchmark.seeds)} seeds, {_budget(plan)} each, "
+            f"in {len(tasks)} trials"
+        )
+        tuner = tune.Tuner(
+            trainable,
+            param_space={"task": tune.grid_search(tasks)},
+            tune_config=tune.TuneConfig(
+                max_concurrent_trials=benchmark.concurrency,
+                reuse_actors=True,
+                trial_dirname_creator=_trial_folder,
+            ),
+            run_config=_run_config(storage, [TrialProgress(len(tasks))]),
+        )
+    runs = []
+    for result in _fit(tuner, path):
+        task = result.config["task"]
+        with result.checkpoint.as_directory() as checkpoint:
+            finished = load_state(Path(checkpoint) / STATE_FILE)["finished"]
+        for seed, packed in zip(task["seeds"], finished, strict=True):
+            runs.append(unpack_run(packed, task["searcher"], task["workload"], seed))
+    return runs
+
+
+def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
+    """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side."""
+    from ray import tune
+
+    from orchestrator.trial import make_evaluator, pack_result, unpack_run
+    from orchestrator.tune_search import BlockSearch, DeliveredCosts, EvaluateBlock, TuneSearch
+
+    benchmark = plan.benchmark
+    model = LoopNestModel()
+    spaces = {name: MapSpace(found, plan.accelerator) for name, found in plan.workloads.items()}
+    tasks = [
+        (entry, workload, seed)
+        for workload in plan.workloads
+        for entry in benchmark.searchers
+        for seed in benchmark.seeds
+    ]
+    trainable = tune.with_parameters(
+        EvaluateBlock,
+        model=model,
+        spaces=[spaces[workload] for _, workload, _ in tasks],
+        objective=benchmark.objective,
+    )
+    path = str((storage / TUNE_NAME).resolve())
+    if tune.Tuner.can_restore(path):
+        progress(f"{benchmark.name}: continuing")
+        tuner = tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
+        search = tuner._local_tuner._tune_config.search_alg
+    else:
+        progress(
+            f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
+            f"in blocks of {benchmark.block_size} mappings"
+        )
+        search = TuneSearch(
+            [
+                BlockSearch(
+                    make_searcher(plan, entry, spaces[workload], seed=seed),
+                    make_evaluator(
+                        plan, DeliveredCosts(model.name, model.version), spaces[workload]
+                    ),
+                    benchmark.block_size,
+                )
+                for entry, workload, seed in tasks
+            ]
+        )
+        tuner = tune.Tuner(
+            trainable,
+            tune_config=tune.TuneConfig(
+                search_alg=search,
+                num_samples=-1,
+                max_concurrent_trials=benchmark.concurrency,
+                reuse_actors=True,
+                trial_dirname_creator=_trial_folder,
+            ),
+            run_config=_run_config(storage, []),
+        )
+    _fit(tuner, path)
+    return [
+        unpack_run(pack_result(done.evaluator.result()), entry.label, workload, seed)
+        for (entry, workload, seed), done in zip(tasks, search.searches, strict=True)
+    ]
+
+
+def _fit(tuner: Any, path: str) -> Any:
+    """Runs a tuner.
+
+    Raises:
+        MapspaceError: trials failed, after retries; the message has the first error.
+    """
+    grid = tuner.fit()
+    errors = [str(result.error) for result in grid if result.error is not None]
+    if errors:
+        last_line = errors[0].strip().splitlines()[-1]
+        raise MapspaceError(
+            f"{len(errors)} of {len(grid)} trials failed; the first: {last_line} (see {path}). "
+            "The same command tries them again."
+        )
+    return grid
+
+
+def _run_config(storage: Path, callbacks: list[Any]) -> Any:
+    from ray import tune
+
+    return tune.RunConfig(
+        name=TUNE_NAME,
+        storage_path=str(storage.resolve()),
+        verbose=0,
+        callbacks=callbacks,
+        checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
+        # A worker that dies costs its work since the last checkpoint, not the benchmark.
+        failure_config=tune.FailureConfig(max_failures=2),
+    )
+
+
+@contextlib.contextmanager
+def _quiet_tune() -> Iterator[None]:
+    """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile."""
+    from orchestrator import runtime
+
+    settings = {
+        # Tune's own CSV, JSON and TensorBoard files cost 40 % of the throughput and are not read.
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "TUNE_GLOBAL_CHECKPOINT_S": str(CHECKPOINT_SECONDS),
+        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    }
+    before = {key: os.environ.get(key) for key in settings}
+    os.environ.update(settings)
+    try:
+        with runtime.ray_runtime():
+            yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _trial_folder(trial: Any) -> str:
+    return str(trial.trial_id)
+
+
+def _budget(plan: Plan) -> str:
+    benchmark = plan.benchmark
+    if benchmark.iterations is not None:
+        return f"{benchmark.iterations:,} iterations"
+    return f"{benchmark.seconds:g} s"
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 over the files of a surrogate, 16 digits."""
+    digest = hashlib.sha256()
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            digest.update(file.name.encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _environment() -> dict[str, Any]:
+    """What computed the results, without naming the machine."""
+    import platform
+    from importlib.metadata import version
+
+    return {
+        "mapspace": version("mapspace"),
+        "python": platform.python_version(),
+        "ray": version("ray"),
+        "processors": os.cpu_count(),
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+    }

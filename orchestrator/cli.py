@@ -1,0 +1,205 @@
+"""The command line. Every command imports what it needs itself, so that `search` starts at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from costmodel.costs import OBJECTIVES
+from costmodel.errors import ConfigError, MapspaceError
+
+RUNS = Path("runs")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mapspace")
+def cli() -> None:
+    """Finds mappings of tensor operations on spatial accelerators, and compares the methods."""
+
+
+@cli.command()
+@click.argument("workload")
+@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option("--searcher", default="structured", show_default=True, help="The method.")
+@click.option("--seconds", type=float, help="Budget of search time; 2 if no budget is given.")
+@click.option("--iterations", type=int, help="Budget of cost queries.")
+@click.option("--objective", type=click.Choice(OBJECTIVES), default="edp", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--surrogate", help="Surrogate folder for --searcher gradient; else the shipped one.")
+@click.option("--output", type=click.Path(path_type=Path), help="Also write the mapping record.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def search(
+    workload: str,
+    seconds: float | None,
+    iterations: int | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Finds a mapping of WORKLOAD now.
+
+    WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
+    prints the best mapping so far.
+    """
+    from orchestrator.search import Request
+    from orchestrator.search import search as run_search
+
+    if seconds is None and iterations is None:
+        seconds = 2.0
+    if output is not None and not output.parent.is_dir():
+        raise ConfigError(f"{output}: the folder {output.parent} does not exist.")
+    answer = run_search(Request(workload, seconds=seconds, iterations=iterations, **options))
+    if output is not None:
+        output.write_text(json.dumps(answer.summary["record"]) + "\n")
+    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+
+
+@cli.command()
+@click.option("--model", required=True, help="Cost model; see `mapspace list models`.")
+@click.argument("records", type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Else standard output.")
+def evaluate(model: str, records: Path, output: Path | None) -> None:
+    """Scores the mapping RECORDS (JSON lines, plain or .gz)."""
+    from orchestrator.records import evaluate_file
+
+    scored, infeasible = evaluate_file(model, records, output)
+    note = f", {infeasible:,} of them infeasible" if infeasible else ""
+    click.echo(f"{scored:,} records scored{note}", err=True)
+
+
+@cli.command()
+@click.argument("experiment")
+@click.option("--output", type=click.Path(path_type=Path), help="Data set folder.")
+def generate(experiment: str, output: Path | None) -> None:
+    """Makes the data set of EXPERIMENT (a YAML file or a shipped one's name), on Ray tasks."""
+    from orchestrator.experiment import find_experiment
+    from orchestrator.generate import run_generate
+
+    run_generate(find_experiment(experiment), output)
+
+
+@cli.command()
+@click.argument("experiment")
+@click.option("--output", type=click.Path(path_type=Path), help="Surrogate folder.")
+def train(experiment: str, output: Path | None) -> None:
+    """Trains the surrogate of EXPERIMENT (a YAML file or a shipped one's name), on Ray Train."""
+    from orchestrator.experiment import find_experiment
+    from orchestrator.train import run_train
+
+    run_train(find_experiment(experiment), output)
+
+
+@cli.command()
+@click.argument("experiment")
+@click.option("--tracking-uri", help="MLflow; else a SQLite file in the run folder.")
+@click.option("--output", type=click.Path(path_type=Path), help="Run folder; else runs/NAME.")
+@click.option(
+    "--resume/--no-resume",
+    default=True,
+    show_default=True,
+    help="Continue what lies in the run folder, or refuse it.",
+)
+def benchmark(
+    experiment: str, tracking_uri: str | None, output: Path | None, resume: bool
+) -> None:
+    """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
+
+    The same command again continues an interrupted run.
+    """
+    from orchestrator.benchmark import run_benchmark
+    from orchestrator.experiment import find_experiment, load_benchmark, prepare
+    from orchestrator.report import text_table
+    from orchestrator.tracking import default_uri, log_results
+
+    path = find_experiment(experiment)
+    plan = prepare(load_benchmark(path), str(path))
+    folder = output or RUNS / plan.benchmark.name
+    if not resume and folder.exists():
+        raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
+    results = run_benchmark(plan, folder)
+    uri = tracking_uri or default_uri(folder)
+    log_results(results, folder, uri)
+    click.echo(text_table(results))
+    click.echo(f"results  {folder}\nreport   mapspace report {folder}\nMLflow   {open_mlflow(uri)}")
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+def report(run: Path) -> None:
+    """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several."""
+    from orchestrator.report import write_report
+
+    click.echo(write_report(run))
+
+
+@cli.command()
+@click.option("--output", type=click.Path(path_type=Path), default=RUNS / "table1", show_default=True)
+@click.option("--quick", is_flag=True, help="Little data and small budgets: a test of the set-up.")
+def run(output: Path, quick: bool) -> None:
+    """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""
+    from orchestrator.run import main_job
+
+    main_job(output, quick=quick)
+
+
+@cli.command("list")
+@click.argument(
+    "kind",
+    required=False,
+    type=click.Choice(["searchers", "models", "accelerators", "workloads", "experiments"]),
+)
+def list_(kind: str | None) -> None:
+    """Lists what there is."""
+    from orchestrator.catalogue import catalogue
+
+    click.echo(catalogue(kind))
+
+
+def open_mlflow(uri: str) -> str:
+    """The command that shows an MLflow store in a browser of this machine."""
+    if uri.startswith(("http://", "https://")):
+        return uri
+    return f"mlflow ui --backend-store-uri {uri} --host 127.0.0.1 --port 5000"
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs a command; an error that was foreseen is one line on standard error.
+
+    Exits with 0, with 2 for what the user has to correct, with 1 for other failures and with 130
+    after Ctrl-C.
+    """
+    # Before NumPy and Ray are imported: threads beyond the processes that we start slow them down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        status = cli.main(args=arguments, prog_name="mapspace", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        status = 2
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "mapspace"
+        status = _fail(f"{error.format_message()} See {where} --help.", 2)
+    except click.ClickException as error:
+        status = _fail(error.format_message(), error.exit_code)
+    except ConfigError as error:
+        status = _fail(str(error), 2)
+    except MapspaceError as error:
+        status = _fail(str(error), 1)
+    except (KeyboardInterrupt, click.Abort):
+        status = _fail("interrupted; the same command continues what is resumable.", 130)
+    except BrokenPipeError:
+        # The reader of a pipe has gone: nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str, status: int) -> int:
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    return status

@@ -1,0 +1,268 @@
+"""Benchmark experiments: a YAML file that names the whole comparison, read strictly.
+
+```yaml
+kind: benchmark
+name: table1-iso-iteration
+accelerator: mm256
+workloads: [resnet-conv3, mttkrp-0]
+searchers:
+  random: {}
+  annealing (paper): {name: annealing, preset: paper}
+seeds: 10
+iterations: 5000
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from costmodel.costs import Objective
+from costmodel.errors import ConfigError
+from costmodel.loading import (
+    Name,
+    NonNegativeNumber,
+    PositiveNumber,
+    Size,
+    StrictModel,
+    load_yaml,
+    unknown_name,
+    validate,
+)
+
+if TYPE_CHECKING:
+    from costmodel.accelerator import Accelerator
+    from costmodel.workload import Workload
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+GRADIENT = "gradient"
+
+Seed = Annotated[int, Field(strict=True, ge=0)]
+
+
+class SearcherEntry(StrictModel):
+    """One method under comparison."""
+
+    name: Name
+    """Key in the table of searchers."""
+    label: Name
+    """How results call it; unique within the experiment."""
+    preset: Name | None = None
+    """Named set of hyperparameters."""
+    parameters: dict[str, Any] = {}
+    """Hyperparameters; they override the preset."""
+
+
+class Benchmark(StrictModel):
+    """Searchers x workloads x seeds under one budget."""
+
+    kind: Literal["benchmark"]
+    name: Name
+    """Names the run folder and the MLflow run."""
+    description: str = ""
+    """What the experiment is for; printed in the report."""
+    accelerator: Name = "mm256"
+    """A preset's name or a YAML file."""
+    workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """Presets' names, YAML files or inline workloads."""
+    searchers: Annotated[tuple[SearcherEntry, ...], Field(min_length=1)]
+    """A list, or a mapping from labels."""
+    seeds: tuple[Seed, ...]
+    """The seeds, or their number n for 0 to n - 1."""
+    iterations: Size | None = None
+    """Budget of cost queries per search: a true one, or a surrogate one where there is one."""
+    seconds: PositiveNumber | None = None
+    """Budget of search time per search; exactly one of the two budgets is given."""
+    query_latency: NonNegativeNumber = 0.0
+    """Virtual seconds that every counted true query takes, for a cost model slower than ours."""
+    objective: Objective = "edp"
+    """What to minimise."""
+    host: Literal["trials", "blocks"] = "trials"
+    """`trials`: one Tune trial is whole searches. `blocks`: one is a block of mappings."""
+    seeds_per_trial: Size | None = None
+    """Host `trials`: seeds that one trial runs one after another; null: all of them."""
+    block_size: Size = 256
+    """Host `blocks`: mappings per trial at most."""
+    concurrency: Size | None = None
+    """Tune trials at a time; null: one per processor that Ray has."""
+    surrogates: dict[Literal["cnn", "conv1d", "gemm", "mttkrp", "einsum"], Name] = {}
+    """Surrogate folders per workload family for the gradient searcher; else the shipped ones."""
+
+    @field_validator("searchers", mode="before")
+    @classmethod
+    def _from_labels(cls, value: object) -> object:
+        """A mapping from labels is a list; the label stands for a name that is left out."""
+        if isinstance(value, Mapping):
+            return [
+                {"name": label, **(entry or {}), "label": label}
+                if isinstance(entry, Mapping | None)
+                else entry
+                for label, entry in value.items()
+            ]
+        if isinstance(value, list | tuple):
+            return [
+                {"label": entry["name"], **entry}
+                if isinstance(entry, Mapping) and "name" in entry
+                else entry
+                for entry in value
+            ]
+        return value
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _from_count(cls, value: object) -> object:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value < 1:
+                raise ValueError(f"expected at least 1 seed, got {value}.")
+            return tuple(range(value))
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Benchmark:
+        if (self.iterations is None) == (self.seconds is None):
+            raise ValueError("expected exactly one budget: iterations or seconds.")
+        for what, names in (
+            ("searchers: label", [entry.label for entry in self.searchers]),
+            ("workloads: name", list(self.workloads)),
+            ("seeds: seed", list(self.seeds)),
+        ):
+            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+            if twice:
+                raise ValueError(f"{what} {twice[0]} is given twice.")
+        if not self.seeds:
+            raise ValueError("seeds: expected at least one.")
+        return self
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A benchmark whose names have all been looked up.
+
+    Attributes:
+        benchmark: as the file has it.
+        accelerator: the accelerator.
+        workloads: by name, in the experiment's order.
+        surrogates: surrogate folders per workload family.
+    """
+
+    benchmark: Benchmark
+    accelerator: Accelerator
+    workloads: Mapping[str, Workload]
+    surrogates: Mapping[str, str]
+
+    def entry(self, label: str) -> SearcherEntry:
+        """The searcher entry with a label."""
+        return next(entry for entry in self.benchmark.searchers if entry.label == label)
+
+
+def find_experiment(name_or_path: str) -> Path:
+    """The file of an experiment: a path, or the name of one that is shipped.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    shipped = EXPERIMENTS / f"{name_or_path}.yaml"
+    if shipped.is_file() and path.parent == Path("."):
+        return shipped
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        raise ConfigError(f"{name_or_path}: there is no such file.")
+    raise unknown_name("experiment", name_or_path, shipped_experiments())
+
+
+def shipped_experiments() -> list[str]:
+    """Names of the experiments in the package."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+
+
+def load_benchmark(path: str | Path) -> Benchmark:
+    """Reads a benchmark's YAML file.
+
+    Raises:
+        ConfigError: the file is none, or says something that is not allowed.
+    """
+    data = load_yaml(path)
+    kind = data.get("kind")
+    if kind != "benchmark":
+        raise ConfigError(f"{path}: kind: expected benchmark, got {kind!r}.")
+    return validate(Benchmark, data, str(path))
+
+
+def prepare(benchmark: Benchmark, where: str) -> Plan:
+    """Looks up every name of a benchmark and tries every searcher on every workload.
+
+    Args:
+        benchmark: what was read.
+        where: what messages start with, such as the file's name; relative surrogate folders are
+            looked for beside that file first.
+
+    Raises:
+        ConfigError: an unknown name or a hyperparameter that is not allowed; nothing is written.
+    """
+    from costmodel.accelerator import accelerator
+    from costmodel.mapspace import MapSpace
+    from costmodel.workload import workload
+
+    try:
+        device = accelerator(benchmark.accelerator)
+        workloads: dict[str, Workload] = {}
+        for source in benchmark.workloads:
+            found = workload(source)
+            if found.name in workloads:
+                raise ConfigError(f"workloads: two are named {found.name!r}.")
+            workloads[found.name] = found
+        surrogates = {
+            family: _surrogate_path(folder, where)
+            for family, folder in benchmark.surrogates.items()
+        }
+        plan = Plan(benchmark, device, workloads, surrogates)
+        for entry in benchmark.searchers:
+            for found in workloads.values():
+                make_searcher(plan, entry, MapSpace(found, device), seed=benchmark.seeds[0])
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return plan
+
+
+def make_searcher(plan: Plan, entry: SearcherEntry, space: Any, *, seed: int) -> Any:
+    """Makes the searcher of an entry, joined with its predictor where it needs one.
+
+    Raises:
+        ConfigError: an unknown name or hyperparameter, or no surrogate fits.
+    """
+    import searchers
+
+    extra: dict[str, Any] = {}
+    if "predictor" in searchers.hyperparameters(entry.name):
+        extra["predictor"] = predictor(space, plan.surrogates.get(space.workload.family))
+    return searchers.make(
+        entry.name, space, seed=seed, preset=entry.preset, **{**extra, **entry.parameters}
+    )
+
+
+def predictor(space: Any, folder: str | None) -> Any:
+    """The surrogate that a learned searcher asks: from a folder, or the shipped one that fits.
+
+    Raises:
+        ConfigError: none is shipped for this workload family and accelerator.
+    """
+    import surrogate
+
+    if folder is not None:
+        return surrogate.load(folder)
+    return surrogate.shipped(space.workload, space.accelerator)
+
+
+def _surrogate_path(folder: str, where: str) -> str:
+    beside = Path(where).parent / folder
+    path = beside if beside.exists() else Path(folder)
+    if not path.exists():
+        raise ConfigError(f"surrogates: {folder}: there is no such file or folder.")
+    return str(path.resolve())

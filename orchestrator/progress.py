@@ -1,0 +1,31 @@
+"""Lines about a running benchmark, printed by Tune's callbacks in the driver."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from ray.tune import Callback
+
+
+class TrialProgress(Callback):  # type: ignore[misc]  # Ray's classes are untyped
+    """Prints a line per finished trial: how many of how many, which, its best, time so far."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.started = time.monotonic()
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Any], trial: Any, **info: Any
+    ) -> None:
+        """Counts and prints."""
+        done = sum(other.status == "TERMINATED" for other in trials)
+        task = trial.config["task"]
+        print(
+            f"  [{done:{len(str(self.total))}}/{self.total}] {task['workload']}: "
+            f"{task['searcher']} best {trial.last_result['best_loss']:.5g} "
+            f"({time.monotonic() - self.started:.0f} s)",
+            file=sys.stderr,
+            flush=True,
+        )

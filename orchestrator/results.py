@@ -1,0 +1,377 @@
+"""Results of a benchmark: its runs, their curves as Parquet, and the statistics over seeds.
+
+Letters: E points of a curve, G points of a grid, S seeds.
+
+All averages are geometric: losses are ratios to a bound, and a factor of two counts the same
+wherever it occurs. A confidence interval is Student's t on the logarithms over the seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import DataError
+
+Axis = Literal["evaluation", "seconds"]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+CURVES_FILE = "curves.parquet"
+SUMMARY_FILE = "summary.json"
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: a searcher on a workload with a seed.
+
+    Attributes:
+        searcher: label of the searcher in the experiment.
+        workload: name of the workload.
+        seed: the seed.
+        best_loss: objective of the best mapping (pJ x cycles for EDP), inf if none was feasible.
+        best_code: the best mapping's code, `[D]`, empty if none was feasible.
+        iterations: surrogate queries plus counted true queries.
+        true_queries: mappings that the cost model scored, counted or only recorded.
+        surrogate_queries: queries of the surrogate.
+        seconds: search time.
+        evaluation: `[E]` iterations spent at each improvement and at the end.
+        time: `[E]` seconds at the same moments.
+        loss: `[E]` best objective at the same moments.
+    """
+
+    searcher: str
+    workload: str
+    seed: int
+    best_loss: float
+    best_code: tuple[int, ...]
+    iterations: int
+    true_queries: int
+    surrogate_queries: int
+    seconds: float
+    evaluation: IntArray
+    time: FloatArray
+    loss: FloatArray
+
+    def at(self, grid: npt.ArrayLike, axis: Axis) -> FloatArray:
+        """Best objective so far at points of an axis.
+
+        Args:
+            grid: `[G]` evaluations or seconds.
+            axis: which of the two.
+
+        Returns:
+            `[G]` objective, inf before the first feasible mapping.
+        """
+        moments = self.evaluation if axis == "evaluation" else self.time
+        index = np.searchsorted(moments, np.asarray(grid), side="right") - 1
+        return np.where(index >= 0, self.loss[np.maximum(index, 0)], np.inf)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the objective of a workload is measured against, in the objective's unit.
+
+    Attributes:
+        minimum: the paper's algorithmic minimum; losses divided by it are "normalised".
+        floor: what every mapping must pay; tighter than the minimum.
+        optimum: the least value where it is proven, else None.
+    """
+
+    minimum: float
+    floor: float
+    optimum: float | None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A geometric mean with its confidence interval, one number or `[G]` each."""
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def geometric_interval(values: npt.ArrayLike) -> Interval:
+    """Geometric mean over the first axis and the 95 % t-interval of it.
+
+    Args:
+        values: `[S]` or `[S, G]`, above 0. A column with an infinite entry has no mean.
+
+    Returns:
+        The mean (nan where there is none); with one seed the interval is the mean itself.
+    """
+    from scipy import stats
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.asarray(values, dtype=np.float64))
+        logs = np.where(np.isfinite(logs), logs, np.nan)
+        mean = logs.mean(axis=0)
+        count = logs.shape[0]
+        if count < 2:
+            half = np.zeros_like(mean)
+        else:
+            quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
+            half = quantile * logs.std(axis=0, ddof=1) / math.sqrt(count)
+        return Interval(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times larger one searcher's final loss is than another's, over all workloads."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Results:
+    """A whole benchmark.
+
+    Attributes:
+        experiment: the experiment as it was run, JSON types only.
+        bounds: per workload.
+        runs: in the experiment's order: searcher, then workload, then seed.
+        provenance: what computed it: model, versions, processors.
+    """
+
+    experiment: Mapping[str, Any]
+    bounds: Mapping[str, Bounds]
+    runs: tuple[Run, ...]
+    provenance: Mapping[str, Any]
+
+    @property
+    def searchers(self) -> tuple[str, ...]:
+        """Labels, in the experiment's order."""
+        return tuple(dict.fromkeys(run.searcher for run in self.runs))
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Names, in the experiment's order."""
+        return tuple(dict.fromkeys(run.workload for run in self.runs))
+
+    @property
+    def primary_axis(self) -> Axis:
+        """What the budget limits."""
+        return "seconds" if self.experiment.get("seconds") is not None else "evaluation"
+
+    def of(self, searcher: str, workload: str) -> tuple[Run, ...]:
+        """The runs of one searcher on one workload, one per seed."""
+        return tuple(
+            run for run in self.runs if run.searcher == searcher and run.workload == workload
+        )
+
+    def grid(self, workload: str, axis: Axis, points: int = 160) -> FloatArray:
+        """`[G]` logarithmic grid over an axis, from the first result to the last spending."""
+        runs = [run for run in self.runs if run.workload == workload]
+        if axis == "evaluation":
+            last = max(run.iterations for run in runs)
+            grid = np.unique(np.round(np.geomspace(1, max(last, 2), points)))
+            return grid.astype(np.float64)
+        last = max(run.seconds for run in runs)
+        first = min((float(run.time[0]) for run in runs if run.time[0] > 0), default=last)
+        return np.geomspace(min(max(first, last * 1e-4), last * 0.5), last, points)
+
+    def curve(
+        self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike
+    ) -> Interval:
+        """Normalised best-so-far over the seeds, `[G]`.
+
+        Before every seed has a feasible mapping there is no mean (nan); beyond the last spending
+        of all seeds the curve ends (nan), so that no method is drawn further than it went.
+        """
+        runs = self.of(searcher, workload)
+        points = np.asarray(grid, dtype=np.float64)
+        values = np.stack([run.at(points, axis) for run in runs])
+        interval = geometric_interval(values / self.bounds[workload].minimum)
+        end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
+        beyond = points > end * (1 + 1e-9)
+        return Interval(*(np.where(beyond, np.nan, part) for part in asdict(interval).values()))
+
+    def final(self, searcher: str, workload: str) -> Interval:
+        """Normalised final loss over the seeds."""
+        losses = [run.best_loss for run in self.of(searcher, workload)]
+        return geometric_interval(np.array(losses) / self.bounds[workload].minimum)
+
+    def gap(self, searcher: str, workload: str, to: Literal["floor", "optimum"]) -> float | None:
+        """Geometric mean of final loss / bound, minus 1; None where the bound is not known."""
+        bounds = self.bounds[workload]
+        bound = bounds.floor if to == "floor" else bounds.optimum
+        if bound is None:
+            return None
+        return float(self.final(searcher, workload).mean) * bounds.minimum / bound - 1
+
+    def ratio(self, searcher: str, reference: str) -> Ratio:
+        """Final loss of a searcher over that of a reference, geometric mean over the workloads.
+
+        The interval is about the searches' own randomness on these workloads, not about other
+        workloads: the variances of the per-workload means add.
+        """
+        from scipy import stats
+
+        logs, variances, freedoms = [], [], []
+        for workload in self.workloads:
+            for name, sign in ((searcher, 1.0), (reference, -1.0)):
+                losses = np.log([run.best_loss for run in self.of(name, workload)])
+                logs.append(sign * float(losses.mean()))
+                if len(losses) > 1:
+                    variances.append(float(losses.var(ddof=1)) / len(losses))
+                    freedoms.append(len(losses) - 1)
+        count = len(self.workloads)
+        mean = sum(logs) / count
+        total = sum(variances)
+        if searcher == reference or total == 0:
+            return Ratio(math.exp(mean), math.exp(mean), math.exp(mean))
+        # Welch and Satterthwaite: the freedom of a sum of estimated variances.
+        freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
+        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(total) / count
+        return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+    def overall(self, searcher: str) -> float:
+        """Geometric mean over the workloads of the normalised final loss."""
+        finals = [float(self.final(searcher, workload).mean) for workload in self.workloads]
+        return float(np.exp(np.mean(np.log(finals))))
+
+    def overall_gap(self, searcher: str) -> float | None:
+        """The same as a gap to the optima, over the workloads whose optimum is proven."""
+        gaps = [self.gap(searcher, workload, "optimum") for workload in self.workloads]
+        known = [gap for gap in gaps if gap is not None]
+        return float(np.exp(np.mean(np.log1p(known)))) - 1 if known else None
+
+
+def save(results: Results, folder: str | Path) -> None:
+    """Writes `curves.parquet` and `summary.json`, each under a temporary name first."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = Path(folder)
+    columns: dict[str, Any] = {
+        "searcher": np.repeat(
+            np.array([run.searcher for run in results.runs], dtype=object), _lengths(results.runs)
+        ),
+        "workload": np.repeat(
+            np.array([run.workload for run in results.runs], dtype=object), _lengths(results.runs)
+        ),
+        "seed": np.repeat(
+            np.array([run.seed for run in results.runs], dtype=np.int64), _lengths(results.runs)
+        ),
+        "evaluation": np.concatenate([run.evaluation for run in results.runs]),
+        "seconds": np.concatenate([run.time for run in results.runs]),
+        "best_loss": np.concatenate([run.loss for run in results.runs]),
+    }
+    partial = folder / f".{CURVES_FILE}.partial"
+    pq.write_table(pa.table(columns), partial, compression="zstd")
+    os.replace(partial, folder / CURVES_FILE)
+    partial = folder / f".{SUMMARY_FILE}.partial"
+    partial.write_text(json.dumps(_summary(results), indent=1) + "\n")
+    os.replace(partial, folder / SUMMARY_FILE)
+
+
+def load(folder: str | Path) -> Results:
+    """Reads what `save` wrote.
+
+    Raises:
+        DataError: a file is missing or damaged; the message names it.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = Path(folder)
+    path = folder / SUMMARY_FILE
+    try:
+        summary = json.loads(path.read_text())
+        path = folder / CURVES_FILE
+        table = pq.read_table(path)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: the file is damaged ({error}).") from error
+    evaluation = table["evaluation"].to_numpy()
+    seconds = table["seconds"].to_numpy()
+    loss = table["best_loss"].to_numpy()
+    runs, start = [], 0
+    for entry in summary["runs"]:
+        end = start + entry.pop("points")
+        entry["best_code"] = tuple(entry["best_code"])
+        entry["best_loss"] = float("inf") if entry["best_loss"] is None else entry["best_loss"]
+        runs.append(
+            Run(
+                **entry,
+                evaluation=evaluation[start:end],
+                time=seconds[start:end],
+                loss=loss[start:end],
+            )
+        )
+        start = end
+    if start != len(loss):
+        raise DataError(f"{path}: expected {start} rows as in {SUMMARY_FILE}, found {len(loss)}.")
+    return Results(
+        experiment=summary["experiment"],
+        bounds={name: Bounds(**entry) for name, entry in summary["bounds"].items()},
+        runs=tuple(runs),
+        provenance=summary["provenance"],
+    )
+
+
+def _lengths(runs: Sequence[Run]) -> list[int]:
+    return [len(run.loss) for run in runs]
+
+
+def _summary(results: Results) -> dict[str, Any]:
+    """JSON: the experiment, the bounds, statistics per searcher and workload, every run."""
+    statistics = {
+        searcher: {
+            "geometric_mean_normalised": _number(results.overall(searcher)),
+            "geometric_mean_gap_to_optimum": _number(results.overall_gap(searcher)),
+            "workloads": {
+                workload: {
+                    **{
+                        key: _number(float(value))
+                        for key, value in asdict(results.final(searcher, workload)).items()
+                    },
+                    "gap_to_floor": _number(results.gap(searcher, workload, "floor")),
+                    "gap_to_optimum": _number(results.gap(searcher, workload, "optimum")),
+                }
+                for workload in results.workloads
+            },
+        }
+        for searcher in results.searchers
+    }
+    return {
+        "experiment": dict(results.experiment),
+        "provenance": dict(results.provenance),
+        "bounds": {name: asdict(bounds) for name, bounds in results.bounds.items()},
+        "searchers": statistics,
+        "runs": list(_run_entries(results.runs)),
+    }
+
+
+def _run_entries(runs: Iterable[Run]) -> Iterable[dict[str, Any]]:
+    for run in runs:
+        yield {
+            "searcher": run.searcher,
+            "workload": run.workload,
+            "seed": run.seed,
+            "best_loss": _number(run.best_loss),
+            "best_code": list(run.best_code),
+            "iterations": run.iterations,
+            "true_queries": run.true_queries,
+            "surrogate_queries": run.surrogate_queries,
+            "seconds": run.seconds,
+            "points": len(run.loss),
+        }
+
+
+def _number(value: float | None) -> float | None:
+    """JSON has no inf and no nan: both become null."""
+    return value if value is not None and math.isfinite(value) else None
