@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.compiled import compiled
+from costmodel.compiled import lean
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
 
 
 
-@compiled
+@lean
 def footprint(tables, t, slot, rows):
     """Words of tensor t's tile from a slot inwards: the bounding box of what its loops touch."""
     words = 1
@@ -29,14 +29,14 @@ def footprint(tables, t, slot, rows):
     return words
 
 
-@compiled
+@lean
 def locate(tables, code, rows):
     """Fills rows `[n]` with the factorisation rows that a code `[D]` names."""
     for d in range(tables.sizes.size):
         rows[d] = tables.row_start[d] + code[d]
 
 
-@compiled
+@lean
 def check_fanout(tables, code, rows):
     """Processing elements that a mapping asks for beyond what its levels fan out to (0: fits)."""
     for level in range(tables.fanout.size):
@@ -62,7 +62,7 @@ def check_fanout(tables, code, rows):
     return 0
 
 
-@compiled
+@lean
 def check_capacity(tables, level, code, rows, kept, tile):
     """Words by which a level overflows; fills kept and tile `[T]` of that level.
 
@@ -102,7 +102,7 @@ def check_capacity(tables, level, code, rows, kept, tile):
     return excess
 
 
-@compiled
+@lean
 def check_mapping(tables, code, rows, kept, tile):
     """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`."""
     locate(tables, code, rows)
@@ -116,20 +116,17 @@ def check_mapping(tables, code, rows, kept, tile):
     return STATUS_OK, 0
 
 
-@compiled
-def check_mappings(tables, codes, status, excess):
+@lean
+def check_mappings(tables, scratch, codes, status, excess):
     """Status and excess of codes `[B, D]` into `[B]` each."""
-    levels = tables.capacity.size
-    tensors = tables.sliding.size
-    rows = np.empty(tables.sizes.size, np.int64)
-    kept = np.empty((levels, tensors), np.uint8)
-    tile = np.empty((levels, tensors), np.int64)
     for b in range(codes.shape[0]):
-        status[b], excess[b] = check_mapping(tables, codes[b], rows, kept, tile)
+        status[b], excess[b] = check_mapping(
+            tables, codes[b], scratch.rows, scratch.kept, scratch.tile
+        )
 
 
-@compiled
-def _distinct_offsets(tables, axis, slot, rows):
+@lean
+def _distinct_offsets(tables, axis, slot, rows, children):
     """Number of distinct offsets along an axis over the spatial loops of a slot."""
     count = 0
     first_factor = 1
@@ -157,26 +154,48 @@ def _distinct_offsets(tables, axis, slot, rows):
         repeat_first = max(0, first_factor - second_step // a)
         repeat_second = max(0, second_factor - first_step // a)
         return first_factor * second_factor - repeat_first * repeat_second
-    return _count_distinct(tables, axis, slot, rows)
+    return _count_distinct(tables, axis, slot, rows, children)
 
 
-@compiled
-def _count_distinct(tables, axis, slot, rows):
+@lean
+def _sort(values, count):
+    """Sorts the first `count` values in place (Shell's method: it needs no memory)."""
+    gap = 1
+    while gap < count // 3:
+        gap = gap * 3 + 1
+    while gap > 0:
+        for i in range(gap, count):
+            value = values[i]
+            j = i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 3
+
+
+@lean
+def _count_distinct(tables, axis, slot, rows, children):
     """As _distinct_offsets, by enumeration, for axes of three and more moving terms."""
-    offsets = np.zeros(1, np.int64)
+    count = 1
+    children[0] = 0
     for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
         row = rows[tables.term_dimension[k]]
         factor = tables.factors[row, slot]
         step = tables.term_coefficient[k] * tables.within[row, slot + 1]
-        wider = np.empty(offsets.size * factor, np.int64)
-        for x in range(factor):
-            wider[x * offsets.size : (x + 1) * offsets.size] = offsets + x * step
-        offsets = np.unique(wider)
-    return offsets.size
+        for x in range(1, factor):
+            for i in range(count):
+                children[x * count + i] = children[i] + x * step
+        count *= factor
+    _sort(children, count)
+    distinct = 1
+    for i in range(1, count):
+        distinct += children[i] != children[i - 1]
+    return distinct
 
 
-@compiled
-def _multicast_groups(tables, t, level, rows):
+@lean
+def _multicast_groups(tables, t, level, rows, children):
     """Number of distinct child tiles of tensor t among the children of one instance: G(T, l)."""
     slot = tables.spatial_slot[level]
     if slot < 0:
@@ -184,7 +203,7 @@ def _multicast_groups(tables, t, level, rows):
     groups = 1
     if tables.sliding[t]:
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            groups *= _distinct_offsets(tables, axis, slot, rows)
+            groups *= _distinct_offsets(tables, axis, slot, rows, children)
     else:
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
             d = tables.term_dimension[tables.term_start[axis]]
@@ -192,7 +211,7 @@ def _multicast_groups(tables, t, level, rows):
     return groups
 
 
-@compiled
+@lean
 def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips, step, outer, moved):
     """Words entering a child tile over the whole run, per instance: Delta(T, c).
 
@@ -251,7 +270,7 @@ def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips,
     return words
 
 
-@compiled
+@lean
 def _loops_above(tables, code, rows, start, dimension, trips, step, outer):
     """Lists the temporal loops above the innermost level, innermost first.
 
@@ -286,8 +305,8 @@ def _loops_above(tables, code, rows, start, dimension, trips, step, outer):
     return count, cycles
 
 
-@compiled
-def _hops_per_delivery(tables, t, level, code, rows):
+@lean
+def _hops_per_delivery(tables, t, level, code, rows, offsets, tile_of, lowest, highest):
     """Hops that one delivery of every distinct child tile takes on the mesh below a level.
 
     A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
@@ -312,10 +331,11 @@ def _hops_per_delivery(tables, t, level, code, rows):
         return 0.0
     width = max(tables.mesh[level, 0], along_x)
     height = max(tables.mesh[level, 1], along_y)
-    tile_of = np.zeros(children, np.int64)
+    axes_of_tensor = tables.axis_start[t + 1] - tables.axis_start[t]
     for child in range(children):
         rest = child
-        axis_offset = np.zeros(tables.axis_start[t + 1] - tables.axis_start[t], np.int64)
+        for a in range(axes_of_tensor):
+            offsets[a] = 0
         for position in range(n - 1, -1, -1):
             d = order[position]
             factor = tables.factors[rows[d], slot]
@@ -324,27 +344,28 @@ def _hops_per_delivery(tables, t, level, code, rows):
             axis = tables.axis_of[t, d]
             if axis >= 0:
                 inside = tables.within[rows[d], slot + 1]
-                axis_offset[axis] += tables.coefficient_of[t, d] * inside * index
+                offsets[axis] += tables.coefficient_of[t, d] * inside * index
         key = 0
-        for a in range(axis_offset.size):
+        for a in range(axes_of_tensor):
             span = 1
             axis = tables.axis_start[t] + a
             for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
                 span += tables.term_coefficient[k] * tables.sizes[tables.term_dimension[k]]
-            key = key * span + axis_offset[a]
-        tile_of[child] = key
-    by_tile = np.argsort(tile_of, kind="mergesort")
+            key = key * span + offsets[a]
+        tile_of[child] = key * children + child
+    _sort(tile_of, children)
     centre = (height - 1) / 2
     hops = 0.0
     begin = 0
     while begin < children:
         end = begin
         furthest = 0
-        lowest = np.full(width, height, np.int64)
-        highest = np.full(width, -1, np.int64)
-        while end < children and tile_of[by_tile[end]] == tile_of[by_tile[begin]]:
-            x = by_tile[end] % width
-            y = by_tile[end] // width
+        for x in range(width):
+            lowest[x] = height
+            highest[x] = -1
+        while end < children and tile_of[end] // children == tile_of[begin] // children:
+            x = tile_of[end] % children % width
+            y = tile_of[end] % children // width
             furthest = max(furthest, x)
             lowest[x] = min(lowest[x], y)
             highest[x] = max(highest[x], y)
@@ -357,9 +378,10 @@ def _hops_per_delivery(tables, t, level, code, rows):
     return hops
 
 
-@compiled
+@lean
 def evaluate_mappings(
-    tables, codes, energy, latency, status, excess, detailed, tiles, counts, instances, network
+    tables, scratch, codes, energy, latency, status, excess,
+    detailed, tiles, counts, instances, network,
 ):
     """Costs of codes `[B, D]`: energy (pJ), latency (cycles), status and excess `[B]`.
 
@@ -370,19 +392,10 @@ def evaluate_mappings(
     levels = tables.capacity.size
     tensors = tables.sliding.size
     output = tables.output
-    rows = np.empty(n, np.int64)
-    kept = np.empty((levels, tensors), np.uint8)
-    tile = np.empty((levels, tensors), np.int64)
-    start = np.empty(levels, np.int64)
-    dimension = np.empty(n * levels, np.int64)
-    trips = np.empty(n * levels, np.int64)
-    step = np.empty(n * levels, np.int64)
-    outer = np.empty(n * levels + 1, np.int64)
-    moved = np.empty(n, np.int64)
-    above = np.empty(levels, np.int64)  # instances of each level in use
-    accesses = np.empty(levels, np.int64)  # words read, filled and updated per instance
-    reading = np.empty(levels)  # words read per instance and cycle, without limits
-    writing = np.empty(levels)  # words filled and updated per instance and cycle
+    rows, kept, tile = scratch.rows, scratch.kept, scratch.tile
+    start, dimension, trips, step = scratch.start, scratch.dimension, scratch.trips, scratch.step
+    outer, moved, above = scratch.outer, scratch.moved, scratch.above
+    accesses, reading, writing = scratch.accesses, scratch.reading, scratch.writing
     limited = False
     for level in range(levels):
         limited |= np.isfinite(tables.bandwidth[level, 0])
@@ -414,9 +427,12 @@ def evaluate_mappings(
             groups = 1
             hops = 0.0
             for level in range(levels - 1, -1, -1):
-                groups *= _multicast_groups(tables, t, level, rows)
+                groups *= _multicast_groups(tables, t, level, rows, scratch.children)
                 if tables.hop_energy[level] > 0 and tables.spatial_slot[level] >= 0:
-                    per_delivery = _hops_per_delivery(tables, t, level, code, rows)
+                    per_delivery = _hops_per_delivery(
+                        tables, t, level, code, rows,
+                        moved, scratch.children, scratch.lowest, scratch.highest,
+                    )  # fmt: skip
                     hops += per_delivery * tables.hop_energy[level] * entering * above[level]
                 if not kept[level, t]:
                     continue

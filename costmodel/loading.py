@@ -166,7 +166,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, remedy: str = ""
 def nearest(name: str, known: Iterable[str], *, count: int = 1) -> list[str]:
     """The known names that look like `name`, best first, whatever their case."""
     by_folded = {text.casefold(): text for text in known}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=count, cutoff=0.5)
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=count, cutoff=0.6)
     return [by_folded[text] for text in close]
 
 
@@ -244,7 +244,10 @@ def _explain(model_class: type[BaseModel], data: object, error: ValidationError)
 
 def _sentence(problem: ErrorDetails) -> str:
     """What was expected and what came, for one of pydantic's errors."""
-    context = problem.get("ctx", {})
+    context = {
+        key: f"{bound:g}" if isinstance(bound, float) else bound
+        for key, bound in problem.get("ctx", {}).items()
+    }
     if problem["type"] in ("value_error", "assertion_error"):
         return str(context["error"])
     value = problem["input"]
@@ -256,7 +259,8 @@ def _sentence(problem: ErrorDetails) -> str:
     sentence = f"expected {expected.format(**context)}, got {shown(value)}"
     if problem["type"] in _NUMBER_TYPES and isinstance(value, str) and _looks_like_number(value):
         # YAML 1.1 reads 2e2 as text.
-        sentence += f", which is text here (write {float(value)!r} without quotes)"
+        number = int(float(value)) if problem["type"].startswith("int") else float(value)
+        sentence += f", which is text here (write {number!r} without quotes)"
     return sentence + "."
 
 
@@ -274,7 +278,7 @@ def _path(data: object, location: Sequence[int | str]) -> str:
                 continue
             data = data[part] if part < len(data) else None
             named = data.get("name") if isinstance(data, Mapping) else None
-            path += f"[{named if isinstance(named, str) else part}]"
+            path += f"[{named if named and isinstance(named, str) else part}]"
         elif isinstance(data, Mapping) and (part in data or last):
             data = data.get(part)
             path += f".{part}" if path else part

@@ -10,6 +10,7 @@ from costmodel import kernel
 from costmodel.costs import Costs, Detail
 from costmodel.errors import ContractError
 from costmodel.mapspace import MapSpace
+from costmodel.nest import make_scratch
 from costmodel.space import Codes
 
 
@@ -59,6 +60,7 @@ class LoopNestModel:
         network = np.zeros((rows, tensors))
         kernel.evaluate_mappings(
             space.tables,
+            make_scratch(space.tables),
             np.ascontiguousarray(codes, dtype=np.int32),
             energy,
             latency,

@@ -17,7 +17,7 @@ from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, explain_status
 from costmodel.errors import ConfigError, ContractError
 from costmodel.mapping import LevelMapping, Mapping
-from costmodel.nest import build_tables
+from costmodel.nest import build_tables, make_scratch
 from costmodel.space import Codes
 
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
@@ -147,7 +147,8 @@ class MapSpace:
         self.check(codes)
         status = np.empty(len(codes), np.int32)
         excess = np.empty(len(codes), np.int64)
-        kernel.check_mappings(self.tables, _contiguous(codes), status, excess)
+        scratch = make_scratch(self.tables)
+        kernel.check_mappings(self.tables, scratch, _contiguous(codes), status, excess)
         return status, excess
 
     def mutate(self, rng: np.random.Generator, codes: Codes, *, steps: int = 1) -> Codes:

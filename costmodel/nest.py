@@ -98,6 +98,58 @@ class NestTables(NamedTuple):
     prime_value: Array
 
 
+class Scratch(NamedTuple):
+    """Working memory of the compiled pass; one per call, so that calls may run in parallel.
+
+    Per mapping: rows `[n]` its factorisation rows; kept and tile `[L, T]`; the temporal loops above
+    the innermost level, innermost first, as dimension, trips, step `[n * L]` and outer
+    `[n * L + 1]`, with start `[L]`; moved `[n]` displacements. Per level `[L]`: above, the
+    instances in use; accesses, reading and writing, the traffic of one instance. Per instance
+    below a level: children; per column of the mesh: lowest and highest.
+    """
+
+    rows: Array
+    kept: npt.NDArray[np.uint8]
+    tile: Array
+    start: Array
+    dimension: Array
+    trips: Array
+    step: Array
+    outer: Array
+    moved: Array
+    above: Array
+    accesses: Array
+    reading: npt.NDArray[np.float64]
+    writing: npt.NDArray[np.float64]
+    children: Array
+    lowest: Array
+    highest: Array
+
+
+def make_scratch(tables: NestTables) -> Scratch:
+    """Working memory for a map space."""
+    n, levels, tensors = tables.sizes.size, tables.capacity.size, tables.sliding.size
+    elements = int(tables.fanout.max())
+    return Scratch(
+        rows=np.zeros(n, np.int64),
+        kept=np.zeros((levels, tensors), np.uint8),
+        tile=np.zeros((levels, tensors), np.int64),
+        start=np.zeros(levels, np.int64),
+        dimension=np.zeros(n * levels, np.int64),
+        trips=np.zeros(n * levels, np.int64),
+        step=np.zeros(n * levels, np.int64),
+        outer=np.zeros(n * levels + 1, np.int64),
+        moved=np.zeros(n, np.int64),
+        above=np.zeros(levels, np.int64),
+        accesses=np.zeros(levels, np.int64),
+        reading=np.zeros(levels),
+        writing=np.zeros(levels),
+        children=np.zeros(elements, np.int64),
+        lowest=np.zeros(elements, np.int64),
+        highest=np.zeros(elements, np.int64),
+    )
+
+
 class Attribute(NamedTuple):
     """One column of a code: `kind` is tiling, order, banks, keep, spatial-order or spatial-axis."""
 
