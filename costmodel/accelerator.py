@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -149,7 +150,7 @@ def accelerator(source: str | Path | Mapping[str, Any]) -> Accelerator:
         name = source.strip().lower().replace("_", "-")
         if name in accelerator_names():
             return validate(Accelerator, _preset(name), f"preset {name}")
-        if Path(source).suffix.lower() not in (".yaml", ".yml") and not Path(source).is_file():
+        if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
             raise unknown_name("accelerator", source, accelerator_names())
     return _build(load_yaml(source), where=str(source), default_name=Path(source).stem)
 

@@ -107,6 +107,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
+    except ValueError as error:
+        raise ConfigError(f"{shown(str(path))}: is no path: {error}.") from error
     try:
         # _StrictLoader is a SafeLoader: it builds plain values only.
         data = yaml.load(text, Loader=_StrictLoader)

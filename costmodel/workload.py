@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -86,12 +87,13 @@ class _File(StrictModel):
             raise ValueError(f"missing {', '.join(absent)} beside {', '.join(nest)}.")
         return self
 
-    def form(self) -> Cnn | Conv1d | Gemm | Mttkrp | Einsum:
+    def form(self, where: str) -> Cnn | Conv1d | Gemm | Mttkrp | Einsum:
         for family in FAMILIES:
             sizes: Cnn | Conv1d | Gemm | Mttkrp | None = getattr(self, family)
             if sizes is not None:
                 return sizes
-        return Einsum.model_validate({key: getattr(self, key) for key in Einsum.model_fields})
+        nest = {key: getattr(self, key) for key in Einsum.model_fields}
+        return validate(Einsum, nest, where)
 
 
 class _Layer(StrictModel):
@@ -130,12 +132,12 @@ def workload(source: str | Path | Mapping[str, Any]) -> Workload:
     if isinstance(source, Mapping):
         return _from_file(source, where="workload", default_name=None)
     if isinstance(source, str):
-        if ":" in source and not Path(source).is_file():
+        if ":" in source and not os.path.isfile(source):
             return _inline(source)
         preset = _preset(source)
         if preset is not None:
             return preset
-        if Path(source).suffix.lower() not in (".yaml", ".yml") and not Path(source).is_file():
+        if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
             close = nearest(source, workload_names(), count=5)
             hint = f"; did you mean {' or '.join(close)}?" if close else "."
             raise ConfigError(
@@ -215,7 +217,7 @@ def _network(name: str) -> tuple[_Layer, ...]:
 
 def _from_file(data: Mapping[str, Any], *, where: str, default_name: str | None) -> Workload:
     file = validate(_File, dict(data), where)
-    form = file.form()
+    form = file.form(where)
     name = file.name or default_name
     if name is None:
         family = next((key for key in FAMILIES if getattr(file, key) is form), None)
