@@ -35,6 +35,11 @@ def lean(function: Function) -> Function:
     return _compile(function, _nrt=False)
 
 
+def inlined(function: Function) -> Function:
+    """As `lean`, and pasted into its callers: a call would copy the tables, field by field."""
+    return _compile(function, _nrt=False, forceinline=True)
+
+
 def _compile(function: Function, **options: Any) -> Function:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(_cache_folder(inspect.getfile(function)))

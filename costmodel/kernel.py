@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.compiled import lean
+from costmodel.compiled import inlined, lean
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
 
 
 
-@lean
+@inlined
 def footprint(tables, t, slot, rows):
     """Words of tensor t's tile from a slot inwards: the bounding box of what its loops touch."""
     words = 1
@@ -29,14 +29,14 @@ def footprint(tables, t, slot, rows):
     return words
 
 
-@lean
+@inlined
 def locate(tables, code, rows):
     """Fills rows `[n]` with the factorisation rows that a code `[D]` names."""
     for d in range(tables.sizes.size):
         rows[d] = tables.row_start[d] + code[d]
 
 
-@lean
+@inlined
 def check_fanout(tables, code, rows):
     """Processing elements that a mapping asks for beyond what its levels fan out to (0: fits)."""
     for level in range(tables.fanout.size):
@@ -62,7 +62,7 @@ def check_fanout(tables, code, rows):
     return 0
 
 
-@lean
+@inlined
 def check_capacity(tables, level, code, rows, kept, tile):
     """Words by which a level overflows; fills kept and tile `[T]` of that level.
 
@@ -102,7 +102,7 @@ def check_capacity(tables, level, code, rows, kept, tile):
     return excess
 
 
-@lean
+@inlined
 def check_mapping(tables, code, rows, kept, tile):
     """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`."""
     locate(tables, code, rows)
@@ -125,7 +125,7 @@ def check_mappings(tables, scratch, codes, status, excess):
         )
 
 
-@lean
+@inlined
 def _distinct_offsets(tables, axis, slot, rows, children):
     """Number of distinct offsets along an axis over the spatial loops of a slot."""
     count = 0
@@ -194,7 +194,7 @@ def _count_distinct(tables, axis, slot, rows, children):
     return distinct
 
 
-@lean
+@inlined
 def _multicast_groups(tables, t, level, rows, children):
     """Number of distinct child tiles of tensor t among the children of one instance: G(T, l)."""
     slot = tables.spatial_slot[level]
@@ -211,7 +211,7 @@ def _multicast_groups(tables, t, level, rows, children):
     return groups
 
 
-@lean
+@inlined
 def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips, step, outer, moved):
     """Words entering a child tile over the whole run, per instance: Delta(T, c).
 
@@ -270,7 +270,7 @@ def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips,
     return words
 
 
-@lean
+@inlined
 def _loops_above(tables, code, rows, start, dimension, trips, step, outer):
     """Lists the temporal loops above the innermost level, innermost first.
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 import sys
 import time
@@ -27,6 +29,7 @@ from orchestrator.results import Bounds, Results, Run
 EXPERIMENT_FILE = "experiment.json"
 TUNE_FOLDER = "tune"
 TUNE_NAME = "trials"
+ERRORS_FILE = "errors.txt"
 
 # Seconds of real time between two checkpoints within a search, and of Tune's own state.
 CHECKPOINT_SECONDS = 5.0
@@ -178,7 +181,7 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
             run_config=_run_config(storage, [TrialProgress(len(tasks))]),
         )
     runs = []
-    for result in _fit(tuner, path):
+    for result in _fit(tuner, storage.parent):
         task = result.config["task"]
         with result.checkpoint.as_directory() as checkpoint:
             finished = load_state(Path(checkpoint) / STATE_FILE)["finished"]
@@ -209,27 +212,26 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         spaces=[spaces[workload] for _, workload, _ in tasks],
         objective=benchmark.objective,
     )
+    search = TuneSearch(
+        [
+            BlockSearch(
+                make_searcher(plan, entry, spaces[workload], seed=seed),
+                make_evaluator(
+                    plan, DeliveredCosts(model.name, model.version), spaces[workload]
+                ),
+                benchmark.block_size,
+            )
+            for entry, workload, seed in tasks
+        ]
+    )
     path = str((storage / TUNE_NAME).resolve())
     if tune.Tuner.can_restore(path):
         progress(f"{benchmark.name}: continuing")
         tuner = tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
-        search = tuner._local_tuner._tune_config.search_alg
     else:
         progress(
             f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
             f"in blocks of {benchmark.block_size} mappings"
-        )
-        search = TuneSearch(
-            [
-                BlockSearch(
-                    make_searcher(plan, entry, spaces[workload], seed=seed),
-                    make_evaluator(
-                        plan, DeliveredCosts(model.name, model.version), spaces[workload]
-                    ),
-                    benchmark.block_size,
-                )
-                for entry, workload, seed in tasks
-            ]
         )
         tuner = tune.Tuner(
             trainable,
@@ -242,14 +244,16 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
             ),
             run_config=_run_config(storage, []),
         )
-    _fit(tuner, path)
+    _fit(tuner, storage.parent)
+    # A continued run searched with the copy that Tune restored; the final state is saved.
+    search.restore_from_dir(path)
     return [
         unpack_run(pack_result(done.evaluator.result()), entry.label, workload, seed)
         for (entry, workload, seed), done in zip(tasks, search.searches, strict=True)
     ]
 
 
-def _fit(tuner: Any, path: str) -> Any:
+def _fit(tuner: Any, folder: Path) -> Any:
     """Runs a tuner.
 
     Raises:
@@ -258,9 +262,12 @@ def _fit(tuner: Any, path: str) -> Any:
     grid = tuner.fit()
     errors = [str(result.error) for result in grid if result.error is not None]
     if errors:
-        last_line = errors[0].strip().splitlines()[-1]
+        log = folder / ERRORS_FILE
+        log.write_text("\n\n".join(errors) + "\n")
+        lines = [line for line in errors[0].splitlines() if re.match(r"[\w.]+(Error|Died)\b", line)]
+        cause = lines[-1] if lines else errors[0].strip().splitlines()[-1]
         raise MapspaceError(
-            f"{len(errors)} of {len(grid)} trials failed; the first: {last_line} (see {path}). "
+            f"{len(errors)} of {len(grid)} trials failed; the first: {cause} (all in {log}). "
             "The same command tries them again."
         )
     return grid
@@ -289,14 +296,21 @@ def _quiet_tune() -> Iterator[None]:
         # Tune's own CSV, JSON and TensorBoard files cost 40 % of the throughput and are not read.
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_GLOBAL_CHECKPOINT_S": str(CHECKPOINT_SECONDS),
+        # The new output prints a banner even where it is told to be silent.
+        "RAY_AIR_NEW_OUTPUT": "0",
         "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     }
     before = {key: os.environ.get(key) for key in settings}
     os.environ.update(settings)
+    # Failed trials are reported once, in one line, when all are done.
+    logger = logging.getLogger("ray.tune")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         with runtime.ray_runtime():
             yield
     finally:
+        logger.setLevel(level)
         for key, value in before.items():
             if value is None:
                 os.environ.pop(key, None)

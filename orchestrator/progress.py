@@ -14,13 +14,18 @@ class TrialProgress(Callback):  # type: ignore[misc]  # Ray's classes are untype
 
     def __init__(self, total: int) -> None:
         self.total = total
+        self.started = 0.0
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Notes when this driver started."""
         self.started = time.monotonic()
 
     def on_trial_complete(
         self, iteration: int, trials: list[Any], trial: Any, **info: Any
     ) -> None:
         """Counts and prints."""
-        done = sum(other.status == "TERMINATED" for other in trials)
+        # The trial itself is marked as terminated only after this call.
+        done = 1 + sum(other.status == "TERMINATED" for other in trials if other is not trial)
         task = trial.config["task"]
         print(
             f"  [{done:{len(str(self.total))}}/{self.total}] {task['workload']}: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from ray import tune
@@ -17,9 +17,12 @@ from ray.tune.search import Searcher as RaySearcher
 
 from costmodel.costs import Costs
 from costmodel.errors import ContractError
-from costmodel.space import Codes, CostModel, Space
 from orchestrator.state import decode_array, encode_array, load_state, save_state
 from searchers import Evaluator, Searcher
+
+if TYPE_CHECKING:
+    from costmodel.costs import Objective
+    from costmodel.space import Codes, CostModel, Space
 
 COST_FIELDS = ("energy_pj", "latency_cycles", "status", "excess")
 
@@ -234,7 +237,11 @@ class EvaluateBlock(tune.Trainable):  # type: ignore[misc]  # Ray's classes are 
     """The trial: evaluates one block in one step. Its actor is kept for the next block."""
 
     def setup(
-        self, config: dict[str, Any], model: CostModel, spaces: Sequence[Space], objective: str
+        self,
+        config: dict[str, Any],
+        model: CostModel,
+        spaces: Sequence[Space],
+        objective: Objective,
     ) -> None:
         """Takes what all blocks share."""
         self._model = model
