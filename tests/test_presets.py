@@ -106,6 +106,20 @@ def test_channels_flow_through_a_network(name: str) -> None:
         written_channels.add(layer.dimensions["K"] * groups)
 
 
+def test_strided_layers_of_the_networks() -> None:
+    # A multiply-accumulate count does not see a stride, the words of the inputs do.
+    strided = {
+        layer.name: layer.tensors[1].axes[-1].terms[0][1]
+        for name in network_names()
+        for layer, _ in network(name)
+        if layer.tensors[1].axes[-1].terms[0][1] > 1
+    }
+    stages = [f"resnet50-conv{stage}_1_{part}" for stage in (3, 4, 5) for part in ("1", "shortcut")]
+    depthwise = [f"mobilenetv2-bottleneck{stage}_1_2" for stage in (2, 3, 4, 6)]
+    halved = ["resnet50-conv1", *stages, "mobilenetv2-conv1", *depthwise]
+    assert strided == {"alexnet-conv1": 4, **dict.fromkeys(halved, 2)}
+
+
 def test_every_convolution_of_a_network_is_a_preset() -> None:
     names = workload_names()
     counts = {name: sum(times for _, times in network(name)) for name in network_names()}

@@ -192,6 +192,10 @@ def test_hash_ignores_the_name_only() -> None:
     assert len({layer.hash, *(other.hash for other in others)}) == 5
 
 
+def test_the_family_is_part_of_the_content() -> None:
+    assert einsum("x", **PRODUCT).hash != gemm("x", **PRODUCT["dimensions"]).hash
+
+
 def test_the_order_of_dimensions_is_part_of_the_content() -> None:
     turned = {**PRODUCT, "dimensions": {"K": 4, "N": 3, "M": 2}}
     first, second = einsum("x", **PRODUCT), einsum("x", **turned)
