@@ -1,0 +1,248 @@
+"""Simulated annealing (Kirkpatrick, Gelatt & Vecchi, Science 1983) with an automatic schedule.
+
+Several chains walk in lockstep under one temperature, so that a batch is one query of each. The
+schedule is found as the `simanneal` library's `auto` finds it (the set-up of Mind Mappings,
+ASPLOS 2021, appendix A): upwards to where nearly every move is accepted, downwards to where moves
+bring no improvement; but from one sample of moves, which is part of the budget, instead of whole
+runs per temperature. After its horizon the search starts again from the best, reheated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from searchers.base import (
+    LARGEST_BATCH,
+    Codes,
+    Losses,
+    Searcher,
+    feasible_moves,
+    metropolis,
+    require,
+)
+
+if TYPE_CHECKING:
+    from costmodel.space import Space
+
+# The factor between the temperatures that `auto` tries.
+TEMPERATURE_STEP = 1.5
+
+
+class Annealing(Searcher):
+    """Metropolis chains on log loss, cooled geometrically."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {
+            "paper": MappingProxyType(
+                {
+                    "chains": 1,
+                    "moves": "attribute",
+                    "log_loss": False,
+                    "initial_acceptance": 0.98,
+                    "final_acceptance": 0.0005,
+                }
+            )
+        }
+    )
+    STATE: ClassVar[tuple[str, ...]] = (
+        "_queue",
+        "_tuning_losses",
+        "_codes",
+        "_losses",
+        "_steps",
+        "_turn",
+        "_rows",
+        "_best_code",
+        "_best_loss",
+        "_hottest",
+        "_coldest",
+    )
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        chains: int = 4,
+        horizon: int = 5000,
+        moves: str = "domain",
+        log_loss: bool = True,
+        initial_acceptance: float = 0.98,
+        final_acceptance: float = 0.01,
+        tuning_share: float = 0.05,
+        temperatures: tuple[float, float] | None = None,
+    ) -> None:
+        """Prepares the chains.
+
+        Args:
+            space: where to search.
+            seed: decides the whole run.
+            chains: chains in lockstep; the horizon is shared among them.
+            horizon: true queries of one cooling, the tuning of its schedule included.
+            moves: `domain` for the space's own moves, `attribute` to draw one attribute anew.
+            log_loss: anneal on the logarithm of the loss instead of the loss.
+            initial_acceptance: share of worsening moves accepted at the highest temperature.
+            final_acceptance: the same at the lowest; as many moves improve as worsen in
+                equilibrium, so this is `auto`'s share of improvements that counts as none.
+            tuning_share: share of the horizon that may be spent on finding the temperatures.
+            temperatures: (highest, lowest) instead of finding them.
+        """
+        super().__init__(space, seed=seed)
+        require(chains >= 1, "chains", chains, "at least 1")
+        require(horizon >= 2, "horizon", horizon, "at least 2")
+        require(moves in ("domain", "attribute"), "moves", moves, "'domain' or 'attribute'")
+        require(
+            0 < final_acceptance < initial_acceptance < 1,
+            "(final_acceptance, initial_acceptance)",
+            (final_acceptance, initial_acceptance),
+            "two shares in ascending order, above 0 and below 1",
+        )
+        require(0 < tuning_share <= 1, "tuning_share", tuning_share, "above 0 and at most 1")
+        self.chains = min(chains, horizon)
+        self.horizon = horizon
+        self.moves = moves
+        self.log_loss = log_loss
+        self.initial_acceptance = initial_acceptance
+        self.final_acceptance = final_acceptance
+        self._hottest, self._coldest = math.nan, math.nan
+        if temperatures is not None:
+            require(
+                len(temperatures) == 2 and 0 < temperatures[1] <= temperatures[0],
+                "temperatures",
+                temperatures,
+                "(highest, lowest), both above 0",
+            )
+            self._hottest, self._coldest = map(float, temperatures)
+
+        # Starts, and where the temperatures must be found a move of each, wait to be asked.
+        starts = max(self.chains, int(tuning_share * horizon) // 2 if temperatures is None else 0)
+        self._queue: Codes = space.sample(self.rng, starts, feasible=True)
+        if temperatures is None:
+            self._queue = np.concatenate([self._queue, self._propose(self._queue)])
+        self._tuning_losses: Losses = np.empty(0)
+        self._codes: Codes = self._queue[: self.chains]
+        self._losses: Losses = np.full(self.chains, np.inf)
+        self._steps = np.zeros(self.chains, dtype=np.int64)
+        self._turn = 0
+        self._rows = np.empty(0, dtype=np.int64)
+        self._best_code: Codes = self._queue[0]
+        self._best_loss = math.inf
+
+    def _ask(self, n: int) -> Codes:
+        told = len(self._tuning_losses)
+        if told < len(self._queue):
+            return self._queue[told : told + min(n, LARGEST_BATCH)]
+        # Chains take turns, so that none starves where a host always asks for fewer.
+        self._rows = (self._turn + np.arange(min(n, self.chains))) % self.chains
+        self._turn = (self._turn + len(self._rows)) % self.chains
+        return self._propose(self._codes[self._rows])
+
+    def _tell(self, codes: Codes, losses: Losses) -> None:
+        if losses.min(initial=math.inf) < self._best_loss:
+            best = int(losses.argmin())
+            self._best_code, self._best_loss = codes[best].copy(), float(losses[best])
+        if len(self._tuning_losses) < len(self._queue):
+            self._tuning_losses = np.append(self._tuning_losses, losses)
+            if len(self._tuning_losses) == len(self._queue):
+                self._start_chains()
+            return
+        energies = self._energy(losses)
+        accepted = metropolis(
+            self.rng, self._losses[self._rows], energies, self._temperature(self._rows)
+        )
+        moved = self._rows[accepted]
+        self._codes[moved] = codes[accepted]
+        self._losses[moved] = energies[accepted]
+        self._steps[self._rows] += 1
+        if self._steps.min() >= self._steps_per_cooling:
+            self._reheat()
+
+    def _propose(self, codes: Codes) -> Codes:
+        """One feasible move per row; a row that finds none stays."""
+
+        def redraw_one(rows: Codes) -> Codes:
+            mask = np.zeros(rows.shape, dtype=bool)
+            mask[np.arange(len(rows)), self.rng.integers(rows.shape[1], size=len(rows))] = True
+            return self.space.resample(self.rng, rows, mask)
+
+        def move_one(rows: Codes) -> Codes:
+            return self.space.mutate(self.rng, rows)
+
+        propose = redraw_one if self.moves == "attribute" else move_one
+        return feasible_moves(self.space, codes, propose)[0]
+
+    def _energy(self, losses: Losses) -> Losses:
+        """What is annealed: `[m]` the losses or their logarithms."""
+        if not self.log_loss:
+            return losses
+        return np.log(np.maximum(losses, np.finfo(np.float64).tiny))
+
+    @property
+    def _steps_per_cooling(self) -> int:
+        return max(1, (self.horizon - len(self._queue)) // self.chains)
+
+    def _temperature(self, rows: np.ndarray) -> Losses:
+        """`[m]` temperatures of the chains: geometric from the highest to the lowest."""
+        done = self._steps[rows] / max(1, self._steps_per_cooling - 1)
+        fall: Losses = (self._coldest / self._hottest) ** np.minimum(done, 1.0)
+        return self._hottest * fall
+
+    def _start_chains(self) -> None:
+        """Finds the temperatures if they are not given, and puts the chains on the best starts."""
+        energies = self._energy(self._tuning_losses)
+        if math.isnan(self._hottest):
+            half = len(energies) // 2
+            finite = np.isfinite(energies[:half]) & np.isfinite(energies[half:])
+            changes = np.abs(energies[half:][finite] - energies[:half][finite])
+            self._hottest, self._coldest = find_temperatures(
+                changes, self.initial_acceptance, self.final_acceptance
+            )
+        best = np.argsort(energies, kind="stable")[: self.chains]
+        self._codes = self._queue[best].copy()
+        self._losses = energies[best]
+
+    def _reheat(self) -> None:
+        """Starts the next cooling: every chain from the best mapping found."""
+        self._codes[:] = self._best_code
+        self._losses[:] = self._energy(np.array([self._best_loss]))
+        self._steps[:] = 0
+
+
+def find_temperatures(
+    changes: Losses, initial_acceptance: float, final_acceptance: float
+) -> tuple[float, float]:
+    """The highest and the lowest temperature for moves that change the energy by `changes`.
+
+    As `simanneal.Annealer.auto`: raise the temperature by steps of 1.5 until the wanted share of
+    worsening moves would be accepted, lower it until nearly none would be. A move and its
+    reverse are equally likely, so the sizes of the changes stand for the worsenings.
+
+    Args:
+        changes: `[m]` absolute changes of energy; zeros say nothing and are left out.
+        initial_acceptance: mean Metropolis acceptance at the highest temperature, at least.
+        final_acceptance: the same at the lowest, at most.
+
+    Returns:
+        (highest, lowest); (1, 1) if nothing ever changes.
+    """
+    rises = changes[changes > 0]
+    if not rises.size:
+        return 1.0, 1.0
+
+    def acceptance(temperature: float) -> float:
+        return float(np.exp(-np.minimum(rises / temperature, 700.0)).mean())
+
+    hottest = float(rises.mean())
+    while acceptance(hottest) < initial_acceptance:
+        hottest *= TEMPERATURE_STEP
+    while acceptance(hottest / TEMPERATURE_STEP) >= initial_acceptance:
+        hottest /= TEMPERATURE_STEP
+    coldest = hottest
+    while acceptance(coldest) > final_acceptance:
+        coldest /= TEMPERATURE_STEP
+    return hottest, coldest

@@ -1,0 +1,278 @@
+"""What every searcher is: it proposes mappings, is told what they cost, and can be stopped anywhere.
+
+Letters: m mappings in one proposal, D attributes of a code (a mapping as integers).
+
+A subclass writes only its mathematics, `_ask` and `_tell`, and names in `STATE` the attributes
+that make up its memory. Checks, call order, the generator and saving live here, once.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ConfigError, ContractError
+
+if TYPE_CHECKING:
+    from costmodel.space import Space
+
+Codes = npt.NDArray[np.int32]
+Losses = npt.NDArray[np.float64]
+
+# A proposal that no budget ever needs more of at once: it bounds memory and the work per call.
+LARGEST_BATCH = 4096
+
+# The most often that an infeasible move is proposed again before it is given up.
+MOVE_ATTEMPTS = 20
+
+
+class Evaluate(Protocol):
+    """What a searcher may call to learn costs: it owns the budget."""
+
+    @property
+    def remaining(self) -> int:
+        """Iterations left; 0 means stop."""
+        ...
+
+    def __call__(
+        self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True
+    ) -> Losses:
+        """Costs of the mappings `[m, D]` as losses `[m]`, inf where infeasible.
+
+        Args:
+            codes: the mappings.
+            surrogate_queries: surrogate queries spent to find them, counted as iterations.
+            counted: False if the losses are only recorded, never used: then these true queries
+                are neither iterations nor search time.
+        """
+        ...
+
+
+class Searcher(ABC):
+    """Asks for mappings, is told their losses.
+
+    ```
+    searcher = Random(space, seed=0)
+    while evaluate.remaining:
+        codes = searcher.ask(evaluate.remaining)
+        searcher.tell(evaluate(codes))
+    ```
+
+    Semantics that the contract tests hold every searcher to:
+        * One seed gives one run, in any process; another seed gives another run.
+        * `ask(n)` spends at most n iterations: rows returned plus surrogate queries made.
+        * Every proposal is feasible as far as `space.feasible` can tell. That check is a look at
+          tile sizes, no cost query, and is free of budget for every searcher alike.
+        * `tell` takes one loss per row of the last `ask`, in its order. inf is an answer (the
+          mapping is infeasible), nan is a bug of the caller and refused.
+        * After `load_state_dict(state_dict())` on a new object the run continues exactly, also
+          between `ask` and `tell`.
+
+    Attributes:
+        PRESETS: named sets of hyperparameters, such as `paper`.
+        STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
+            strings, None, and dictionaries and lists of these.
+        learns: False if losses are only recorded, so that true queries cost nothing.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    STATE: ClassVar[tuple[str, ...]] = ()
+    learns: bool = True
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        """Starts a search.
+
+        Args:
+            space: where to search.
+            seed: non-negative; decides the whole run.
+
+        Raises:
+            ConfigError: the seed is no non-negative integer.
+        """
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ConfigError(f"A seed must be a non-negative integer, got {seed!r}.")
+        self.space = space
+        self.rng = np.random.Generator(np.random.PCG64(int(seed)))
+        self.surrogate_queries = 0
+        self._asked: Codes | None = None
+
+    def ask(self, n: int) -> Codes:
+        """Proposes mappings.
+
+        Args:
+            n: iterations that may be spent, at least 1.
+
+        Returns:
+            `[m, D]` int32 with m plus the surrogate queries of this call at most n. With m = 0
+            and no surrogate query made, the searcher is exhausted.
+
+        Raises:
+            ContractError: n < 1, or the last proposal's losses have not been told.
+        """
+        if n < 1:
+            raise ContractError(f"ask(n) needs n >= 1, got {n}.")
+        if self._asked is not None:
+            raise ContractError(
+                f"ask() was called twice: tell() the losses of the last {len(self._asked)} "
+                "mappings first."
+            )
+        self._asked = np.ascontiguousarray(self._ask(int(n)), dtype=np.int32)
+        return self._asked.copy()
+
+    def tell(self, losses: npt.ArrayLike) -> None:
+        """Takes the losses of the last proposal.
+
+        Args:
+            losses: `[m]`, rows as asked; inf for an infeasible mapping.
+
+        Raises:
+            ContractError: nothing was asked, the shape is wrong, or a loss is nan.
+        """
+        if self._asked is None:
+            raise ContractError("tell() was called without calling ask() first.")
+        told = np.array(losses, dtype=np.float64)
+        if told.shape != (len(self._asked),):
+            raise ContractError(
+                f"Expected losses of shape ({len(self._asked)},), one per row that ask() "
+                f"returned, but got {told.shape}."
+            )
+        if np.isnan(told).any():
+            row = int(np.flatnonzero(np.isnan(told))[0])
+            raise ContractError(f"The loss of row {row} is nan; an infeasible mapping has inf.")
+        asked, self._asked = self._asked, None
+        self._tell(asked, told)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides how the run continues, as copies.
+
+        Returns:
+            Arrays, numbers, strings, None, and dictionaries and lists of these.
+        """
+        return {
+            "searcher": type(self).__name__,
+            "generator": self.rng.bit_generator.state,
+            "surrogate_queries": self.surrogate_queries,
+            "asked": copy.deepcopy(self._asked),
+            "memory": {name: copy.deepcopy(getattr(self, name)) for name in self.STATE},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state_dict()` of a searcher made with the same arguments.
+
+        Raises:
+            ContractError: the state is another searcher's, or has other fields.
+        """
+        if state.get("searcher") != type(self).__name__:
+            raise ContractError(
+                f"Expected the state of {type(self).__name__}, got that of "
+                f"{state.get('searcher')!r}."
+            )
+        memory = state["memory"]
+        if set(memory) != set(self.STATE):
+            raise ContractError(
+                f"Expected a memory of {', '.join(self.STATE) or 'nothing'}; got "
+                f"{', '.join(memory) or 'nothing'}."
+            )
+        self.rng.bit_generator.state = copy.deepcopy(state["generator"])
+        self.surrogate_queries = int(state["surrogate_queries"])
+        asked = state["asked"]
+        self._asked = None if asked is None else np.array(asked, dtype=np.int32)
+        for name in self.STATE:
+            setattr(self, name, copy.deepcopy(memory[name]))
+
+    def run(
+        self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None
+    ) -> None:
+        """Searches until the budget is spent or the searcher is exhausted.
+
+        Args:
+            evaluate: scores mappings and owns the budget.
+            after_step: called after every `tell`, for progress and checkpoints.
+        """
+        while (remaining := evaluate.remaining) > 0:
+            spent = -self.surrogate_queries
+            codes = self.ask(remaining)
+            spent += self.surrogate_queries
+            if len(codes) == 0 and spent == 0:
+                # So that the object stays usable: an exhausted searcher awaits no losses.
+                self.tell(np.empty(0))
+                return
+            self.tell(evaluate(codes, surrogate_queries=spent, counted=self.learns))
+            if after_step is not None:
+                after_step(self)
+
+    @abstractmethod
+    def _ask(self, n: int) -> Codes:
+        """Proposes at most n mappings `[m, D]`; surrogate queries count towards n."""
+
+    @abstractmethod
+    def _tell(self, codes: Codes, losses: Losses) -> None:
+        """Learns from the losses `[m]` of the codes `[m, D]` that `_ask` returned."""
+
+
+def require(ok: bool, name: str, value: object, allowed: str) -> None:
+    """Refuses a hyperparameter, naming what came and what is allowed.
+
+    Raises:
+        ConfigError: `ok` is False.
+    """
+    if not ok:
+        raise ConfigError(f"Hyperparameter {name} must be {allowed}, got {value!r}.")
+
+
+def metropolis(
+    rng: np.random.Generator,
+    current: Losses,
+    proposed: Losses,
+    temperature: float | Losses,
+) -> npt.NDArray[np.bool_]:
+    """Metropolis' rule: take what is no worse, and what is worse with probability exp(-d / T).
+
+    Args:
+        rng: one number is drawn per row, whatever the losses are.
+        current: `[m]` losses held, in the units of the temperature; inf allowed.
+        proposed: `[m]` losses offered; inf allowed.
+        temperature: above 0, one or `[m]`.
+
+    Returns:
+        `[m]` whether to move. From one infeasible mapping to another it always moves.
+    """
+    draws = rng.random(len(current))
+    both = np.isfinite(current) & np.isfinite(proposed)
+    rise = np.where(both, proposed, 0.0) - np.where(both, current, 0.0)
+    # Scale before the exponential and clip: far rises underflow to a plain refusal.
+    chance = np.exp(-np.minimum(np.maximum(rise, 0.0) / temperature, 700.0))
+    result: npt.NDArray[np.bool_] = np.where(both, draws < chance, ~np.isfinite(current))
+    return result
+
+
+def feasible_moves(
+    space: Space, codes: Codes, propose: Callable[[Codes], Codes]
+) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """Proposes one move per row until it is feasible, a bounded number of times.
+
+    Args:
+        space: says what is feasible.
+        codes: `[m, D]` where to move from.
+        propose: draws one move per row of what it is given.
+
+    Returns:
+        `[m, D]` the moves, and `[m]` whether each is feasible; a row that found none is the
+        unmoved code.
+    """
+    moved = codes.copy()
+    done = np.zeros(len(codes), dtype=bool)
+    for _ in range(MOVE_ATTEMPTS):
+        open_rows = np.flatnonzero(~done)
+        if not open_rows.size:
+            break
+        candidates = propose(codes[open_rows])
+        good = space.feasible(candidates)
+        moved[open_rows[good]] = candidates[good]
+        done[open_rows[good]] = True
+    return moved, done

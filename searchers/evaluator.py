@@ -1,0 +1,281 @@
+"""The evaluator: it scores mappings, owns the budget and the clock, and remembers the best.
+
+Every method is counted here, by the same code, wherever it runs. An *iteration* is one cost query
+of a searcher: a true one, or one of its surrogate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ConfigError, ContractError
+from searchers.base import Codes, Losses
+
+if TYPE_CHECKING:
+    from costmodel.costs import Objective
+    from costmodel.space import CostModel, Space
+
+# What `remaining` says while only the time is limited.
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a search found and what it spent.
+
+    Attributes:
+        best_code: `[D]` int32 the best mapping, None if none was feasible.
+        best_loss: its objective, inf if none was feasible.
+        iterations: surrogate queries plus counted true queries.
+        true_queries: mappings that the cost model scored, counted or only recorded.
+        surrogate_queries: surrogate queries of the searcher.
+        seconds: search time, virtual query latency included.
+        curve_iteration: `[E]` int64 iterations spent at each improvement, and at the end.
+        curve_seconds: `[E]` float64 seconds of search at the same moments.
+        curve_loss: `[E]` float64 best objective at the same moments.
+    """
+
+    best_code: Codes | None
+    best_loss: float
+    iterations: int
+    true_queries: int
+    surrogate_queries: int
+    seconds: float
+    curve_iteration: npt.NDArray[np.int64]
+    curve_seconds: npt.NDArray[np.float64]
+    curve_loss: npt.NDArray[np.float64]
+
+
+class Evaluator:
+    """Scores mappings with a cost model under a budget of iterations, of seconds, or of both.
+
+    The clock starts at the first look at `remaining` and counts the searcher's own computation,
+    the cost queries and their virtual latency. It stands while something is only recorded and
+    inside `paused()`. Nothing that ends after the last second is recorded, so a search by time
+    never reports what it could not have had.
+
+    Attributes:
+        best_code: `[D]` the best mapping so far, None before the first feasible one.
+        best_loss: its objective, inf before the first feasible one.
+        true_queries: mappings scored so far within the budget.
+        surrogate_queries: surrogate queries so far.
+        iterations_used: surrogate queries plus counted true queries so far.
+    """
+
+    def __init__(
+        self,
+        model: CostModel,
+        space: Space,
+        *,
+        objective: Objective = "edp",
+        iterations: int | None = None,
+        seconds: float | None = None,
+        query_latency: float = 0.0,
+        clock: Callable[[], float] = time.perf_counter,
+        on_improvement: Callable[[Evaluator], None] | None = None,
+    ) -> None:
+        """Prepares a search.
+
+        Args:
+            model: the true cost model.
+            space: where the mappings live.
+            objective: what to minimise.
+            iterations: budget of cost queries.
+            seconds: budget of search time.
+            query_latency: virtual seconds that every counted true query takes.
+            clock: seconds from any origin.
+            on_improvement: called with this object, off the clock, after a batch that improved.
+
+        Raises:
+            ConfigError: no budget, or one that is not positive, or a negative latency.
+        """
+        if iterations is None and seconds is None:
+            raise ConfigError("A search needs a budget: iterations, seconds or both.")
+        if iterations is not None and iterations < 1:
+            raise ConfigError(f"A budget must be at least 1 iteration, got {iterations}.")
+        if seconds is not None and not seconds > 0:
+            raise ConfigError(f"A budget must be above 0 seconds, got {seconds}.")
+        if not query_latency >= 0:
+            raise ConfigError(f"query_latency must be 0 or more seconds, got {query_latency}.")
+        self.model = model
+        self.space = space
+        self.objective: Objective = objective
+        self.iterations = iterations
+        self.seconds = seconds
+        self.query_latency = query_latency
+        self.on_improvement = on_improvement
+        self._clock = clock
+        self._resumed_at: float | None = None
+        self._spent = 0.0
+        self.best_code: Codes | None = None
+        self.best_loss = float("inf")
+        self.true_queries = 0
+        self.surrogate_queries = 0
+        self.iterations_used = 0
+        self._curve: list[tuple[int, float, float]] = []
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of search so far, virtual latency included."""
+        running = 0.0 if self._resumed_at is None else self._clock() - self._resumed_at
+        return self._spent + running
+
+    @property
+    def remaining(self) -> int:
+        """Iterations left, 0 when the budget is spent.
+
+        Under a budget of time alone it stays large until the time is spent. The first look starts
+        the clock.
+        """
+        if self._resumed_at is None:
+            self._resumed_at = self._clock()
+        if self.seconds is not None and self.elapsed >= self.seconds:
+            return 0
+        if self.iterations is None:
+            return UNLIMITED
+        return self.iterations - self.iterations_used
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stops the clock: for checkpoints, reports and all else that is not searching."""
+        was_running = self._resumed_at is not None
+        self._spent = self.elapsed
+        self._resumed_at = None
+        try:
+            yield
+        finally:
+            if was_running:
+                self._resumed_at = self._clock()
+
+    def __call__(
+        self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True
+    ) -> Losses:
+        """Scores mappings.
+
+        Args:
+            codes: `[m, D]` mappings; m may be 0 when only surrogate queries are to be counted.
+            surrogate_queries: surrogate queries that were made to find them.
+            counted: False if the losses are only recorded: their queries then cost neither
+                iterations nor time.
+
+        Returns:
+            `[m]` float64 objective, inf where infeasible.
+
+        Raises:
+            ContractError: the call would exceed the budget of iterations.
+        """
+        rows = len(codes)
+        iterations = surrogate_queries + (rows if counted else 0)
+        left = self.remaining
+        if self.iterations is not None and iterations > self.iterations - self.iterations_used:
+            raise ContractError(
+                f"{iterations} iterations were spent in one call, but {left} were left."
+            )
+        started = self.elapsed
+        if counted:
+            losses = self._score(codes)
+            self._spent += rows * self.query_latency
+            seconds = started + (self.elapsed - started) * np.arange(1, rows + 1) / max(rows, 1)
+            steps = self.iterations_used + surrogate_queries + np.arange(1, rows + 1)
+        else:
+            with self.paused():
+                losses = self._score(codes)
+            seconds = np.full(rows, started)
+            # Recorded mappings were visited while the surrogate was queried: spread them over it.
+            done = -(-surrogate_queries * np.arange(1, rows + 1) // max(rows, 1))
+            steps = self.iterations_used + done
+        improved = False
+        with self.paused():
+            self.surrogate_queries += surrogate_queries
+            self.iterations_used += iterations
+            improved = self._record(codes, losses, steps, seconds)
+            if improved and self.on_improvement is not None:
+                self.on_improvement(self)
+        return losses
+
+    def _score(self, codes: Codes) -> Losses:
+        """Objective `[m]` of the codes `[m, D]`."""
+        if len(codes) == 0:
+            return np.empty(0)
+        return self.model.evaluate(self.space, codes).objective(self.objective)
+
+    def _record(
+        self,
+        codes: Codes,
+        losses: Losses,
+        steps: npt.NDArray[np.int64],
+        seconds: npt.NDArray[np.float64],
+    ) -> bool:
+        """Takes what came within the time into the best and the curve; True if it improved."""
+        within = len(losses)
+        if self.seconds is not None:
+            within = int(np.searchsorted(seconds, self.seconds, side="right"))
+        self.true_queries += within
+        best_before = np.minimum.accumulate(np.append(self.best_loss, losses[:within]))[:-1]
+        improvements = np.flatnonzero(losses[:within] < best_before)
+        for row in improvements:
+            self._curve.append((int(steps[row]), float(seconds[row]), float(losses[row])))
+        if improvements.size:
+            last = int(improvements[-1])
+            self.best_code = codes[last].copy()
+            self.best_loss = float(losses[last])
+        return bool(improvements.size)
+
+    def result(self) -> TrialResult:
+        """What was found and spent so far; the curve ends with a point at this moment."""
+        seconds = self.elapsed if self.seconds is None else min(self.elapsed, self.seconds)
+        curve = [*self._curve, (self.iterations_used, seconds, self.best_loss)]
+        iteration, second, loss = zip(*curve, strict=True)
+        return TrialResult(
+            best_code=None if self.best_code is None else self.best_code.copy(),
+            best_loss=self.best_loss,
+            iterations=self.iterations_used,
+            true_queries=self.true_queries,
+            surrogate_queries=self.surrogate_queries,
+            seconds=seconds,
+            curve_iteration=np.array(iteration, dtype=np.int64),
+            curve_seconds=np.array(second),
+            curve_loss=np.array(loss),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was found and spent, as copies: arrays, numbers and None."""
+        iteration, second, loss = zip(*self._curve, strict=True) if self._curve else ((), (), ())
+        return {
+            "best_code": None if self.best_code is None else self.best_code.copy(),
+            "best_loss": self.best_loss,
+            "true_queries": self.true_queries,
+            "surrogate_queries": self.surrogate_queries,
+            "iterations_used": self.iterations_used,
+            "seconds": self.elapsed,
+            "curve_iteration": np.array(iteration, dtype=np.int64),
+            "curve_seconds": np.array(second, dtype=np.float64),
+            "curve_loss": np.array(loss, dtype=np.float64),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state_dict()`; the clock starts again at the next look at `remaining`."""
+        code = state["best_code"]
+        self.best_code = None if code is None else np.array(code, dtype=np.int32)
+        self.best_loss = float(state["best_loss"])
+        self.true_queries = int(state["true_queries"])
+        self.surrogate_queries = int(state["surrogate_queries"])
+        self.iterations_used = int(state["iterations_used"])
+        self._spent = float(state["seconds"])
+        self._resumed_at = None
+        self._curve = [
+            (int(i), float(s), float(loss))
+            for i, s, loss in zip(
+                state["curve_iteration"],
+                state["curve_seconds"],
+                state["curve_loss"],
+                strict=True,
+            )
+        ]

@@ -1,0 +1,625 @@
+"""Compiled proposals of the structured searcher: whole mappings and moves, many chains per call.
+
+Letters: C chains, D attributes of a code, n dimensions, S slots, L levels, T tensors, as in
+`costmodel.nest`. Inside, a mapping is its factors `[n, S]`, the extents of its tiles `[L, n]`
+and the tensors kept `[L, T]`; the code is written back at the end.
+
+Random numbers come from a splitmix64 stream per proposal, started from a seed that the searcher
+draws, so that a proposal depends on nothing but its mapping and its seed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.compiled import lean
+from costmodel.costs import STATUS_OK
+from costmodel.kernel import check_mapping
+from costmodel.moves import find_row, order_index
+from costmodel.nest import NestTables
+
+Array = npt.NDArray[np.int64]
+
+# Cumulative shares of the moves; the rest of 1 moves a single prime.
+_REORDER = 0.20
+_REFILL = 0.50
+_EXCHANGE_SPATIAL = 0.75
+_EXCHANGE = 0.92
+# Shares of moves, before these, on what only some machines leave to the mapping.
+_SKIP = 0.10
+_PLACE = 0.10
+
+_ATTEMPTS = 20
+
+
+class Choices(NamedTuple):
+    """What proposals choose from, besides the tables.
+
+    Attributes:
+        dimension: `[M]` dimension of each distinct prime factor.
+        prime: `[M]` its value.
+        vectors: `[V, n]` spatial factors of the largest product, level by level.
+        vector_start: `[L + 1]` into vectors.
+        spatial_slots: the slots of spatial loops.
+        skippable: `[L]` 1 where tensors can skip the level, by choice or by overflow.
+        outer_fill: probability that a level above the innermost is filled in a new mapping.
+        skip_share: share of moves that drop or keep a tensor.
+        place_share: share of moves that redraw where spatial loops run.
+    """
+
+    dimension: Array
+    prime: Array
+    vectors: Array
+    vector_start: Array
+    spatial_slots: Array
+    skippable: Array
+    outer_fill: float
+    skip_share: float
+    place_share: float
+
+
+class Workspace(NamedTuple):
+    """The mapping in hand: factors `[n, S]`, extents `[L, n]`, words and kept `[L, T]`; scratch."""
+
+    stream: npt.NDArray[np.uint64]
+    factors: Array
+    extents: Array
+    words: Array
+    grown: Array
+    kept: npt.NDArray[np.uint8]
+    tile: Array
+    rows: Array
+    order: Array
+    open_pairs: Array
+
+
+def list_choices(tables: NestTables, outer_fill: float) -> Choices:
+    """Lists distinct primes and, per level, the spatial vectors of the largest product.
+
+    Args:
+        tables: the map space.
+        outer_fill: probability that a level above the innermost is filled in a new mapping.
+    """
+    pairs = sorted(
+        set(zip(tables.prime_dimension.tolist(), tables.prime_value.tolist(), strict=True))
+    )
+    vectors: list[list[int]] = []
+    start = [0]
+    for level, fanout in enumerate(tables.fanout.tolist()):
+        if tables.spatial_slot[level] >= 0:
+            vectors.extend(_largest_vectors(tables.sizes.tolist(), fanout))
+        start.append(len(vectors))
+    skippable = (tables.keep_column >= 0) | bool(tables.bypass_on_overflow)
+    skippable[0] = False
+    placed = (tables.spatial_order_column >= 0) | (tables.spatial_axis_column >= 0)
+    return Choices(
+        dimension=np.array([d for d, _ in pairs], dtype=np.int64),
+        prime=np.array([prime for _, prime in pairs], dtype=np.int64),
+        vectors=np.array(vectors, dtype=np.int64).reshape(-1, tables.sizes.size),
+        vector_start=np.array(start, dtype=np.int64),
+        spatial_slots=np.flatnonzero(tables.slot_spatial),
+        skippable=skippable.astype(np.int64),
+        outer_fill=outer_fill,
+        skip_share=_SKIP if skippable.any() else 0.0,
+        place_share=_PLACE if placed.any() else 0.0,
+    )
+
+
+def make_workspace(tables: NestTables) -> Workspace:
+    """Working memory of `propose`; one per searcher."""
+    n, slots = tables.sizes.size, tables.slot_level.size
+    levels, tensors = tables.capacity.size, tables.sliding.size
+    return Workspace(
+        stream=np.zeros(1, np.uint64),
+        factors=np.ones((n, slots), np.int64),
+        extents=np.ones((levels, n), np.int64),
+        words=np.ones((levels, tensors), np.int64),
+        grown=np.ones((levels, tensors), np.int64),
+        kept=np.ones((levels, tensors), np.uint8),
+        tile=np.ones((levels, tensors), np.int64),
+        rows=np.zeros(n, np.int64),
+        order=np.arange(n),
+        open_pairs=np.zeros(tables.prime_value.size, np.int64),
+    )
+
+
+def _largest_vectors(sizes: list[int], limit: int) -> list[list[int]]:
+    """All vectors of divisors of `sizes` with the largest product that is at most `limit`."""
+    divisors = [[f for f in range(1, min(size, limit) + 1) if size % f == 0] for size in sizes]
+    reachable = {1}
+    for factors in divisors:
+        reachable = {p * f for p in reachable for f in factors if p * f <= limit}
+    found: list[list[int]] = [[]]
+    products = [max(reachable)]
+    for position, factors in enumerate(divisors):
+        last = position == len(divisors) - 1
+        extended = [
+            ([*vector, f], rest // f)
+            for vector, rest in zip(found, products, strict=True)
+            for f in factors
+            if rest % f == 0 and (not last or rest == f)
+        ]
+        found = [vector for vector, _ in extended]
+        products = [rest for _, rest in extended]
+    return found
+
+
+@lean
+def _draw(work):
+    """Next 64 random bits of the proposal's splitmix64 stream."""
+    work.stream[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = work.stream[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@lean
+def _uniform(work):
+    """Uniform in [0, 1)."""
+    return np.float64(_draw(work) >> np.uint64(11)) * 2.0**-53
+
+
+@lean
+def _below(work, count):
+    """Uniform integer in 0..count-1, for counts far below 2^31."""
+    return np.int64(_draw(work) >> np.uint64(33)) % count
+
+
+@lean
+def _words(tables, work, level, t):
+    """Words of tensor t's tile at a level: its bounding box."""
+    words = 1
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        extent = 1
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            inside = work.extents[level, tables.term_dimension[k]]
+            extent += tables.term_coefficient[k] * (inside - 1)
+        words *= extent
+    return words
+
+
+@lean
+def _level_fits(tables, work, level, words):
+    """Whether a level holds tiles of words `[L, T]`; in banks, whether some allocation does."""
+    if tables.capacity[level] < 0:
+        return True
+    used = 0
+    bank = tables.bank_words[level]
+    if bank == 0:
+        for t in range(words.shape[1]):
+            if work.kept[level, t]:
+                used += words[level, t]
+        return used <= tables.capacity[level]
+    banks = 0
+    for t in range(words.shape[1]):
+        banks += tables.allocations[tables.allocation_start[level], t]
+        used += max(1, (words[level, t] + bank - 1) // bank) if work.kept[level, t] else 1
+    return used <= banks
+
+
+@lean
+def _fits(tables, work):
+    """Whether every level below the outermost holds its tiles."""
+    for level in range(1, work.words.shape[0]):
+        if not _level_fits(tables, work, level, work.words):
+            return False
+    return True
+
+
+@lean
+def _measure(tables, work):
+    """Extents and words of all tiles, from the factors."""
+    for level in range(work.extents.shape[0]):
+        for d in range(work.factors.shape[0]):
+            extent = 1
+            for s in range(tables.temporal_slot[level], work.factors.shape[1]):
+                extent *= work.factors[d, s]
+            work.extents[level, d] = extent
+        for t in range(work.words.shape[1]):
+            work.words[level, t] = _words(tables, work, level, t)
+
+
+@lean
+def _shift(work, pair, source, target, listed):
+    """Moves the prime of a pair from one slot to another."""
+    d = listed.dimension[pair]
+    work.factors[d, source] //= listed.prime[pair]
+    work.factors[d, target] *= listed.prime[pair]
+
+
+@lean
+def _grow(tables, listed, work, level, pair):
+    """Moves a prime from the outermost level to `level` if all tiles still fit."""
+    d = listed.dimension[pair]
+    prime = listed.prime[pair]
+    reached = 1
+    fits = True
+    while fits and reached <= level:
+        work.extents[reached, d] *= prime
+        for t in range(work.words.shape[1]):
+            if tables.relevant[t, d]:
+                work.grown[reached, t] = _words(tables, work, reached, t)
+            else:
+                work.grown[reached, t] = work.words[reached, t]
+        fits = _level_fits(tables, work, reached, work.grown)
+        reached += 1
+    if not fits:
+        for further in range(1, reached):
+            work.extents[further, d] //= prime
+        return False
+    for further in range(1, level + 1):
+        for t in range(work.words.shape[1]):
+            work.words[further, t] = work.grown[further, t]
+    _shift(work, pair, tables.temporal_slot[0], tables.temporal_slot[level], listed)
+    return True
+
+
+@lean
+def _fill(tables, listed, work, level, barred):
+    """Moves random primes from the outermost level to `level` until none fits any more.
+
+    The pair `barred` (-1: none) is not the first to move, so that what was just taken out does
+    not simply return.
+    """
+    outermost = tables.temporal_slot[0]
+    count = 0
+    for pair in range(listed.prime.size):
+        if work.factors[listed.dimension[pair], outermost] % listed.prime[pair] == 0:
+            work.open_pairs[count] = pair
+            count += 1
+    while count > 0:
+        pick = _below(work, count)
+        pair = work.open_pairs[pick]
+        if pair == barred and count > 1:
+            continue
+        barred = -1
+        moved = _grow(tables, listed, work, level, pair)
+        left = work.factors[listed.dimension[pair], outermost]
+        if not moved or left % listed.prime[pair] != 0:
+            count -= 1
+            work.open_pairs[pick] = work.open_pairs[count]
+
+
+@lean
+def _fill_outer(tables, listed, work, probability):
+    """Fills each level between the outermost and the innermost with a probability."""
+    for level in range(work.extents.shape[0] - 2, 0, -1):
+        if _uniform(work) < probability:
+            _fill(tables, listed, work, level, -1)
+
+
+@lean
+def _pick(listed, work, slot, without):
+    """A random distinct prime that `slot` holds of a dimension other than `without`; -1: none."""
+    count = 0
+    found = -1
+    for pair in range(listed.prime.size):
+        d = listed.dimension[pair]
+        if d != without and work.factors[d, slot] % listed.prime[pair] == 0:
+            count += 1
+            if _below(work, count) == 0:
+                found = pair
+    return found
+
+
+@lean
+def _redraw_order(tables, work, level, code):
+    """Draws a reuse class for a level's loops: a tensor that rests while the inner loops run.
+
+    Innermost is a loop over a dimension that the tensor does not depend on, around it the others
+    that it does not depend on, outermost those that it does.
+    """
+    n = work.factors.shape[0]
+    slot = tables.temporal_slot[level]
+    count = 0
+    innermost = -1
+    for d in range(n):
+        if work.factors[d, slot] > 1:
+            count += 1
+            if _below(work, count) == 0:
+                innermost = d
+    if innermost < 0:
+        return
+    count = 0
+    resting = -1
+    for t in range(tables.relevant.shape[0]):
+        if tables.relevant[t, innermost] == 0:
+            count += 1
+            if _below(work, count) == 0:
+                resting = t
+    position = 0
+    for wanted in (1, 0):
+        for d in range(n):
+            relevant = 1 if resting < 0 else tables.relevant[resting, d]
+            if d != innermost and relevant == wanted:
+                work.order[position] = d
+                position += 1
+    work.order[position] = innermost
+    code[tables.order_column[level]] = order_index(work.order)
+
+
+@lean
+def _redraw_some_order(tables, work, code):
+    """Draws a reuse class for a random level above the innermost."""
+    _redraw_order(tables, work, _below(work, max(1, work.words.shape[0] - 1)), code)
+
+
+@lean
+def _place_spatial(tables, work, code):
+    """Draws the order and the mesh axes of the spatial loops anew where they are a choice."""
+    n = work.order.size
+    for level in range(tables.fanout.size):
+        if tables.spatial_order_column[level] >= 0:
+            for d in range(n):
+                other = _below(work, d + 1)
+                work.order[d] = work.order[other]
+                work.order[other] = d
+            code[tables.spatial_order_column[level]] = order_index(work.order)
+        if tables.spatial_axis_column[level] >= 0:
+            code[tables.spatial_axis_column[level]] = _below(work, 1 << n)
+
+
+@lean
+def _allocate(tables, work, level, code):
+    """Chooses at random among the bank allocations that hold the tiles; the old one if it does."""
+    column = tables.banks_column[level]
+    bank = tables.bank_words[level]
+    first = tables.allocation_start[level]
+    old = code[column]
+    count = 0
+    for row in range(-1, tables.allocation_start[level + 1] - first):
+        candidate = first + (old if row < 0 else row)
+        holds = True
+        for t in range(work.words.shape[1]):
+            if work.kept[level, t] and work.words[level, t] > tables.allocations[candidate, t] * bank:
+                holds = False
+                break
+        if not holds:
+            continue
+        if row < 0:
+            return
+        count += 1
+        if _below(work, count) == 0:
+            code[column] = row
+
+
+@lean
+def _finish(tables, work, code):
+    """Writes factors, orders, kept tensors and banks into the code, in one canonical form.
+
+    Loops of a single trip and the innermost level's order change no cost: they take a fixed
+    place, so that equal mappings have equal codes. Any allocation of banks that holds the tiles
+    costs the same, so banks are given after the tiles are chosen.
+    """
+    n = work.factors.shape[0]
+    levels = work.words.shape[0]
+    for d in range(n):
+        row = tables.row_start[d] + code[d]
+        for s in range(work.factors.shape[1]):
+            if tables.factors[row, s] != work.factors[d, s]:
+                code[d] = find_row(tables, d, work.factors[d]) - tables.row_start[d]
+                break
+    for level in range(levels):
+        slot = tables.temporal_slot[level]
+        given = code[tables.order_column[level]]
+        position = 0
+        for moving in range(2):
+            for i in range(n):
+                d = tables.orders[given, i] if moving and level < levels - 1 else i
+                looped = level < levels - 1 and work.factors[d, slot] > 1
+                if looped == (moving == 1):
+                    work.order[position] = d
+                    position += 1
+        code[tables.order_column[level]] = order_index(work.order)
+        if tables.keep_column[level] >= 0:
+            mask = 0
+            for t in range(work.words.shape[1]):
+                mask |= work.kept[level, t] << t
+            code[tables.keep_column[level]] = mask
+        if tables.banks_column[level] >= 0:
+            _allocate(tables, work, level, code)
+
+
+@lean
+def _shrink(tables, listed, work):
+    """Takes random primes out to the outermost level until all tiles fit."""
+    outermost = tables.temporal_slot[0]
+    while not _fits(tables, work):
+        count = 0
+        chosen = -1
+        source = -1
+        for s in range(work.factors.shape[1]):
+            for pair in range(listed.prime.size):
+                held = work.factors[listed.dimension[pair], s] % listed.prime[pair] == 0
+                if held and s != outermost:
+                    count += 1
+                    if _below(work, count) == 0:
+                        chosen = pair
+                        source = s
+        if chosen < 0:
+            return
+        _shift(work, chosen, source, outermost, listed)
+        _measure(tables, work)
+
+
+@lean
+def _draw_spatial(tables, listed, work):
+    """Draws the spatial factors of every level among the vectors of the largest product."""
+    outermost = tables.temporal_slot[0]
+    for level in range(tables.fanout.size):
+        slot = tables.spatial_slot[level]
+        if slot < 0:
+            continue
+        for _ in range(_ATTEMPTS):
+            span = listed.vector_start[level + 1] - listed.vector_start[level]
+            row = listed.vector_start[level] + _below(work, span)
+            divides = True
+            for d in range(work.factors.shape[0]):
+                divides &= work.factors[d, outermost] % listed.vectors[row, d] == 0
+            if divides:
+                for d in range(work.factors.shape[0]):
+                    work.factors[d, outermost] //= listed.vectors[row, d]
+                    work.factors[d, slot] = listed.vectors[row, d]
+                break
+
+
+@lean
+def _sample(tables, listed, work, code):
+    """A new mapping: full array, innermost level filled, a reuse class per level."""
+    for d in range(work.factors.shape[0]):
+        for s in range(work.factors.shape[1]):
+            work.factors[d, s] = 1
+        work.factors[d, tables.temporal_slot[0]] = tables.sizes[d]
+    _draw_spatial(tables, listed, work)
+    levels = work.words.shape[0]
+    skipping = _uniform(work) < 0.5
+    for level in range(levels):
+        for t in range(work.words.shape[1]):
+            skips = skipping and listed.skippable[level] == 1 and _uniform(work) < 0.5
+            work.kept[level, t] = 0 if skips else 1
+    _measure(tables, work)
+    _shrink(tables, listed, work)
+    if levels > 1:
+        _fill(tables, listed, work, levels - 1, -1)
+    _fill_outer(tables, listed, work, listed.outer_fill)
+    for level in range(levels - 1):
+        _redraw_order(tables, work, level, code)
+    _place_spatial(tables, work, code)
+
+
+@lean
+def _refill(tables, listed, work):
+    """Takes one or two primes out of the innermost level and fills it anew."""
+    innermost = work.words.shape[0] - 1
+    outermost = tables.temporal_slot[0]
+    if _uniform(work) < 0.7:
+        for level in range(1, innermost):
+            slot = tables.temporal_slot[level]
+            for d in range(work.factors.shape[0]):
+                work.factors[d, outermost] *= work.factors[d, slot]
+                work.factors[d, slot] = 1
+    barred = -1
+    for _ in range(2 if _uniform(work) < 0.4 else 1):
+        pair = _pick(listed, work, tables.temporal_slot[innermost], -1)
+        if pair >= 0:
+            _shift(work, pair, tables.temporal_slot[innermost], outermost, listed)
+            barred = pair
+    _measure(tables, work)
+    _fill(tables, listed, work, innermost, barred)
+    _fill_outer(tables, listed, work, 0.5)
+
+
+@lean
+def _exchange(listed, work, first_slot, second_slot):
+    """Exchanges primes of two dimensions between two slots, if there are such."""
+    first = _pick(listed, work, first_slot, -1)
+    if first < 0:
+        return
+    second = _pick(listed, work, second_slot, listed.dimension[first])
+    if second < 0:
+        return
+    _shift(work, first, first_slot, second_slot, listed)
+    _shift(work, second, second_slot, first_slot, listed)
+
+
+@lean
+def _flip_kept(tables, listed, work):
+    """Drops a tensor from a level that can be skipped, or keeps it there again."""
+    count = 0
+    chosen = -1
+    for level in range(listed.skippable.size):
+        if listed.skippable[level]:
+            count += 1
+            if _below(work, count) == 0:
+                chosen = level
+    work.kept[chosen, _below(work, work.words.shape[1])] ^= 1
+    _shrink(tables, listed, work)
+    if _uniform(work) < 0.7:
+        _fill(tables, listed, work, work.words.shape[0] - 1, -1)
+
+
+@lean
+def _move(tables, listed, work, code):
+    """One structured move of the mapping; it may come out infeasible."""
+    levels = work.words.shape[0]
+    if _uniform(work) < listed.skip_share:
+        _flip_kept(tables, listed, work)
+        return
+    if _uniform(work) < listed.place_share:
+        _place_spatial(tables, work, code)
+        return
+    kind = _uniform(work)
+    if kind < _REORDER:
+        _redraw_some_order(tables, work, code)
+        return
+    if levels > 1 and kind < _REFILL:
+        _refill(tables, listed, work)
+        return
+    refill = False
+    if listed.spatial_slots.size > 0 and kind < _EXCHANGE_SPATIAL:
+        spatial = listed.spatial_slots[_below(work, listed.spatial_slots.size)]
+        _exchange(listed, work, spatial, tables.temporal_slot[_below(work, levels)])
+        refill = levels > 1 and _uniform(work) < 0.5
+    elif levels > 1 and kind < _EXCHANGE:
+        first = _below(work, levels)
+        second = (first + 1 + _below(work, levels - 1)) % levels
+        _exchange(listed, work, tables.temporal_slot[first], tables.temporal_slot[second])
+    else:
+        source = _below(work, work.factors.shape[1])
+        target = _below(work, work.factors.shape[1])
+        pair = _pick(listed, work, source, -1)
+        if pair >= 0:
+            _shift(work, pair, source, target, listed)
+    _measure(tables, work)
+    if refill and _fits(tables, work):
+        _fill(tables, listed, work, levels - 1, -1)
+    elif _uniform(work) < 0.25:
+        _redraw_some_order(tables, work, code)
+
+
+@lean
+def propose(tables, listed, work, codes, fresh, seeds, proposals, found):
+    """One feasible proposal per chain, into proposals `[C, D]` int32.
+
+    Args:
+        tables: the map space.
+        listed: from `list_choices`.
+        work: from `make_workspace`.
+        codes: `[C, D]` int32 where the chains stand; feasible where `fresh` is False.
+        fresh: `[C]` bool: a new mapping instead of a move.
+        seeds: `[C]` uint64.
+        proposals: `[C, D]` int32, overwritten.
+        found: `[C]` bool, overwritten: whether the proposal is feasible and new; else it is the
+            last one tried.
+    """
+    for c in range(codes.shape[0]):
+        work.stream[0] = seeds[c]
+        code = proposals[c]
+        found[c] = False
+        for attempt in range(2 * _ATTEMPTS):
+            for i in range(code.size):
+                code[i] = codes[c, i]
+            # A mapping that finds no move in many attempts gives way to a new one.
+            if fresh[c] or attempt >= _ATTEMPTS:
+                _sample(tables, listed, work, code)
+            else:
+                check_mapping(tables, code, work.rows, work.kept, work.tile)
+                for d in range(work.factors.shape[0]):
+                    for s in range(work.factors.shape[1]):
+                        work.factors[d, s] = tables.factors[work.rows[d], s]
+                _measure(tables, work)
+                _move(tables, listed, work, code)
+            _finish(tables, work, code)
+            differs = fresh[c]
+            for i in range(code.size):
+                differs |= code[i] != codes[c, i]
+            if not differs:
+                continue
+            status, _ = check_mapping(tables, code, work.rows, work.kept, work.tile)
+            if status == STATUS_OK:
+                found[c] = True
+                break
