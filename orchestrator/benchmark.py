@@ -178,7 +178,9 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
                 reuse_actors=True,
                 trial_dirname_creator=_trial_folder,
             ),
-            run_config=_run_config(storage, [TrialProgress(len(tasks))]),
+            run_config=_run_config(
+                storage, tune.CheckpointConfig(num_to_keep=1), [TrialProgress(len(tasks))]
+            ),
         )
     runs = []
     for result in _fit(tuner, storage.parent):
@@ -242,7 +244,8 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
                 reuse_actors=True,
                 trial_dirname_creator=_trial_folder,
             ),
-            run_config=_run_config(storage, []),
+            # A block that is lost is evaluated again from its configuration.
+            run_config=_run_config(storage, tune.CheckpointConfig(checkpoint_at_end=False), []),
         )
     _fit(tuner, storage.parent)
     # A continued run searched with the copy that Tune restored; the final state is saved.
@@ -273,7 +276,7 @@ def _fit(tuner: Any, folder: Path) -> Any:
     return grid
 
 
-def _run_config(storage: Path, callbacks: list[Any]) -> Any:
+def _run_config(storage: Path, checkpoints: Any, callbacks: list[Any]) -> Any:
     from ray import tune
 
     return tune.RunConfig(
@@ -281,7 +284,7 @@ def _run_config(storage: Path, callbacks: list[Any]) -> Any:
         storage_path=str(storage.resolve()),
         verbose=0,
         callbacks=callbacks,
-        checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
+        checkpoint_config=checkpoints,
         # A worker that dies costs its work since the last checkpoint, not the benchmark.
         failure_config=tune.FailureConfig(max_failures=2),
     )
