@@ -124,8 +124,11 @@ class Accelerator(StrictModel):
     @property
     def hash(self) -> str:
         """16 hexadecimal digits of the SHA-256 of everything but the name."""
-        content = json.dumps(self.model_dump(exclude={"name"}), sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        content = self.model_dump(exclude={"name"})
+        for level in content["levels"]:
+            level["mesh"] = level["mesh"] or (level["fanout"], 1)
+        text = json.dumps(content, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def accelerator_names() -> tuple[str, ...]:

@@ -56,7 +56,10 @@ def _cache_folder(source: str) -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
     for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(source)]:
         digest.update(path.read_bytes())
-    for root in (platformdirs.user_cache_path("mapspace"), Path(tempfile.gettempdir()) / "mapspace"):
+    for root in (
+        platformdirs.user_cache_path("mapspace"),
+        Path(tempfile.gettempdir()) / "mapspace",
+    ):
         folder = root / "compiled" / digest.hexdigest()[:16]
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -88,7 +88,8 @@ class Costs:
     @property
     def ok(self) -> npt.NDArray[np.bool_]:
         """`[B]` whether the mapping is feasible."""
-        return self.status == STATUS_OK
+        ok: npt.NDArray[np.bool_] = self.status == STATUS_OK
+        return ok
 
     @property
     def edp(self) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The compiled pass: feasibility, traffic, energy and cycles of one mapping after another.
+"""The compiled pass: traffic, energy and cycles of one mapping after another.
 
 The formulas are Timeloop's (v3, dense, perfect factors, link transfers off) in closed form; the
 names below follow it. Letters: B mappings, n dimensions, S slots, L levels, T tensors.
@@ -12,121 +12,20 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.compiled import inlined, lean
-from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
-
-
-
-@inlined
-def footprint(tables, t, slot, rows):
-    """Words of tensor t's tile from a slot inwards: the bounding box of what its loops touch."""
-    words = 1
-    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-        extent = 1
-        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-            inside = tables.within[rows[tables.term_dimension[k]], slot]
-            extent += tables.term_coefficient[k] * (inside - 1)
-        words *= extent
-    return words
+from costmodel.costs import STATUS_OK, FloatArray
+from costmodel.feasibility import Statuses, check_mapping
+from costmodel.nest import Array, NestTables, Scratch
+from costmodel.space import Codes
 
 
 @inlined
-def locate(tables, code, rows):
-    """Fills rows `[n]` with the factorisation rows that a code `[D]` names."""
-    for d in range(tables.sizes.size):
-        rows[d] = tables.row_start[d] + code[d]
-
-
-@inlined
-def check_fanout(tables, code, rows):
-    """Processing elements that a mapping asks for beyond what its levels fan out to (0: fits)."""
-    for level in range(tables.fanout.size):
-        slot = tables.spatial_slot[level]
-        if slot < 0:
-            continue
-        column = tables.spatial_axis_column[level]
-        axes = code[column] if column >= 0 else 0
-        along_x = 1
-        along_y = 1
-        for d in range(tables.sizes.size):
-            factor = tables.factors[rows[d], slot]
-            if (axes >> d) & 1:
-                along_y *= factor
-            else:
-                along_x *= factor
-        if column < 0:
-            if along_x > tables.fanout[level]:
-                return along_x - tables.fanout[level]
-        elif along_x > tables.mesh[level, 0] or along_y > tables.mesh[level, 1]:
-            over_x = max(0, along_x - tables.mesh[level, 0])
-            return max(over_x, along_y - tables.mesh[level, 1])
-    return 0
-
-
-@inlined
-def check_capacity(tables, level, code, rows, kept, tile):
-    """Words by which a level overflows; fills kept and tile `[T]` of that level.
-
-    Where the machine bypasses on overflow a tensor that no longer fits is dropped from the level,
-    in the workload's order of tensors, and nothing ever overflows.
-    """
-    tensors = tile.size
-    column = tables.keep_column[level]
-    mask = code[column] if column >= 0 else -1
-    slot = tables.temporal_slot[level]
-    bank_row = -1
-    if tables.banks_column[level] >= 0:
-        bank_row = tables.allocation_start[level] + code[tables.banks_column[level]]
-    capacity = tables.capacity[level]
-    used = 0
-    excess = 0
-    for t in range(tensors):
-        kept[t] = (mask >> t) & 1
-        if not kept[t]:
-            tile[t] = 0
-            continue
-        words = footprint(tables, t, slot, rows)
-        tile[t] = words
-        if capacity < 0:
-            continue
-        if bank_row >= 0:
-            over = words - tables.allocations[bank_row, t] * tables.bank_words[level]
-        else:
-            over = used + words - capacity
-        if over > 0:
-            if tables.bypass_on_overflow and level > 0:
-                kept[t] = 0
-                tile[t] = 0
-                continue
-            excess = max(excess, over)
-        used += words
-    return excess
-
-
-@inlined
-def check_mapping(tables, code, rows, kept, tile):
-    """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`."""
-    locate(tables, code, rows)
-    excess = check_fanout(tables, code, rows)
-    if excess > 0:
-        return STATUS_FANOUT, excess
-    for level in range(tables.capacity.size):
-        excess = check_capacity(tables, level, code, rows, kept[level], tile[level])
-        if excess > 0:
-            return STATUS_CAPACITY + level, excess
-    return STATUS_OK, 0
-
-
-@lean
-def check_mappings(tables, scratch, codes, status, excess):
-    """Status and excess of codes `[B, D]` into `[B]` each."""
-    for b in range(codes.shape[0]):
-        status[b], excess[b] = check_mapping(
-            tables, codes[b], scratch.rows, scratch.kept, scratch.tile
-        )
-
-
-@inlined
-def _distinct_offsets(tables, axis, slot, rows, children):
+def _distinct_offsets(
+    tables: NestTables,
+    axis: int,
+    slot: int,
+    rows: Array,
+    children: Array,
+) -> int:
     """Number of distinct offsets along an axis over the spatial loops of a slot."""
     count = 0
     first_factor = 1
@@ -158,7 +57,10 @@ def _distinct_offsets(tables, axis, slot, rows, children):
 
 
 @lean
-def _sort(values, count):
+def _sort(
+    values: Array,
+    count: int,
+) -> None:
     """Sorts the first `count` values in place (Shell's method: it needs no memory)."""
     gap = 1
     while gap < count // 3:
@@ -175,7 +77,13 @@ def _sort(values, count):
 
 
 @lean
-def _count_distinct(tables, axis, slot, rows, children):
+def _count_distinct(
+    tables: NestTables,
+    axis: int,
+    slot: int,
+    rows: Array,
+    children: Array,
+) -> int:
     """As _distinct_offsets, by enumeration, for axes of three and more moving terms."""
     count = 1
     children[0] = 0
@@ -195,7 +103,13 @@ def _count_distinct(tables, axis, slot, rows, children):
 
 
 @inlined
-def _multicast_groups(tables, t, level, rows, children):
+def _multicast_groups(
+    tables: NestTables,
+    t: int,
+    level: int,
+    rows: Array,
+    children: Array,
+) -> int:
     """Number of distinct child tiles of tensor t among the children of one instance: G(T, l)."""
     slot = tables.spatial_slot[level]
     if slot < 0:
@@ -212,7 +126,20 @@ def _multicast_groups(tables, t, level, rows, children):
 
 
 @inlined
-def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips, step, outer, moved):
+def _words_entering(
+    tables: NestTables,
+    t: int,
+    slot: int,
+    rows: Array,
+    tile: int,
+    first: int,
+    loops: int,
+    dimension: Array,
+    trips: Array,
+    step: Array,
+    outer: Array,
+    moved: Array,
+) -> int:
     """Words entering a child tile over the whole run, per instance: Delta(T, c).
 
     Args:
@@ -271,7 +198,16 @@ def _words_entering(tables, t, slot, rows, tile, first, loops, dimension, trips,
 
 
 @inlined
-def _loops_above(tables, code, rows, start, dimension, trips, step, outer):
+def _loops_above(
+    tables: NestTables,
+    code: Codes,
+    rows: Array,
+    start: Array,
+    dimension: Array,
+    trips: Array,
+    step: Array,
+    outer: Array,
+) -> tuple[int, int]:
     """Lists the temporal loops above the innermost level, innermost first.
 
     Fills start `[L]` with the index of the first loop above each level's tile, and dimension,
@@ -306,7 +242,17 @@ def _loops_above(tables, code, rows, start, dimension, trips, step, outer):
 
 
 @lean
-def _hops_per_delivery(tables, t, level, code, rows, offsets, tile_of, lowest, highest):
+def _hops_per_delivery(
+    tables: NestTables,
+    t: int,
+    level: int,
+    code: Codes,
+    rows: Array,
+    offsets: Array,
+    tile_of: Array,
+    lowest: Array,
+    highest: Array,
+) -> float:
     """Hops that one delivery of every distinct child tile takes on the mesh below a level.
 
     A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
@@ -380,9 +326,19 @@ def _hops_per_delivery(tables, t, level, code, rows, offsets, tile_of, lowest, h
 
 @lean
 def evaluate_mappings(
-    tables, scratch, codes, energy, latency, status, excess,
-    detailed, tiles, counts, instances, network,
-):
+    tables: NestTables,
+    scratch: Scratch,
+    codes: Codes,
+    energy: FloatArray,
+    latency: FloatArray,
+    status: Statuses,
+    excess: Array,
+    detailed: bool,
+    tiles: Array,
+    counts: Array,
+    instances: Array,
+    network: FloatArray,
+) -> None:
     """Costs of codes `[B, D]`: energy (pJ), latency (cycles), status and excess `[B]`.
 
     With `detailed` it also fills tiles `[B, L, T]`, counts `[B, 3, L, T]` (reads, fills, updates

@@ -1,4 +1,4 @@
-"""A mapping for people and files: tile factors, loop orders, kept tensors, banks; prints its nest."""
+"""A mapping for people and files: factors, loop orders, kept tensors, banks; prints its nest."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ def mapping_from_record(
             raise ConfigError(f"mapping: level {name} is missing; it needs temporal and perm.")
         entry = record[name]
         where = f"mapping.{name}"
-        allowed = {"temporal", "perm", "banks"} | ({"spatial", "spatial_perm"} if spreads else set())
+        allowed = {"temporal", "perm", "banks"} | (
+            {"spatial", "spatial_perm"} if spreads else set()
+        )
         _known(entry, allowed, where)
         spatial = _factors(entry.get("spatial", {}), dimensions, f"{where}.spatial")
         levels.append(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel import kernel, moves
+from costmodel import feasibility, moves
 from costmodel.accelerator import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, explain_status
@@ -140,7 +140,8 @@ class MapSpace:
             `[B]` bool.
         """
         status, _ = self.status(codes)
-        return status == STATUS_OK
+        found: npt.NDArray[np.bool_] = status == STATUS_OK
+        return found
 
     def status(self, codes: Codes) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Status and excess of codes `[B, D]` as in `Costs`, `[B]` each, without costs."""
@@ -148,7 +149,7 @@ class MapSpace:
         status = np.empty(len(codes), np.int32)
         excess = np.empty(len(codes), np.int64)
         scratch = make_scratch(self.tables)
-        kernel.check_mappings(self.tables, scratch, _contiguous(codes), status, excess)
+        feasibility.check_mappings(self.tables, scratch, _contiguous(codes), status, excess)
         return status, excess
 
     def mutate(self, rng: np.random.Generator, codes: Codes, *, steps: int = 1) -> Codes:
@@ -406,4 +407,3 @@ def _contiguous(codes: npt.NDArray[Any]) -> Codes:
 
 def _index(order: tuple[str, ...], names: tuple[str, ...]) -> int:
     return int(moves.order_index(np.array([names.index(name) for name in order])))
-

@@ -11,16 +11,20 @@ import itertools
 import numpy as np
 
 from costmodel.compiled import compiled
-from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
-from costmodel.kernel import check_mapping
-from costmodel.nest import NestTables
+from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK, FloatArray
+from costmodel.feasibility import check_mapping
+from costmodel.nest import Array, NestTables
 from costmodel.space import Codes
 
 UNIFORMS_PER_MOVE = 5
 
 
 @compiled
-def find_row(tables, d, factors):
+def find_row(
+    tables: NestTables,
+    d: int,
+    factors: Array,
+) -> int:
     """Row of dimension d's factorisation with these factors `[S]`, by binary search."""
     low = tables.row_start[d]
     high = tables.row_start[d + 1] - 1
@@ -39,7 +43,9 @@ def find_row(tables, d, factors):
 
 
 @compiled
-def order_index(order):
+def order_index(
+    order: Array,
+) -> int:
     """Lexicographic index of a permutation `[n]` among all of them."""
     n = order.size
     index = 0
@@ -52,7 +58,11 @@ def order_index(order):
 
 
 @compiled
-def allocation_row(tables, level, banks):
+def allocation_row(
+    tables: NestTables,
+    level: int,
+    banks: Array,
+) -> int:
     """Row of a level's bank allocation `[T]` in the allocation table, by search."""
     for row in range(tables.allocation_start[level], tables.allocation_start[level + 1]):
         same = True
@@ -66,7 +76,11 @@ def allocation_row(tables, level, banks):
 
 
 @compiled
-def move_prime(tables, code, uniforms):
+def move_prime(
+    tables: NestTables,
+    code: Codes,
+    uniforms: FloatArray,
+) -> bool:
     """Moves one prime factor of one dimension from one slot to another; False if none can."""
     if tables.prime_value.size == 0:
         return False
@@ -101,7 +115,12 @@ def move_prime(tables, code, uniforms):
 
 
 @compiled
-def swap_loops(tables, code, column, uniforms):
+def swap_loops(
+    tables: NestTables,
+    code: Codes,
+    column: int,
+    uniforms: FloatArray,
+) -> bool:
     """Exchanges two dimensions in the order that a column holds."""
     n = tables.sizes.size
     if n < 2:
@@ -115,7 +134,12 @@ def swap_loops(tables, code, column, uniforms):
 
 
 @compiled
-def shift_bank(tables, level, code, uniforms):
+def shift_bank(
+    tables: NestTables,
+    level: int,
+    code: Codes,
+    uniforms: FloatArray,
+) -> bool:
     """Gives one bank of a tensor to another; False if the tensor has only one."""
     column = tables.banks_column[level]
     banks = tables.allocations[tables.allocation_start[level] + code[column]].copy()
@@ -133,14 +157,24 @@ def shift_bank(tables, level, code, uniforms):
 
 
 @compiled
-def flip_bit(code, column, bits, uniforms):
-    """Flips one bit of a column: a tensor kept or bypassed, a dimension on one mesh axis or another."""
+def flip_bit(
+    code: Codes,
+    column: int,
+    bits: int,
+    uniforms: FloatArray,
+) -> bool:
+    """Flips one bit of a column: a tensor is kept or bypassed, a dimension changes mesh axis."""
     code[column] ^= 1 << int(uniforms[2] * bits)
     return True
 
 
 @compiled
-def mutate(tables, codes, weights, uniforms):
+def mutate(
+    tables: NestTables,
+    codes: Codes,
+    weights: FloatArray,
+    uniforms: FloatArray,
+) -> None:
     """One random move in each row of codes `[B, D]`, in place.
 
     Args:
@@ -189,7 +223,14 @@ def mutate(tables, codes, weights, uniforms):
 
 
 @compiled
-def _nearest_row(tables, d, point, limit, needed_slot, spatial):
+def _nearest_row(
+    tables: NestTables,
+    d: int,
+    point: FloatArray,
+    limit: int,
+    needed_slot: int,
+    spatial: bool,
+) -> tuple[int, float]:
     """Factorisation of dimension d nearest to a point `[S]`, and its squared distance.
 
     Only rows whose tiles are nowhere larger than those of row `limit` (-1: any row) count, and,
@@ -226,7 +267,11 @@ def _nearest_row(tables, d, point, limit, needed_slot, spatial):
 
 
 @compiled
-def project_tilings(tables, points, codes):
+def project_tilings(
+    tables: NestTables,
+    points: FloatArray,
+    codes: Codes,
+) -> None:
     """Sets the tilings of codes `[B, D]` to those nearest to points `[B, S, n]`, then repairs.
 
     While a mapping asks for too many processing elements or words, the dimension whose next
@@ -279,7 +324,9 @@ def project_tilings(tables, points, codes):
 
 
 @compiled
-def order_indices(ranks):
+def order_indices(
+    ranks: FloatArray,
+) -> Array:
     """Indices `[B]` of the permutations that sort ranks `[B, n]`, equal ranks in given order."""
     indices = np.empty(ranks.shape[0], np.int64)
     for b in range(ranks.shape[0]):

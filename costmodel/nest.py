@@ -190,9 +190,9 @@ def ordered_factorisations(number: int, parts: int) -> Array:
 
 @lru_cache(maxsize=256)
 def _compositions(total: int, parts: int) -> Array:
-    """All ways to write `total` as an ordered sum of `parts` non-negative terms, `[rows, parts]`."""
+    """All ordered sums of `parts` non-negative terms that make `total`, `[rows, parts]`."""
     bars = np.array(list(itertools.combinations(range(total + parts - 1), parts - 1)))
-    bars = bars.reshape(-1, parts - 1)
+    bars = bars.reshape(math.comb(total + parts - 1, parts - 1), parts - 1)
     edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, total + parts - 1)))
     result: Array = (np.diff(edges, axis=1) - 1).astype(np.int64)
     return result

@@ -69,9 +69,7 @@ def workload_from_record(problem: MappingType[str, Any]) -> Workload:
                 "output": problem["output"],
             }
         )
-    raise ConfigError(
-        f"problem.kind: unknown {kind!r}; known: cnn, conv1d, einsum, gemm, mttkrp."
-    )
+    raise ConfigError(f"problem.kind: unknown {kind!r}; known: cnn, conv1d, einsum, gemm, mttkrp.")
 
 
 def problem_record(source: Workload) -> Record:
@@ -281,7 +279,7 @@ def _levels(space: MapSpace, detail: Detail, row: int) -> Record:
     }
 
 
-def _space(record: Record) -> MapSpace:
+def _space(record: MappingType[str, Any]) -> MapSpace:
     return MapSpace(
         workload_from_record(record["problem"]),
         accelerator_from_record(
@@ -292,7 +290,7 @@ def _space(record: Record) -> MapSpace:
     )
 
 
-def _code(space: MapSpace, record: Record) -> Codes:
+def _code(space: MapSpace, record: MappingType[str, Any]) -> Codes:
     accelerator = space.accelerator
     return space.code(
         mapping_from_record(

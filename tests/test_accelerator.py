@@ -68,7 +68,9 @@ def test_mm256_holds_the_numbers_of_the_golden_records() -> None:
     assert [level.capacity_words for level in mm256.levels] == [None, 262144, 32768]
     assert [level.energy_pj for level in mm256.levels] == [200.0, 2.2, 1.12]
     assert [level.fanout for level in mm256.levels] == [1, 256, 1]
-    assert mm256.levels[1].mesh == (256, 1)
+    assert mm256.levels[1].mesh is None, "a row of 256"
+    row = [{"name": "L2", "mesh": [256, 1]}]
+    assert accelerator({"extends": "mm256", "levels": row}).hash == mm256.hash
     assert all(level.read_bandwidth is None for level in mm256.levels)
     assert all(level.banks is None for level in mm256.levels)
     assert mm256.mac_energy_pj == 1.0
@@ -109,7 +111,6 @@ def test_variants_change_what_they_say_and_nothing_else() -> None:
     assert differing("mindmappings", "mindmappings-released") == {"overflow": "bypass"}
     assert differing("eyeriss-168", "edge-1024") == {
         "L2.fanout": 1024,
-        "L2.mesh": (1024, 1),
         "L2.read_bandwidth": 128.0,
         "L2.write_bandwidth": 128.0,
     }
