@@ -1,0 +1,386 @@
+"""`mapspace report`: figures as PNG and one self-contained HTML page of one or several benchmarks."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.errors import ConfigError
+from orchestrator.results import SUMMARY_FILE, Axis, Ratio, Results, load
+
+REPORT_FILE = "report.html"
+FIGURES_FOLDER = "figures"
+TEMPLATE = "report.html.jinja"
+
+# Mind Mappings (MM), section 5.4: how many times lower MM's EDP is than that of its baselines.
+PAPER_RATIOS: dict[Axis, dict[str, float]] = {
+    "evaluation": {"annealing": 1.40, "genetic": 1.76, "reinforcement": 1.29},
+    "seconds": {"annealing": 3.16, "genetic": 4.19, "reinforcement": 2.90},
+}
+PAPER_NAMES = {
+    "annealing": "simulated annealing (SA)",
+    "genetic": "genetic algorithm (GA)",
+    "reinforcement": "reinforcement learning (RL)",
+}
+PAPER_METHOD = "gradient"
+
+
+def find_results(folder: Path) -> dict[Path, Results]:
+    """The benchmarks in a run folder: the folder itself, or those directly in it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    places = [folder] if (folder / SUMMARY_FILE).exists() else []
+    if not places and folder.is_dir():
+        places = sorted(path.parent for path in folder.glob(f"*/{SUMMARY_FILE}"))
+    if not places:
+        raise ConfigError(f"{folder}: holds no finished benchmark (no {SUMMARY_FILE}).")
+    found = {place: load(place) for place in places}
+    # Iterations before time, as the paper has it.
+    return dict(sorted(found.items(), key=lambda item: item[1].primary_axis))
+
+
+def write_report(folder: str | Path) -> Path:
+    """Writes the figures and the page.
+
+    Args:
+        folder: a benchmark's run folder, or a folder of several.
+
+    Returns:
+        The page.
+
+    Raises:
+        ConfigError: there is no finished benchmark.
+        DataError: a file of results is damaged.
+    """
+    import jinja2
+
+    from orchestrator.plots import draw_curves, draw_final
+    from orchestrator.tracking import attach
+
+    folder = Path(folder)
+    found = find_results(folder)
+    figures = folder / FIGURES_FOLDER
+    figures.mkdir(exist_ok=True)
+    sections, drawn = [], {}
+    for place, results in found.items():
+        name = str(results.experiment["name"])
+        files = {
+            "final": figures / f"{name}-final.png",
+            "evaluation": figures / f"{name}-iterations.png",
+            "seconds": figures / f"{name}-time.png",
+        }
+        draw_final(results, files["final"])
+        draw_curves(results, "evaluation", files["evaluation"])
+        draw_curves(results, "seconds", files["seconds"])
+        drawn[place] = list(files.values())
+        sections.append(_section(results, files))
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = folder / REPORT_FILE
+    partial = folder / f".{REPORT_FILE}.partial"
+    partial.write_text(
+        environment.get_template(TEMPLATE).render(
+            title=_title(list(found.values())),
+            subtitle=_subtitle(list(found.values())),
+            sections=sections,
+            provenance=_provenance(list(found.values())),
+        ),
+        encoding="utf-8",
+    )
+    os.replace(partial, page)
+    for place, files_of in drawn.items():
+        attach(place, [page, *files_of])
+    return page
+
+
+def text_table(results: Results) -> str:
+    """The final table of a benchmark for a terminal."""
+    objective = _objective(results)
+    known = all(results.bounds[name].optimum is not None for name in results.workloads)
+    header = [f"normalised {objective}", *results.workloads, "mean"]
+    if known:
+        header.append("over optimum")
+    rows = []
+    for label in results.searchers:
+        row = [label]
+        row += [_number(float(results.final(label, name).mean)) for name in results.workloads]
+        row.append(_number(results.overall(label)))
+        if known:
+            row.append(_percent(results.overall_gap(label)))
+        rows.append(row)
+    for label, cells, overall in _references(results):
+        rows.append([label, *cells, overall, *([""] if known else [])])
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [header, *rows]
+    )
+
+
+def paper_comparison(results: Results) -> list[tuple[str, dict[str, Ratio], float]]:
+    """Baselines of the paper that were run here, over each variant of the gradient searcher.
+
+    Returns:
+        Per baseline its label, our ratios by the gradient variant's label, and the paper's ratio.
+    """
+    names = {entry["label"]: entry["name"] for entry in results.experiment["searchers"]}
+    variants = [label for label in results.searchers if names[label] == PAPER_METHOD]
+    if not variants:
+        return []
+    return [
+        (
+            label,
+            {variant: results.ratio(label, variant) for variant in variants},
+            PAPER_RATIOS[results.primary_axis].get(names[label], math.nan),
+        )
+        for label in results.searchers
+        if names[label] != PAPER_METHOD
+    ]
+
+
+def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
+    from orchestrator.plots import styles
+
+    look = styles(results)
+    by_time = results.primary_axis == "seconds"
+    labels = results.searchers
+    figures = {
+        "evaluation": (
+            "Best so far against iterations",
+            "Both axes logarithmic. Lines: geometric mean over the seeds; bands: its 95 % "
+            "interval, cut at the optimum. A line starts when every seed has a feasible mapping.",
+        ),
+        "seconds": (
+            "Best so far against search time",
+            "The same searches over the time that they had taken, both axes logarithmic. "
+            + (
+                "All methods had the same time."
+                if by_time
+                else "Methods had the same iterations, so their lines end at different times."
+            ),
+        ),
+    }
+    order = ("seconds", "evaluation") if by_time else ("evaluation", "seconds")
+    finals = {
+        name: {label: float(results.final(label, name).mean) for label in labels}
+        for name in results.workloads
+    }
+    overall = {label: results.overall(label) for label in labels}
+    comparison = paper_comparison(results)
+    return {
+        "heading": results.experiment["name"],
+        "description": " ".join(str(results.experiment.get("description", "")).split()),
+        "setting": _setting(results),
+        "objective": _objective(results),
+        "seeds": len(results.experiment["seeds"]),
+        "workloads": results.workloads,
+        "labels": labels,
+        "has_optima": any(bounds.optimum is not None for bounds in results.bounds.values()),
+        "final": _image(files["final"]),
+        "figures": [
+            {
+                "heading": figures[axis][0],
+                "caption": figures[axis][1],
+                "image": _image(files[axis]),
+            }
+            for axis in order
+        ],
+        "rows": [
+            {
+                "label": label,
+                "colour": look[label].colour,
+                "overall": _number(overall[label]),
+                "best": _is_best(overall[label], overall.values()),
+                "overall_gap": _percent(results.overall_gap(label)),
+                "cells": [
+                    {
+                        "mean": _number(finals[name][label]),
+                        "range": _range(*_ends(results, label, name)),
+                        "best": _is_best(finals[name][label], finals[name].values()),
+                    }
+                    for name in results.workloads
+                ],
+            }
+            for label in labels
+        ],
+        "references": [
+            {"label": label, "cells": cells, "overall": mean}
+            for label, cells, mean in _references(results)
+        ],
+        "paper_columns": list(comparison[0][1]) if comparison else [],
+        "paper": [
+            {
+                "label": label,
+                "cells": [_ratio(ratio) for ratio in ratios.values()],
+                "paper": f"{paper:.2f}×" if math.isfinite(paper) else "–",
+            }
+            for label, ratios, paper in comparison
+        ],
+        "paper_note": _paper_note(results),
+        "matrix": [
+            {
+                "label": label,
+                "colour": look[label].colour,
+                "cells": [
+                    {**_ratio(results.ratio(label, other)), "own": label == other}
+                    for other in labels
+                ],
+            }
+            for label in labels
+        ],
+        "spent": [_spent(results, label, look[label].colour) for label in labels],
+    }
+
+
+def _paper_note(results: Results) -> str:
+    axis = results.primary_axis
+    what = "iso-time (until MM converged, 62.5 s)" if axis == "seconds" else "iso-iteration"
+    ratios = ", ".join(
+        f"{PAPER_NAMES[name]} {value:.2f}×" for name, value in PAPER_RATIOS[axis].items()
+    )
+    return (
+        "Ratio of final EDP, baseline over gradient search; above 1 the baseline is worse. The "
+        f"right column is what the paper (Mind Mappings, ASPLOS 2021, section 5.4) reports as {what} "
+        f"for its own implementations on its own cost model: {ratios}. The figures here come from "
+        "other implementations, another budget and a cost model that answers in microseconds "
+        "where the paper's took a process per query, which is what its iso-time ratios rest on."
+    )
+
+
+def _setting(results: Results) -> str:
+    experiment = results.experiment
+    budget = (
+        f"{experiment['seconds']:g} s of search time"
+        if experiment.get("seconds") is not None
+        else f"{experiment['iterations']:,} iterations"
+    )
+    parts = [
+        f"{len(results.searchers)} methods × {len(results.workloads)} workloads × "
+        f"{len(experiment['seeds'])} seeds",
+        f"{budget} per search",
+        f"accelerator {experiment['accelerator']}",
+        f"objective {_objective(results)}",
+        f"host “{experiment['host']}”: "
+        + (
+            "one Tune trial is whole searches"
+            if experiment["host"] == "trials"
+            else "one Tune trial is a block of mappings"
+        ),
+    ]
+    if experiment.get("query_latency"):
+        parts.append(f"{experiment['query_latency']:g} s virtual latency per true query")
+    return "; ".join(parts) + "."
+
+
+def _references(results: Results) -> list[tuple[str, list[str], str]]:
+    """Rows of the bounds, normalised: label, a cell per workload, the geometric mean."""
+    rows = []
+    for label, field in (("optimum (proven)", "optimum"), ("floor", "floor")):
+        values = [
+            (getattr(results.bounds[name], field), results.bounds[name].minimum)
+            for name in results.workloads
+        ]
+        if all(value is None for value, _ in values):
+            continue
+        shares = [math.nan if value is None else value / minimum for value, minimum in values]
+        mean = float(np.exp(np.mean(np.log(shares))))
+        rows.append((label, [_number(share) for share in shares], _number(mean)))
+    return rows
+
+
+def _spent(results: Results, label: str, colour: str) -> dict[str, Any]:
+    runs = [run for run in results.runs if run.searcher == label]
+    entry = next(e for e in results.experiment["searchers"] if e["label"] == label)
+    settings = [f"preset={entry['preset']}"] if entry["preset"] else []
+    settings += [f"{key}={value}" for key, value in entry["parameters"].items()]
+    seconds = float(np.mean([run.seconds for run in runs]))
+    iterations = float(np.mean([run.iterations for run in runs]))
+    return {
+        "label": label,
+        "colour": colour,
+        "searcher": " ".join([entry["name"], *settings]),
+        "iterations": f"{iterations:,.0f}",
+        "true_queries": f"{np.mean([run.true_queries for run in runs]):,.0f}",
+        "surrogate_queries": f"{np.mean([run.surrogate_queries for run in runs]):,.0f}",
+        "seconds": f"{seconds:.3g}",
+        "rate": f"{iterations / seconds:,.0f}" if seconds > 0 else "",
+    }
+
+
+def _title(found: Sequence[Results]) -> str:
+    names = [str(results.experiment["name"]) for results in found]
+    common = os.path.commonprefix(names).strip("-_ ") if len(names) > 1 else names[0]
+    return f"Mapping search compared: {common or ', '.join(names)}"
+
+
+def _subtitle(found: Sequence[Results]) -> str:
+    searches = sum(len(results.runs) for results in found)
+    queries = sum(run.true_queries + run.surrogate_queries for r in found for run in r.runs)
+    count = "1 benchmark" if len(found) == 1 else f"{len(found)} benchmarks"
+    return f"{count}, {searches:,} searches, {queries:,} cost queries."
+
+
+def _provenance(found: Sequence[Results]) -> list[tuple[str, str]]:
+    last = found[-1].provenance
+    return [
+        ("cost model", f"{last['model']}, version {last['model_version']}"),
+        ("mapspace", str(last["mapspace"])),
+        ("Python, Ray", f"{last['python']}, {last['ray']}"),
+        ("processors", str(last["processors"])),
+        ("finished", str(last["finished"])),
+    ]
+
+
+def _ends(results: Results, label: str, workload: str) -> tuple[float, float]:
+    final = results.final(label, workload)
+    return float(final.low), float(final.high)
+
+
+def _is_best(value: float, values: Any) -> bool:
+    """Whether a value is the least, up to what the table shows."""
+    return math.isfinite(value) and value <= min(v for v in values if math.isfinite(v)) * 1.0005
+
+
+def _ratio(ratio: Ratio) -> dict[str, str]:
+    spread = ratio.high > ratio.low
+    return {"mean": f"{ratio.mean:.2f}×", "range": _range(ratio.low, ratio.high) if spread else ""}
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.2f} to {high:.2f}" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "–"
+
+
+def _percent(share: float | None) -> str:
+    if share is None or not math.isfinite(share):
+        return "–"
+    # Published optima are rounded: what is below one by the rounding is on it.
+    return f"+{max(100 * share, 0.0):.2f} %"
+
+
+def _objective(results: Results) -> str:
+    objective = str(results.experiment["objective"])
+    return objective.upper() if objective in ("edp", "ed2p") else objective
+
+
+def _image(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()

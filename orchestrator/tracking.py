@@ -1,0 +1,269 @@
+"""Benchmarks in MLflow: a parent run per benchmark, a child per searcher and workload.
+
+Every child has the mean best-so-far as a metric with the evaluation as `step` and the search time
+as `timestamp`, so that MLflow's comparison page draws the iso-iteration chart over *Step* and the
+iso-time chart over *Time (Relative)*. Everything is logged from the driver after the searches, so
+that tracking takes no search time; what an interrupted call left out, the next one adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.errors import MapspaceError
+from orchestrator.results import CURVES_FILE, SUMMARY_FILE, Results
+
+TRACKING_FILE = "mlflow.json"
+DATABASE_FILE = "mlflow.db"
+ARTIFACTS_FOLDER = "artifacts"
+
+# The server refuses more metrics or parameters in one call.
+METRICS_PER_CALL = 1000
+PARAMS_PER_CALL = 100
+LONGEST_PARAM = 6000
+
+
+def default_uri(folder: str | Path) -> str:
+    """A SQLite file in a run folder."""
+    return f"sqlite:///{(Path(folder) / DATABASE_FILE).resolve()}"
+
+
+def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
+    """Logs a benchmark, or adds what an interrupted call has left out.
+
+    Args:
+        results: what to log.
+        folder: the run folder; its files become the parent's artifacts, and it remembers the
+            parent run.
+        tracking_uri: any store that MLflow knows.
+
+    Returns:
+        The parent run's id.
+
+    Raises:
+        MapspaceError: the store cannot be reached or written.
+    """
+    # MLflow and its database library log and warn about every step of making a new store.
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+    from sqlalchemy.exc import SQLAlchemyError
+
+    folder = Path(folder)
+    try:
+        client = MlflowClient(tracking_uri=tracking_uri)
+        experiment = _experiment(client, str(results.experiment["name"]), folder, tracking_uri)
+        parent = _parent(client, experiment, results, folder, tracking_uri)
+        finished = _finished_children(client, experiment, parent)
+        for searcher in results.searchers:
+            for workload in results.workloads:
+                if (searcher, workload) not in finished:
+                    _log_child(client, experiment, parent, results, searcher, workload)
+        if client.get_run(parent).info.status != "FINISHED":
+            _log_summary(client, parent, results)
+            for name in (CURVES_FILE, SUMMARY_FILE):
+                client.log_artifact(parent, str(folder / name))
+            client.set_terminated(parent)
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MapspaceError(f"MLflow at {tracking_uri}: {reason}") from error
+    return parent
+
+
+def attach(folder: str | Path, files: Sequence[Path]) -> None:
+    """Adds files, such as a report, to the parent run that a run folder remembers, if it does."""
+    path = Path(folder) / TRACKING_FILE
+    if not path.exists():
+        return
+    from mlflow.tracking import MlflowClient
+
+    known = json.loads(path.read_text())
+    client = MlflowClient(tracking_uri=known["tracking_uri"])
+    for file in files:
+        client.log_artifact(known["parent"], str(file), artifact_path="report")
+
+
+def metric_name(text: str) -> str:
+    """A metric's name with only the characters that every MLflow version allows."""
+    return re.sub(r"[^\w./ -]+", "", text).strip()
+
+
+def _experiment(client: Any, name: str, folder: Path, tracking_uri: str) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    # A local store would put artifacts under the working directory, wherever that happens to be.
+    location = None
+    if tracking_uri.startswith("sqlite:"):
+        location = (folder / ARTIFACTS_FOLDER).resolve().as_uri()
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def _parent(
+    client: Any, experiment: str, results: Results, folder: Path, tracking_uri: str
+) -> str:
+    """The parent run: the one that the folder remembers in this store, or a new one."""
+    from mlflow.exceptions import MlflowException
+
+    path = folder / TRACKING_FILE
+    if path.exists():
+        known = json.loads(path.read_text())
+        if known["tracking_uri"] == tracking_uri:
+            try:
+                return str(client.get_run(known["parent"]).info.run_id)
+            except MlflowException:
+                pass  # The store was removed: start anew.
+    description = str(results.experiment.get("description", ""))
+    run = client.create_run(
+        experiment,
+        run_name=folder.resolve().name,
+        tags={"mapspace.kind": "benchmark", "mlflow.note.content": description},
+    )
+    parent = str(run.info.run_id)
+    _log_params(client, parent, {**results.experiment, **results.provenance})
+    partial = folder / f".{TRACKING_FILE}.partial"
+    partial.write_text(json.dumps({"tracking_uri": tracking_uri, "parent": parent}) + "\n")
+    os.replace(partial, path)
+    return parent
+
+
+def _finished_children(client: Any, experiment: str, parent: str) -> set[tuple[str, str]]:
+    """Children that are logged completely; what is incomplete is deleted."""
+    finished = set()
+    children = client.search_runs(
+        [experiment], f"tags.`mlflow.parentRunId` = '{parent}'", max_results=10_000
+    )
+    for child in children:
+        if child.info.status == "FINISHED":
+            tags = child.data.tags
+            finished.add((tags["mapspace.searcher"], tags["mapspace.workload"]))
+        else:
+            client.delete_run(child.info.run_id)
+    return finished
+
+
+def _log_child(
+    client: Any, experiment: str, parent: str, results: Results, searcher: str, workload: str
+) -> None:
+    from mlflow.entities import Metric
+
+    started = round(time.time() * 1000)
+    child = client.create_run(
+        experiment,
+        start_time=started,
+        run_name=f"{searcher} / {workload}",
+        tags={
+            "mlflow.parentRunId": parent,
+            "mapspace.searcher": searcher,
+            "mapspace.workload": workload,
+        },
+    ).info.run_id
+    entry = next(e for e in results.experiment["searchers"] if e["label"] == searcher)
+    budget = {
+        key: results.experiment[key]
+        for key in ("iterations", "seconds", "query_latency", "seeds", "accelerator", "host")
+    }
+    _log_params(client, child, {**entry, "workload": workload, **budget})
+    metrics = [
+        Metric(name, value, started + round(1000 * seconds), step)
+        for name, value, seconds, step in _curve_metrics(results, searcher, workload)
+    ]
+    # A last point, so that single numbers show in MLflow's tables.
+    end = max(metric.timestamp for metric in metrics) if metrics else started
+    metrics += [
+        Metric(name, value, end, 0)
+        for name, value in _final_metrics(results, searcher, workload).items()
+    ]
+    for start in range(0, len(metrics), METRICS_PER_CALL):
+        client.log_batch(child, metrics=metrics[start : start + METRICS_PER_CALL])
+    client.set_terminated(child, end_time=end)
+
+
+def _curve_metrics(
+    results: Results, searcher: str, workload: str
+) -> Iterable[tuple[str, float, float, int]]:
+    """(name, value, seconds, evaluation) of the mean best-so-far over a grid of the budget."""
+    axis = results.primary_axis
+    runs = results.of(searcher, workload)
+    objective = results.experiment["objective"]
+    grid = results.grid(workload, axis)
+    end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
+    grid = np.unique(np.append(grid[grid < end], end))
+    curve = results.curve(searcher, workload, axis, grid)
+    # How far the other axis has come, on average over the seeds, at every point of the grid.
+    own = "evaluation" if axis == "evaluation" else "time"
+    other = "time" if axis == "evaluation" else "evaluation"
+    along = np.mean(
+        [
+            np.interp(
+                grid,
+                np.concatenate([[0.0], getattr(run, own)]),
+                np.concatenate([[0.0], getattr(run, other)]),
+            )
+            for run in runs
+        ],
+        axis=0,
+    )
+    seconds, evaluations = (along, grid) if axis == "evaluation" else (grid, along)
+    bounds = results.bounds[workload]
+    for index in range(len(grid)):
+        mean = float(curve.mean[index])
+        if not np.isfinite(mean):
+            continue
+        place = (float(seconds[index]), round(float(evaluations[index])))
+        yield f"normalised_{objective}", mean, *place
+        if bounds.optimum is not None:
+            yield "gap_to_optimum", mean * bounds.minimum / bounds.optimum - 1, *place
+
+
+def _final_metrics(results: Results, searcher: str, workload: str) -> dict[str, float]:
+    final = results.final(searcher, workload)
+    runs = results.of(searcher, workload)
+    values = {
+        "final": float(final.mean),
+        "final_low": float(final.low),
+        "final_high": float(final.high),
+        "final_gap_to_floor": results.gap(searcher, workload, "floor"),
+        "mean_iterations": float(np.mean([run.iterations for run in runs])),
+        "mean_true_queries": float(np.mean([run.true_queries for run in runs])),
+        "mean_surrogate_queries": float(np.mean([run.surrogate_queries for run in runs])),
+        "mean_seconds": float(np.mean([run.seconds for run in runs])),
+    }
+    return {name: v for name, v in values.items() if v is not None and np.isfinite(v)}
+
+
+def _log_summary(client: Any, parent: str, results: Results) -> None:
+    from mlflow.entities import Metric
+
+    now = round(time.time() * 1000)
+    metrics = []
+    for searcher in results.searchers:
+        name = metric_name(searcher)
+        overall, gap = results.overall(searcher), results.overall_gap(searcher)
+        if np.isfinite(overall):
+            metrics.append(Metric(f"normalised/{name}", overall, now, 0))
+        if gap is not None and np.isfinite(gap):
+            metrics.append(Metric(f"gap_to_optimum/{name}", gap, now, 0))
+    client.log_batch(parent, metrics=metrics)
+
+
+def _log_params(client: Any, run: str, values: dict[str, Any]) -> None:
+    from mlflow.entities import Param
+
+    params = [
+        Param(key, text[:LONGEST_PARAM])
+        for key, value in values.items()
+        if value not in (None, "", {}, []) and key != "description"
+        for text in [value if isinstance(value, str) else json.dumps(value)]
+    ]
+    for start in range(0, len(params), PARAMS_PER_CALL):
+        client.log_batch(run, params=params[start : start + PARAMS_PER_CALL])
