@@ -218,9 +218,7 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         [
             BlockSearch(
                 make_searcher(plan, entry, spaces[workload], seed=seed),
-                make_evaluator(
-                    plan, DeliveredCosts(model.name, model.version), spaces[workload]
-                ),
+                make_evaluator(plan, DeliveredCosts(model.name, model.version), spaces[workload]),
                 benchmark.block_size,
             )
             for entry, workload, seed in tasks

@@ -105,9 +105,7 @@ def train(experiment: str, output: Path | None) -> None:
     show_default=True,
     help="Continue what lies in the run folder, or refuse it.",
 )
-def benchmark(
-    experiment: str, tracking_uri: str | None, output: Path | None, resume: bool
-) -> None:
+def benchmark(experiment: str, tracking_uri: str | None, output: Path | None, resume: bool) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
     The same command again continues an interrupted run.
@@ -139,7 +137,9 @@ def report(run: Path) -> None:
 
 
 @cli.command()
-@click.option("--output", type=click.Path(path_type=Path), default=RUNS / "table1", show_default=True)
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=RUNS / "table1", show_default=True
+)
 @click.option("--quick", is_flag=True, help="Little data and small budgets: a test of the set-up.")
 def run(output: Path, quick: bool) -> None:
     """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""

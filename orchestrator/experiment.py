@@ -15,6 +15,7 @@ iterations: 5000
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from costmodel.workload import Workload
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-GRADIENT = "gradient"
+FAMILIES: tuple[str, ...] = ("cnn", "conv1d", "einsum", "gemm", "mttkrp")
 
 Seed = Annotated[int, Field(strict=True, ge=0)]
 
@@ -54,7 +55,7 @@ class SearcherEntry(StrictModel):
     """How results call it; unique within the experiment."""
     preset: Name | None = None
     """Named set of hyperparameters."""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field(default_factory=dict)
     """Hyperparameters; they override the preset."""
 
 
@@ -90,7 +91,7 @@ class Benchmark(StrictModel):
     """Host `blocks`: mappings per trial at most."""
     concurrency: Size | None = None
     """Tune trials at a time; null: one per processor that Ray has."""
-    surrogates: dict[Literal["cnn", "conv1d", "gemm", "mttkrp", "einsum"], Name] = {}
+    surrogates: dict[str, Name] = Field(default_factory=dict)
     """Surrogate folders per workload family for the gradient searcher; else the shipped ones."""
 
     @field_validator("searchers", mode="before")
@@ -129,11 +130,17 @@ class Benchmark(StrictModel):
         for what, names in (
             ("searchers: label", [entry.label for entry in self.searchers]),
             ("workloads: name", list(self.workloads)),
-            ("seeds: seed", list(self.seeds)),
+            ("seeds: seed", [str(seed) for seed in self.seeds]),
         ):
-            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+            twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
                 raise ValueError(f"{what} {twice[0]} is given twice.")
+        unknown = set(self.surrogates) - set(FAMILIES)
+        if unknown:
+            raise ValueError(
+                f"surrogates: unknown workload family {min(unknown)!r}; known: "
+                f"{', '.join(FAMILIES)}."
+            )
         if not self.seeds:
             raise ValueError("seeds: expected at least one.")
         return self

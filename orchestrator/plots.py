@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from orchestrator.results import Axis, Results
 
@@ -107,10 +108,12 @@ def draw_final(results: Results, path: Path) -> None:
         colour = look[label].colour
         mean = float(np.exp(np.mean(np.log(ratios))))
         panel.barh(height, mean - 1, left=1, height=0.18, color=colour, alpha=0.3, zorder=1)
-        panel.scatter(ratios, [height] * len(ratios), s=20, color=colour, alpha=0.75, zorder=2, lw=0)
+        panel.scatter(
+            ratios, [height] * len(ratios), s=20, color=colour, alpha=0.75, zorder=2, lw=0
+        )
         panel.plot([mean, mean], [height - 0.3, height + 0.3], color=colour, lw=2.6, zorder=3)
         panel.annotate(
-            f"{mean:.3f}×",
+            f"{mean:.3f}\N{MULTIPLICATION SIGN}",
             (max(*ratios, mean), height),
             xytext=(8, 0),
             textcoords="offset points",
@@ -184,6 +187,8 @@ def _reference_lines(panel: Axes, results: Results, workload: str, grid: Any) ->
             va="bottom" if name == "optimum" else "top",
             fontsize=7.5,
             color=MUTED,
+            bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.75},
+            zorder=4,
         )
 
 
@@ -230,13 +235,14 @@ def _number_ticks(panel: Axes) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     low, high = panel.get_ylim()
+    ticks: npt.NDArray[np.float64]
     if high / low < 8:
-        ticks = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        ticks = np.asarray(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
     else:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = np.array([step * 10.0**power for power in powers for step in (1, 2, 5)])
     ticks = ticks[(ticks >= low) & (ticks <= high)]
-    panel.yaxis.set_major_locator(FixedLocator(ticks))
+    panel.yaxis.set_major_locator(FixedLocator(ticks.tolist()))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 

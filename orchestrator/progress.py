@@ -9,7 +9,7 @@ from typing import Any
 from ray.tune import Callback
 
 
-class TrialProgress(Callback):  # type: ignore[misc]  # Ray's classes are untyped
+class TrialProgress(Callback):
     """Prints a line per finished trial: how many of how many, which, its best, time so far."""
 
     def __init__(self, total: int) -> None:
@@ -20,9 +20,7 @@ class TrialProgress(Callback):  # type: ignore[misc]  # Ray's classes are untype
         """Notes when this driver started."""
         self.started = time.monotonic()
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[Any], trial: Any, **info: Any
-    ) -> None:
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Counts and prints."""
         # The trial itself is marked as terminated only after this call.
         done = 1 + sum(other.status == "TERMINATED" for other in trials if other is not trial)

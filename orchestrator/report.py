@@ -1,4 +1,4 @@
-"""`mapspace report`: figures as PNG and one self-contained HTML page of one or several benchmarks."""
+"""`mapspace report`: PNG figures and one self-contained HTML page of one or more benchmarks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import math
 import os
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ PAPER_NAMES = {
     "reinforcement": "reinforcement learning (RL)",
 }
 PAPER_METHOD = "gradient"
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+NOTHING = "\N{EN DASH}"
 
 
 def find_results(folder: Path) -> dict[Path, Results]:
@@ -119,7 +123,7 @@ def text_table(results: Results) -> str:
         row += [_number(float(results.final(label, name).mean)) for name in results.workloads]
         row.append(_number(results.overall(label)))
         if known:
-            row.append(_percent(results.overall_gap(label)))
+            row.append(_percent(results.overall_gap(label, "optimum")))
         rows.append(row)
     for label, cells, overall in _references(results):
         rows.append([label, *cells, overall, *([""] if known else [])])
@@ -191,7 +195,6 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
         "seeds": len(results.experiment["seeds"]),
         "workloads": results.workloads,
         "labels": labels,
-        "has_optima": any(bounds.optimum is not None for bounds in results.bounds.values()),
         "final": _image(files["final"]),
         "figures": [
             {
@@ -207,7 +210,19 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
                 "colour": look[label].colour,
                 "overall": _number(overall[label]),
                 "best": _is_best(overall[label], overall.values()),
-                "overall_gap": _percent(results.overall_gap(label)),
+                "gaps": [
+                    {
+                        "optimum": _percent(results.gap(label, name, "optimum")),
+                        "floor": _percent(results.gap(label, name, "floor")),
+                    }
+                    for name in results.workloads
+                ]
+                + [
+                    {
+                        "optimum": _percent(results.overall_gap(label, "optimum")),
+                        "floor": _percent(results.overall_gap(label, "floor")),
+                    }
+                ],
                 "cells": [
                     {
                         "mean": _number(finals[name][label]),
@@ -228,7 +243,7 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
             {
                 "label": label,
                 "cells": [_ratio(ratio) for ratio in ratios.values()],
-                "paper": f"{paper:.2f}×" if math.isfinite(paper) else "–",
+                "paper": f"{paper:.2f}{TIMES}" if math.isfinite(paper) else NOTHING,
             }
             for label, ratios, paper in comparison
         ],
@@ -252,13 +267,13 @@ def _paper_note(results: Results) -> str:
     axis = results.primary_axis
     what = "iso-time (until MM converged, 62.5 s)" if axis == "seconds" else "iso-iteration"
     ratios = ", ".join(
-        f"{PAPER_NAMES[name]} {value:.2f}×" for name, value in PAPER_RATIOS[axis].items()
+        f"{PAPER_NAMES[name]} {value:.2f}{TIMES}" for name, value in PAPER_RATIOS[axis].items()
     )
     return (
         "Ratio of final EDP, baseline over gradient search; above 1 the baseline is worse. The "
-        f"right column is what the paper (Mind Mappings, ASPLOS 2021, section 5.4) reports as {what} "
-        f"for its own implementations on its own cost model: {ratios}. The figures here come from "
-        "other implementations, another budget and a cost model that answers in microseconds "
+        "right column is what the paper (Mind Mappings, ASPLOS 2021, section 5.4) reports as "
+        f"{what} for its own implementations on its own cost model: {ratios}. The figures "
+        "here come from other implementations, another budget and a cost model that answers in microseconds "
         "where the paper's took a process per query, which is what its iso-time ratios rest on."
     )
 
@@ -271,7 +286,7 @@ def _setting(results: Results) -> str:
         else f"{experiment['iterations']:,} iterations"
     )
     parts = [
-        f"{len(results.searchers)} methods × {len(results.workloads)} workloads × "
+        f"{len(results.searchers)} methods {TIMES} {len(results.workloads)} workloads {TIMES} "
         f"{len(experiment['seeds'])} seeds",
         f"{budget} per search",
         f"accelerator {experiment['accelerator']}",
@@ -325,8 +340,10 @@ def _spent(results: Results, label: str, colour: str) -> dict[str, Any]:
 
 def _title(found: Sequence[Results]) -> str:
     names = [str(results.experiment["name"]) for results in found]
-    common = os.path.commonprefix(names).strip("-_ ") if len(names) > 1 else names[0]
-    return f"Mapping search compared: {common or ', '.join(names)}"
+    words = zip(*(name.split("-") for name in names), strict=False)
+    common = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, words)]
+    # Of table1-iso-iteration and table1-iso-time the common part is table1-iso.
+    return f"Mapping search compared: {'-'.join(common).removesuffix('-iso') or ', '.join(names)}"
 
 
 def _subtitle(found: Sequence[Results]) -> str:
@@ -359,7 +376,10 @@ def _is_best(value: float, values: Any) -> bool:
 
 def _ratio(ratio: Ratio) -> dict[str, str]:
     spread = ratio.high > ratio.low
-    return {"mean": f"{ratio.mean:.2f}×", "range": _range(ratio.low, ratio.high) if spread else ""}
+    return {
+        "mean": f"{ratio.mean:.2f}{TIMES}",
+        "range": _range(ratio.low, ratio.high) if spread else "",
+    }
 
 
 def _range(low: float, high: float) -> str:
@@ -367,12 +387,12 @@ def _range(low: float, high: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else "–"
+    return f"{value:.3f}" if math.isfinite(value) else NOTHING
 
 
 def _percent(share: float | None) -> str:
     if share is None or not math.isfinite(share):
-        return "–"
+        return NOTHING
     # Published optima are rounded: what is below one by the rounding is on it.
     return f"+{max(100 * share, 0.0):.2f} %"
 

@@ -175,16 +175,13 @@ class Results:
         """`[G]` logarithmic grid over an axis, from the first result to the last spending."""
         runs = [run for run in self.runs if run.workload == workload]
         if axis == "evaluation":
-            last = max(run.iterations for run in runs)
-            grid = np.unique(np.round(np.geomspace(1, max(last, 2), points)))
-            return grid.astype(np.float64)
+            spent = max(run.iterations for run in runs)
+            return np.unique(np.round(np.geomspace(1.0, max(spent, 2), points)))
         last = max(run.seconds for run in runs)
         first = min((float(run.time[0]) for run in runs if run.time[0] > 0), default=last)
         return np.geomspace(min(max(first, last * 1e-4), last * 0.5), last, points)
 
-    def curve(
-        self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike
-    ) -> Interval:
+    def curve(self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike) -> Interval:
         """Normalised best-so-far over the seeds, `[G]`.
 
         Before every seed has a feasible mapping there is no mean (nan); beyond the last spending
@@ -242,9 +239,9 @@ class Results:
         finals = [float(self.final(searcher, workload).mean) for workload in self.workloads]
         return float(np.exp(np.mean(np.log(finals))))
 
-    def overall_gap(self, searcher: str) -> float | None:
-        """The same as a gap to the optima, over the workloads whose optimum is proven."""
-        gaps = [self.gap(searcher, workload, "optimum") for workload in self.workloads]
+    def overall_gap(self, searcher: str, to: Literal["floor", "optimum"]) -> float | None:
+        """The same as a gap to a bound, over the workloads whose bound is known."""
+        gaps = [self.gap(searcher, workload, to) for workload in self.workloads]
         known = [gap for gap in gaps if gap is not None]
         return float(np.exp(np.mean(np.log1p(known)))) - 1 if known else None
 
@@ -332,7 +329,8 @@ def _summary(results: Results) -> dict[str, Any]:
     statistics = {
         searcher: {
             "geometric_mean_normalised": _number(results.overall(searcher)),
-            "geometric_mean_gap_to_optimum": _number(results.overall_gap(searcher)),
+            "geometric_mean_gap_to_floor": _number(results.overall_gap(searcher, "floor")),
+            "geometric_mean_gap_to_optimum": _number(results.overall_gap(searcher, "optimum")),
             "workloads": {
                 workload: {
                     **{

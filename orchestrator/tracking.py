@@ -108,9 +108,7 @@ def _experiment(client: Any, name: str, folder: Path, tracking_uri: str) -> str:
     return str(client.create_experiment(name, artifact_location=location))
 
 
-def _parent(
-    client: Any, experiment: str, results: Results, folder: Path, tracking_uri: str
-) -> str:
+def _parent(client: Any, experiment: str, results: Results, folder: Path, tracking_uri: str) -> str:
     """The parent run: the one that the folder remembers in this store, or a new one."""
     from mlflow.exceptions import MlflowException
 
@@ -248,7 +246,7 @@ def _log_summary(client: Any, parent: str, results: Results) -> None:
     metrics = []
     for searcher in results.searchers:
         name = metric_name(searcher)
-        overall, gap = results.overall(searcher), results.overall_gap(searcher)
+        overall, gap = results.overall(searcher), results.overall_gap(searcher, "optimum")
         if np.isfinite(overall):
             metrics.append(Metric(f"normalised/{name}", overall, now, 0))
         if gap is not None and np.isfinite(gap):

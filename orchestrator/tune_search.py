@@ -154,9 +154,10 @@ class BlockSearch:
             or [np.empty((0, len(self.searcher.space.cardinality)), np.int32)]
         )
         if costs:
-            self._model.deliver(
-                Costs(**{name: np.concatenate([part[name] for part in costs]) for name in costs[0]})
+            energy, latency, status, excess = (
+                np.concatenate([part[name] for part in costs]) for name in COST_FIELDS
             )
+            self._model.deliver(Costs(energy, latency, status, excess))
         losses = self.evaluator(
             codes, surrogate_queries=self._surrogate_queries, counted=self.searcher.learns
         )
@@ -164,7 +165,7 @@ class BlockSearch:
         self.searcher.tell(losses)
 
 
-class TuneSearch(RaySearcher):  # type: ignore[misc]  # Ray's classes are untyped
+class TuneSearch(RaySearcher):
     """Suggests blocks of mappings of one or several searches to Tune.
 
     With several, blocks of all of them are out at the same time. Its state is an archive without
@@ -233,7 +234,7 @@ class TuneSearch(RaySearcher):  # type: ignore[misc]  # Ray's classes are untype
             search.load_state_dict(saved)
 
 
-class EvaluateBlock(tune.Trainable):  # type: ignore[misc]  # Ray's classes are untyped
+class EvaluateBlock(tune.Trainable):
     """The trial: evaluates one block in one step. Its actor is kept for the next block."""
 
     def setup(
