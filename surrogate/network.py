@@ -110,12 +110,16 @@ class SurrogateNetwork(nn.Module):
         return (as_targets(costs, self.config.targets) - self.target_mean) / self.target_std
 
     def log_edp(self, points: torch.Tensor) -> torch.Tensor:
-        """ln of the predicted EDP over the algorithmic minimum, [B]."""
-        pair = self.forward(points)[:, -2:] * self.target_std[-2:] + self.target_mean[-2:]
+        """Logarithm of the predicted EDP over the algorithmic minimum, [B]."""
+        pair = self.energy_and_cycles(points)
         if self.config.targets == "log":
             return pair.sum(1)
-        # A network of raw targets may predict a cost below zero: no logarithm, no information.
+        # A network of raw targets may predict a cost below zero, which has no logarithm.
         return pair.clamp(min=SMALLEST_COST).log().sum(1)
+
+    def energy_and_cycles(self, points: torch.Tensor) -> torch.Tensor:
+        """Predicted energy and cycles as targets (raw or logarithms), [B, 2]."""
+        return self.forward(points)[:, -2:] * self.target_std[-2:] + self.target_mean[-2:]
 
 
 # Below every positive normalised cost that a shard holds; stands for a cost of zero in logarithms.

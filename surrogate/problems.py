@@ -68,10 +68,10 @@ class ProblemRanges(StrictModel):
 
     family: Literal["cnn", "conv1d", "gemm", "mttkrp"]
     """Which builder makes the workloads."""
-    sizes: dict[str, Sizes | SizeRange] = {}
+    sizes: dict[str, Sizes | SizeRange] = Field(default_factory=dict)
     """Sizes to draw from by dimension: a list, or first, last and step. For cnn and mttkrp what
     is not given is the paper's."""
-    equal: dict[str, str] = {}
+    equal: dict[str, str] = Field(default_factory=dict)
     """Dimensions that take the size drawn for another one. For cnn: Q as P and S as R, unless
     sizes gives them ranges of their own."""
 

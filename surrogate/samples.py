@@ -96,7 +96,8 @@ def draw(
         ConfigError: If problem after problem has hardly any feasible mapping.
     """
     model = LoopNestModel()
-    inputs, costs = [], []
+    inputs: list[FloatArray] = []
+    costs: list[FloatArray] = []
     replaced = 0
     while len(inputs) < problems:
         space = MapSpace(ranges.draw(rng), accelerator)

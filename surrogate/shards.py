@@ -260,8 +260,8 @@ def write_shard(config: DataConfig, index: int, folder: Path, provenance: str) -
     names = (*space.feature_names, *cost_names(space))
     if len(set(names)) != len(names):
         raise ContractError(f"Columns of inputs and costs share a name: {', '.join(names)}.")
-    columns = (*samples.inputs.T, *samples.costs.T)
-    table = pa.table({name: np.ascontiguousarray(c) for name, c in zip(names, columns, strict=True)})
+    columns = [np.ascontiguousarray(c) for c in (*samples.inputs.T, *samples.costs.T)]
+    table = pa.table(dict(zip(names, columns, strict=True)))
     described = {
         "family": config.problems.family,
         "accelerator": config.accelerator.name,

@@ -1,0 +1,290 @@
+"""A trained surrogate for searchers: numpy in, ln EDP and gradients out.
+
+A surrogate is two files with one stem: `x.safetensors` (weights and whitening) and `x.json` (what
+it is bound to, where it comes from, what it reached). Letters: `B` points, `F` raw values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from costmodel.errors import ConfigError, ContractError, DataError
+from surrogate.features import Frozen, Structure, tensors_of
+from surrogate.metrics import Figures
+from surrogate.network import SMALLEST_COST, NetworkConfig, SurrogateNetwork
+from surrogate.shards import write_atomically
+
+if TYPE_CHECKING:
+    from costmodel.accelerator import Accelerator
+    from costmodel.affine import Workload
+
+FORMAT = 1
+SHIPPED = Path(__file__).parent / "weights"
+ROWS_AT_ONCE = 8192
+# e^60 is far above every normalised EDP; beyond it a prediction is an extrapolation gone wild,
+# and its exponential must stay finite.
+LARGEST_LOG_EDP = 60.0
+
+
+class Card(Frozen):
+    """What the JSON beside the weights says."""
+
+    format: int
+    """Version of this layout."""
+    network: NetworkConfig
+    """Shape of the network."""
+    structure: Structure
+    """What an encoded point is; the accelerator."""
+    costs: tuple[str, ...]
+    """Names of the targets, [O]."""
+    ranges: dict[str, tuple[int, int]]
+    """Least and greatest size of each dimension in training."""
+    scale: tuple[float, ...]
+    """Standard deviations of the raw values in training, [F]."""
+    sha256: str
+    """Of the weights."""
+    figures: Figures
+    """Reached on problems never trained on."""
+    training: dict[str, Any]
+    """Options, rows, views and seconds of the training run."""
+    provenance: dict[str, str]
+    """Cost model, data set, package version and commit."""
+
+
+class SurrogatePredictor:
+    """Predicted ln EDP of encoded points, and its gradient.
+
+    Bound to a workload family and an accelerator, not to a problem: the sizes are part of a
+    point. Satisfies the `Predictor` protocol of `searchers.gradient`. Deterministic for a given
+    number of torch threads, which the host sets.
+
+    Attributes:
+        card: What the surrogate is.
+        network: The network, in evaluation mode, without parameter gradients.
+        scale: [F] float64 standard deviations of the raw values in training, all > 0.
+    """
+
+    def __init__(self, card: Card, network: SurrogateNetwork) -> None:
+        self.card = card
+        self.network = network.eval().requires_grad_(False)
+        self.scale = np.array(card.scale)
+
+    def value(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Predicted ln of EDP over the algorithmic minimum.
+
+        Args:
+            points: [B, F], finite.
+
+        Returns:
+            [B].
+
+        Raises:
+            ContractError: If the shape is wrong or a value is not finite.
+        """
+        self._check_points(points)
+        values = np.empty(len(points))
+        with torch.no_grad():
+            for at in range(0, len(points), ROWS_AT_ONCE):
+                predicted = self.network.log_edp(_tensor(points[at : at + ROWS_AT_ONCE]))
+                values[at : at + ROWS_AT_ONCE] = predicted.numpy()
+        return values
+
+    def value_and_gradient(
+        self, points: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Predicted ln EDP, and the gradient of the predicted EDP itself.
+
+        The gradient is that of EDP over the algorithmic minimum with respect to every raw value
+        of the point, the problem's sizes included. Orders are discrete: their gradient is that of
+        a soft comparison of ranks.
+
+        Args:
+            points: [B, F], finite.
+
+        Returns:
+            Values [B] and gradients [B, F].
+
+        Raises:
+            ContractError: If the shape is wrong or a value is not finite.
+        """
+        self._check_points(points)
+        values, gradients = np.empty(len(points)), np.empty(points.shape)
+        for at in range(0, len(points), ROWS_AT_ONCE):
+            rows = slice(at, at + ROWS_AT_ONCE)
+            raw = _tensor(points[rows]).requires_grad_(True)
+            pair = self.network.energy_and_cycles(raw)
+            if self.card.network.targets == "log":
+                log_edp = pair.sum(1)
+                (gradient,) = torch.autograd.grad(log_edp.sum(), raw)
+                # d EDP = EDP d ln EDP, in double precision: EDP spans many orders of magnitude.
+                log_edp = log_edp.detach().double()
+                gradient = gradient * log_edp.clamp(max=LARGEST_LOG_EDP).exp().unsqueeze(1)
+            else:
+                (gradient,) = torch.autograd.grad(pair.prod(1).sum(), raw)
+                log_edp = pair.detach().double().clamp(min=SMALLEST_COST).log().sum(1)
+            values[rows] = log_edp.numpy()
+            gradients[rows] = gradient.numpy()
+        return values, gradients
+
+    def check(self, workload: Workload, accelerator: Accelerator) -> None:
+        """Refuses what this surrogate was not trained for.
+
+        Raises:
+            ConfigError: If the accelerator or the workload's projections differ.
+        """
+        reason = self.mismatch(workload, accelerator)
+        if reason is not None:
+            raise ConfigError(f"The surrogate does not fit {workload.name}: {reason}.")
+
+    def mismatch(self, workload: Workload, accelerator: Accelerator) -> str | None:
+        """Why this surrogate cannot answer for a workload on an accelerator, or None."""
+        return _mismatch(self.card, workload, accelerator)
+
+    def in_range(self, workload: Workload) -> bool:
+        """Whether every size lies within the training ranges; outside, it extrapolates."""
+        return all(
+            low <= workload.dimensions[name] <= high
+            for name, (low, high) in self.card.ranges.items()
+        )
+
+    def _check_points(self, points: npt.NDArray[np.float32]) -> None:
+        width = len(self.card.structure.features)
+        if points.ndim != 2 or points.shape[1] != width:
+            raise ContractError(f"Expected points of shape [B, {width}], got {points.shape}.")
+        if not np.isfinite(points).all():
+            row, column = (int(i) for i in np.argwhere(~np.isfinite(points))[0])
+            raise ContractError(f"Expected finite points, got {points[row, column]} in row {row}.")
+
+
+def write(
+    stem: Path,
+    network: SurrogateNetwork,
+    *,
+    structure: Structure,
+    costs: tuple[str, ...],
+    ranges: dict[str, tuple[int, int]],
+    scale: npt.NDArray[np.float64],
+    reached: Figures,
+    training: dict[str, Any],
+    provenance: dict[str, str],
+) -> Path:
+    """Writes a surrogate as `stem.safetensors` and `stem.json`.
+
+    Returns:
+        The path of the JSON file, which `load` takes.
+    """
+    weights = save({name: value.contiguous() for name, value in network.state_dict().items()})
+    card = Card(
+        format=FORMAT,
+        network=network.config,
+        structure=structure,
+        costs=costs,
+        ranges=ranges,
+        scale=tuple(scale.tolist()),
+        sha256=hashlib.sha256(weights).hexdigest(),
+        figures=reached,
+        training=training,
+        provenance=provenance,
+    )
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    # The card names the checksum of its weights, so it comes last.
+    write_atomically(stem.with_name(stem.name + ".safetensors"), weights)
+    path = stem.with_name(stem.name + ".json")
+    write_atomically(path, (card.model_dump_json(indent=1) + "\n").encode())
+    return path
+
+
+def read_card(path: Path) -> Card:
+    """Reads the JSON of a surrogate.
+
+    Raises:
+        DataError: If it is missing or damaged.
+    """
+    try:
+        card = Card.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing.") from None
+    except (OSError, ValidationError) as error:
+        raise DataError(f"{path} is no surrogate: {str(error).splitlines()[0]}") from error
+    if card.format != FORMAT:
+        raise DataError(f"{path} has format {card.format}; expected {FORMAT}.")
+    return card
+
+
+def load_surrogate(path: Path | str) -> SurrogatePredictor:
+    """Loads a surrogate.
+
+    Args:
+        path: Its JSON or safetensors file, or the folder of a training run.
+
+    Raises:
+        DataError: If a file is missing or damaged; the message names it.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "surrogate.json"
+    path = path.with_suffix(".json")
+    card = read_card(path)
+    weights_path = path.with_suffix(".safetensors")
+    try:
+        weights = weights_path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{weights_path} cannot be read: {error.strerror}.") from error
+    if hashlib.sha256(weights).hexdigest() != card.sha256:
+        raise DataError(f"{weights_path} is damaged: its checksum differs from {path.name}'s.")
+    network = SurrogateNetwork(card.network, card.structure, len(card.costs))
+    try:
+        network.load_state_dict(load(weights))
+    except (RuntimeError, SafetensorError) as error:
+        raise DataError(f"{weights_path} does not fit {path}: {error}") from error
+    return SurrogatePredictor(card, network)
+
+
+def shipped(workload: Workload, accelerator: Accelerator) -> SurrogatePredictor:
+    """The surrogate of this package that fits.
+
+    Raises:
+        ConfigError: If none does; the message says what there is.
+    """
+    reasons = []
+    for path in sorted(SHIPPED.glob("*.json")):
+        card = read_card(path)
+        reason = _mismatch(card, workload, accelerator)
+        if reason is None:
+            return load_surrogate(path)
+        reasons.append(f"{path.stem}: {reason}")
+    raise ConfigError(
+        f"No shipped surrogate fits {workload.name} on {accelerator.name} "
+        f"({'; '.join(reasons) or 'none is shipped'}). `mapspace train` makes one."
+    )
+
+
+def _mismatch(card: Card, workload: Workload, accelerator: Accelerator) -> str | None:
+    structure = card.structure
+    if accelerator.hash != structure.accelerator_hash:
+        return f"it is for the accelerator {structure.accelerator}, not {accelerator.name}"
+    if workload.dimension_names != structure.dimensions:
+        return (
+            f"it is for {structure.family} with dimensions {' '.join(structure.dimensions)}, not "
+            f"{' '.join(workload.dimension_names)}"
+        )
+    for ours, theirs in zip(structure.tensors, tensors_of(workload), strict=False):
+        if ours != theirs:
+            return f"it is for {structure.family} with another projection of {theirs.name}"
+    if len(structure.tensors) != len(workload.tensors):
+        return f"it is for {len(structure.tensors)} tensors, not {len(workload.tensors)}"
+    return None
+
+
+def _tensor(points: npt.NDArray[np.float32]) -> torch.Tensor:
+    # A copy: searchers keep writing to their arrays.
+    return torch.from_numpy(np.array(points, dtype=np.float32))
