@@ -82,7 +82,7 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
     """
     levels = accelerator.levels
     tensors = workload.tensors
-    level_energy = np.zeros((len(levels), len(tensors)))
+    accesses = np.zeros((len(levels), len(tensors)), dtype=np.int64)
     output = len(tensors) - 1
     certain = [_certain_words(workload, tensor) for tensor in tensors]
     keeps_all = accelerator.bypass == "none" and accelerator.overflow == "invalid"
@@ -93,33 +93,33 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
         if name not in {term for axis in tensors[output].axes for term, _ in axis.terms}
     )
     partial_sums = min(elements, spread)  # copies of an output word that are accumulated apart
-    for index, level in enumerate(levels):
+    for index in range(len(levels)):
         if index > 0 and not keeps_all:
             break
         innermost = index == len(levels) - 1
-        for t in range(len(tensors)):
-            words = float(certain[t])
-            if innermost:
-                accesses = float(workload.macs) * (2 if t == output else 1)
-                if len(levels) > 1 and t != output:
-                    accesses += words
-                if t == output:
-                    accesses -= words * partial_sums
+        for t, words in enumerate(certain):
+            if innermost and t == output:
+                accesses[index, t] = 2 * workload.macs - words * partial_sums
+            elif innermost:
+                accesses[index, t] = workload.macs + (words if index > 0 else 0)
             elif t == output:
-                # Written once; the one read-back per visit is free on the first visit. Between
-                # levels the tile is written from below and read for the level above.
-                accesses = words
+                # Written from below once, and read for the level above; what is read back to be
+                # accumulated further is free the first time.
+                accesses[index, t] = words
             else:
-                accesses = words if index == 0 else 2 * words
-            level_energy[index, t] = accesses * level.energy_pj
+                accesses[index, t] = words if index == 0 else 2 * words
+    # Summed in the order of the cost model, so that a mapping that reaches the floor equals it.
+    energy = workload.macs * accelerator.mac_energy_pj
+    for index, level in enumerate(levels):
+        energy += int(accesses[index].sum()) * level.energy_pj
     cycles = workload.macs / elements
     outer = levels[0]
     if outer.read_bandwidth is not None:
         cycles = max(cycles, sum(certain[:-1]) / outer.read_bandwidth)
     if outer.write_bandwidth is not None:
         cycles = max(cycles, certain[-1] / outer.write_bandwidth)
-    energy = float(level_energy.sum()) + workload.macs * accelerator.mac_energy_pj
-    return Bound(energy, float(math.ceil(cycles)), level_energy)
+    energies = np.array([level.energy_pj for level in levels])
+    return Bound(float(energy), float(math.ceil(cycles)), accesses * energies[:, None])
 
 
 def known_optimum(workload: Workload, accelerator: Accelerator) -> float | None:

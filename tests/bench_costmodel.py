@@ -24,7 +24,7 @@ REPETITIONS = 7
 
 
 def plain_energy_delay(space: MapSpace, codes: Codes) -> np.ndarray:
-    """EDP `[B]` of mappings that keep every tensor, one after another with NumPy, unlimited speed."""
+    """EDP `[B]` of mappings that keep every tensor, one by one with NumPy, no bandwidth limit."""
     t = space.tables
     n = t.sizes.size
     results = np.full(len(codes), np.inf)

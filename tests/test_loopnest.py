@@ -140,6 +140,17 @@ def test_bounds_hold(name: str) -> None:
     assert floor(nest, accelerator("mm256")).edp < optimum
 
 
+def test_the_floor_can_be_reached_and_is_not_undercut() -> None:
+    # One tile per tensor in L1, the reduction spread over all 256 PEs: nothing moves twice.
+    nest = gemm(name="g", M=4, N=4, K=256)
+    space = MapSpace(nest, accelerator("mm256"))
+    code = np.zeros(space.cardinality.size, np.int32)
+    rows = space.tables.factors[space.tables.row_start[2] : space.tables.row_start[3]]
+    code[2] = np.flatnonzero(rows[:, 2] == 256)[0]
+    costs = MODEL.evaluate(space, code[None])
+    assert costs.edp[0] == floor(nest, space.accelerator).edp
+
+
 @pytest.mark.parametrize(("name", "normalised"), sorted(NORMALISED_OPTIMUM.items()))
 def test_algorithmic_minimum_normalises_as_published(name: str, normalised: float) -> None:
     nest, mm256 = workload(name), accelerator("mm256")
