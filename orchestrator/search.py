@@ -66,12 +66,12 @@ class _InterruptedSearchError(Exception):
     """Leaves a searcher's loop between two steps."""
 
 
-def search(request: Request, stream: TextIO = sys.stderr) -> Answer:
+def search(request: Request, stream: TextIO | None = None) -> Answer:
     """Searches, with live progress, until the budget is spent or Ctrl-C is pressed.
 
     Args:
         request: what to search and how.
-        stream: takes the progress.
+        stream: takes the progress; standard error if None.
 
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
@@ -81,7 +81,7 @@ def search(request: Request, stream: TextIO = sys.stderr) -> Answer:
     from costmodel.workload import workload
 
     found, device = workload(request.workload), accelerator(request.accelerator)
-    live = _Live(stream)
+    live = _Live(stream or sys.stderr)
     live.line(f"searching {found.name} on {device.name} with {request.searcher}")
 
     # Only now what takes longer to import.

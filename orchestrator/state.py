@@ -47,7 +47,7 @@ def load_state(path: str | Path) -> dict[str, Any]:
         DataError: the file is missing or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         tree = json.loads(str(arrays.pop(_TREE)[()]))
         state = _unpack(tree, arrays)

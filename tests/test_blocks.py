@@ -1,0 +1,131 @@
+"""The block host without Ray: searching in blocks is the same search, stopped anywhere or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ray.tune.search import Searcher as RaySearcher
+from toy_space import ToyModel, ToyPredictor, ToySpace
+
+from costmodel.errors import ContractError
+from orchestrator.state import decode_array, encode_array
+from orchestrator.tune_search import COST_FIELDS, BlockSearch, DeliveredCosts, TuneSearch
+from searchers import SEARCHERS, Evaluator, hyperparameters, make
+from searchers.evaluator import TrialResult
+
+ITERATIONS = 300
+# Proposals of the structured searcher are loop nests; it has its own tests on map spaces.
+NAMES = sorted(set(SEARCHERS) - {"structured"})
+
+
+def build(name: str, seed: int, model: Any) -> tuple[Any, Evaluator]:
+    space = ToySpace()
+    extra = {}
+    if "predictor" in hyperparameters(name):
+        extra["predictor"] = ToyPredictor(len(space.feature_names))
+    return (
+        make(name, space, seed=seed, **extra),
+        Evaluator(model, space, iterations=ITERATIONS, clock=lambda: 0.0),
+    )
+
+
+def block_search(name: str, seed: int) -> BlockSearch:
+    searcher, evaluator = build(name, seed, DeliveredCosts("toy", "1"))
+    return BlockSearch(searcher, evaluator, block_size=16)
+
+
+def undisturbed(name: str, seed: int) -> TrialResult:
+    searcher, evaluator = build(name, seed, ToyModel())
+    searcher.run(evaluator)
+    return evaluator.result()
+
+
+def answer(config: dict[str, Any]) -> dict[str, Any]:
+    costs = ToyModel().evaluate(ToySpace(), decode_array(config["codes"]))
+    return {name: encode_array(getattr(costs, name)) for name in COST_FIELDS}
+
+
+def drive(search: TuneSearch, order: np.random.Generator, trials: int | None = None) -> None:
+    """What Tune does: suggests, holds several trials out, completes them in any order."""
+    out: dict[str, dict[str, Any]] = {}
+    number = 0
+    while trials is None or number < trials:
+        number += 1
+        name = f"{id(search)}-{number}"
+        config = search.suggest(name)
+        if config == RaySearcher.FINISHED:
+            assert not out
+            return
+        if isinstance(config, dict):
+            out[name] = config
+        if out and (config is None or order.random() < 0.5):
+            chosen = sorted(out)[int(order.integers(len(out)))]
+            search.on_trial_complete(chosen, answer(out.pop(chosen)))
+    # Blocks that are still out are lost with the driver.
+
+
+def same(a: TrialResult, b: TrialResult) -> bool:
+    return (
+        a.best_loss == b.best_loss
+        and np.array_equal(a.best_code, b.best_code)  # type: ignore[arg-type]
+        and (a.iterations, a.true_queries, a.surrogate_queries)
+        == (b.iterations, b.true_queries, b.surrogate_queries)
+        and np.array_equal(a.curve_iteration, b.curve_iteration)
+        and np.array_equal(a.curve_loss, b.curve_loss)
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_change_nothing(name: str) -> None:
+    search = TuneSearch([block_search(name, seed) for seed in (0, 1)])
+    drive(search, np.random.default_rng(5))
+    for seed, done in enumerate(search.searches):
+        assert done.done
+        assert same(done.evaluator.result(), undisturbed(name, seed))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("trials", [1, 4, 9])
+def test_a_killed_search_continues_exactly(name: str, trials: int, tmp_path: Path) -> None:
+    first = TuneSearch([block_search(name, seed) for seed in (0, 1)])
+    drive(first, np.random.default_rng(6), trials)
+    path = str(tmp_path / "searcher-state")
+    first.save(path)
+    second = TuneSearch([block_search(name, seed) for seed in (0, 1)])
+    second.restore(path)
+    # Tune runs the trials again that were out.
+    for trial, (index, block) in list(second._out.items()):
+        config = {"codes": encode_array(second.searches[index].codes(block))}
+        second.on_trial_complete(trial, answer(config))
+    drive(second, np.random.default_rng(7))
+    for seed, done in enumerate(second.searches):
+        assert same(done.evaluator.result(), undisturbed(name, seed))
+
+
+def test_a_failed_block_ends_the_run_and_stays_out() -> None:
+    search = TuneSearch([block_search("random", 0)])
+    assert isinstance(search.suggest("a"), dict)
+    search.on_trial_complete("a", error=True)
+    assert search.failed is not None
+    assert search.suggest("b") == RaySearcher.FINISHED
+    assert "a" in search._out
+
+
+def test_costs_are_delivered_once() -> None:
+    model, space = DeliveredCosts("toy", "1"), ToySpace()
+    codes = space.sample(np.random.default_rng(0), 3)
+    costs = ToyModel().evaluate(space, codes)
+    model.deliver(costs)
+    with pytest.raises(ContractError, match="No costs of 2 mappings"):
+        model.evaluate(space, codes[:2])
+    with pytest.raises(ContractError, match="No costs of 3 mappings"):
+        model.evaluate(space, codes)
+
+
+def test_a_block_search_needs_delivered_costs() -> None:
+    searcher, evaluator = build("random", 0, ToyModel())
+    with pytest.raises(ContractError, match="DeliveredCosts"):
+        BlockSearch(searcher, evaluator, 16)
