@@ -212,10 +212,17 @@ class Results:
         """Final loss of a searcher over that of a reference, geometric mean over the workloads.
 
         The interval is about the searches' own randomness on these workloads, not about other
-        workloads: the variances of the per-workload means add.
+        workloads: the variances of the per-workload means add. Where a run found nothing there is
+        no ratio (nan).
         """
         from scipy import stats
 
+        if any(
+            not math.isfinite(run.best_loss)
+            for run in self.runs
+            if run.searcher in (searcher, reference)
+        ):
+            return Ratio(math.nan, math.nan, math.nan)
         logs, variances, freedoms = [], [], []
         for workload in self.workloads:
             for name, sign in ((searcher, 1.0), (reference, -1.0)):

@@ -1,0 +1,185 @@
+"""`mapspace run`: the Mind Mappings experiment from nothing to a report, resumable stage by stage.
+
+Data sets are generated and surrogates trained for both of the paper's algorithms; then all methods
+search the eight problems of its Table 1, under equal iterations and under equal time. Every stage
+leaves what is finished alone, so the same command continues an interrupted run.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from costmodel.errors import ConfigError
+from orchestrator.benchmark import run_benchmark
+from orchestrator.cli import open_mlflow
+from orchestrator.experiment import Benchmark, find_experiment, load_benchmark, prepare
+from orchestrator.generate import GenerateConfig, run_generate
+from orchestrator.report import text_table, write_report
+from orchestrator.results import Results
+from orchestrator.runtime import ray_runtime
+from orchestrator.tracking import default_uri, log_results
+from orchestrator.train import TrainConfig, run_train
+from surrogate.problems import ProblemRanges
+
+BENCHMARKS = ("table1-iso-iteration", "table1-iso-time")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything.
+
+    Attributes:
+        rows: samples per data set, by family.
+        views: length of training, by family.
+        problems_per_shard: problems in one shard of data.
+        held_out_problems: problems that are never trained on.
+        budgets: changes to the benchmarks' own budgets and seeds.
+    """
+
+    rows: dict[str, int]
+    views: dict[str, int]
+    problems_per_shard: int
+    held_out_problems: int
+    budgets: dict[str, dict[str, Any]]
+
+
+# Sized for less than 10 minutes on 2 cores.
+FULL = Size(
+    rows={"cnn": 600_000, "mttkrp": 300_000},
+    views={"cnn": 3_000_000, "mttkrp": 1_500_000},
+    problems_per_shard=100,
+    held_out_problems=100,
+    budgets={
+        "table1-iso-iteration": {"seeds": 10, "iterations": 5000},
+        "table1-iso-time": {"seeds": 3, "seconds": 2.0},
+    },
+)
+QUICK = Size(
+    rows={"cnn": 20_000, "mttkrp": 20_000},
+    views={"cnn": 40_000, "mttkrp": 40_000},
+    problems_per_shard=10,
+    held_out_problems=5,
+    budgets={
+        "table1-iso-iteration": {"seeds": 2, "iterations": 300},
+        "table1-iso-time": {"seeds": 2, "seconds": 0.1},
+    },
+)
+
+
+def main_job(output: Path, *, quick: bool = False) -> Path:
+    """Runs or continues the experiment.
+
+    Args:
+        output: folder for all of it.
+        quick: little data and small budgets, to test an installation; the results mean nothing.
+
+    Returns:
+        The report's page.
+
+    Raises:
+        ConfigError: the folder holds a run of the other size, or something else.
+    """
+    size = QUICK if quick else FULL
+    _claim(output, "quick" if quick else "full")
+    stages = _Stages(total=2 * len(size.rows) + len(BENCHMARKS) + 1)
+    uri = default_uri(output)
+    found: list[Results] = []
+    with ray_runtime():
+        surrogates = {}
+        for family in size.rows:
+            data = output / f"data-{family}"
+            stages.run(f"data set: {family}", _generate, size, family, data)
+            surrogates[family] = str((output / f"surrogate-{family}").resolve())
+            stages.run(f"surrogate: {family}", _train, size, family, data, Path(surrogates[family]))
+        for name in BENCHMARKS:
+            benchmark = _resized(name, size.budgets[name], surrogates)
+            found.append(
+                stages.run(f"benchmark: {name}", _benchmark, benchmark, output / name, uri)
+            )
+    page: Path = stages.run("report", write_report, output)
+    for results in found:
+        click.echo(f"\n{results.experiment['name']}\n{text_table(results)}")
+    click.echo(f"\n{stages.table()}")
+    click.echo(f"\nreport  {page.resolve()}\nMLflow  {open_mlflow(uri)}")
+    return page
+
+
+def _claim(output: Path, size: str) -> None:
+    """Marks the folder with the size of its run."""
+    path = output / "size"
+    if path.exists():
+        before = path.read_text().strip()
+        if before != size:
+            raise ConfigError(
+                f"{output}: holds a {before} run; choose another --output for a {size} one."
+            )
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{size}\n")
+
+
+def _generate(size: Size, family: str, folder: Path) -> None:
+    config = GenerateConfig(
+        kind="generate",
+        name=f"table1-{family}",
+        problems=ProblemRanges.model_validate({"family": family}),
+        rows=size.rows[family],
+        problems_per_shard=size.problems_per_shard,
+    )
+    run_generate(config, folder)
+
+
+def _train(size: Size, family: str, data: Path, folder: Path) -> None:
+    config = TrainConfig(
+        kind="train",
+        name=f"table1-{family}",
+        data=str(data),
+        views=size.views[family],
+        held_out_problems=size.held_out_problems,
+    )
+    run_train(config, folder)
+
+
+def _resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> Benchmark:
+    """A shipped benchmark with this run's budget, seeds and surrogates."""
+    shipped = load_benchmark(find_experiment(name)).model_dump(mode="json")
+    return Benchmark.model_validate({**shipped, **budget, "surrogates": surrogates})
+
+
+def _benchmark(benchmark: Benchmark, folder: Path, uri: str) -> Results:
+    plan = prepare(benchmark, benchmark.name)
+    results = run_benchmark(plan, folder)
+    log_results(results, folder, uri)
+    return results
+
+
+class _Stages:
+    """Announces stages on standard error and remembers how long they took."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.started = time.monotonic()
+        self.done: list[tuple[str, float]] = []
+
+    def run(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs a stage."""
+        number = len(self.done) + 1
+        print(f"\n[{number}/{self.total}] {name}", file=sys.stderr, flush=True)
+        started = time.monotonic()
+        result = function(*arguments)
+        self.done.append((name, time.monotonic() - started))
+        return result
+
+    def table(self) -> str:
+        """Stages with their times."""
+        rows = [*self.done, ("all", time.monotonic() - self.started)]
+        width = max(len(name) for name, _ in rows)
+        lines = (f"{name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)
+        return "\n".join(lines)

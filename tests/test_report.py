@@ -1,0 +1,122 @@
+"""The report: its numbers are the results', its page needs nothing else, its figures are drawn."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from sample_results import make_results
+
+from costmodel.errors import ConfigError
+from orchestrator.plots import styles
+from orchestrator.report import paper_comparison, text_table, write_report
+from orchestrator.results import save
+
+
+class Page(HTMLParser):
+    """Collects tags and references."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
+    for name, budget in (("t-iso-time", {"seconds": 1.0, "iterations": None}), ("t-iso-iter", {})):
+        (tmp_path / name).mkdir()
+        save(make_results(name=name, **budget), tmp_path / name)
+    path = write_report(tmp_path)
+    text = path.read_text()
+    page = Page(text)
+    assert page.references
+    assert all(reference.startswith("data:image/png;base64,") for reference in page.references)
+    assert page.tags.count("img") == 6
+    assert "<h1>Mapping search compared: t</h1>" in text
+    # Iterations first, as in the paper.
+    assert text.index("t-iso-iter</h2>") < text.index("t-iso-time</h2>")
+    figures = sorted(file.name for file in (tmp_path / "figures").iterdir())
+    assert figures == sorted(
+        f"{name}-{kind}.png"
+        for name in ("t-iso-iter", "t-iso-time")
+        for kind in ("final", "iterations", "time")
+    )
+    assert all(
+        file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 5000
+        for file in (tmp_path / "figures").iterdir()
+    )
+
+
+def test_the_numbers_are_the_results(tmp_path: Path) -> None:
+    results = make_results()
+    save(results, tmp_path)
+    text = re.sub(r"\s+", " ", write_report(tmp_path).read_text())
+    assert "6.000" in text  # annealing on left
+    assert "+200.00 %" in text  # its gap to the optimum
+    assert "+300.00 %" in text  # and to the floor
+    assert "2.83\N{MULTIPLICATION SIGN}" in text  # over gradient: sqrt(2 x 4)
+    assert "1.40\N{MULTIPLICATION SIGN}" in text  # the paper's
+    assert "chains=2" in text
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    results = make_results(description="<script>alert(1)</script>")
+    save(results, tmp_path)
+    text = write_report(tmp_path).read_text()
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_the_paper_stands_beside_the_same_baselines_only() -> None:
+    comparison = {label: paper for label, _, paper in paper_comparison(make_results())}
+    assert comparison["annealing"] == 1.40
+    assert comparison["random"] != comparison["random"]  # the paper has none: nan
+    by_time = make_results(seconds=1.0, iterations=None)
+    assert paper_comparison(by_time)[0][2] == 3.16
+    without = replace(
+        by_time, runs=tuple(run for run in by_time.runs if "gradient" not in run.searcher)
+    )
+    assert paper_comparison(without) == []
+
+
+def test_the_table_for_a_terminal() -> None:
+    lines = text_table(make_results()).splitlines()
+    assert lines[0].split() == ["normalised", "EDP", "left", "right", "mean"]
+    assert lines[1].split() == ["annealing", "6.000", "8.000", "6.928"]
+    assert lines[-1].split() == ["floor", "1.500", "1.600", "1.549"]
+    assert len({line.find("8.000") for line in lines if "8.000" in line}) == 1
+
+
+def test_a_method_has_one_hue_and_its_variants_differ() -> None:
+    searchers = [
+        {"name": name, "label": label, "preset": None, "parameters": {}}
+        for name, label in (
+            ("annealing", "annealing"),
+            ("gradient", "gradient (visited)"),
+            ("gradient", "random"),
+        )
+    ]
+    look = styles(make_results(searchers=searchers))
+    assert len({style.colour for style in look.values()}) == 3
+    assert look["gradient (visited)"].dash != look["random"].dash
+
+
+def test_infeasible_runs_do_not_break_the_report(tmp_path: Path) -> None:
+    results = make_results()
+    first = results.runs[0]
+    lost = replace(first, best_loss=float("inf"), best_code=(), loss=first.loss * float("inf"))
+    save(replace(results, runs=(lost, *results.runs[1:])), tmp_path)
+    assert write_report(tmp_path).exists()
+
+
+def test_without_results_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no finished benchmark"):
+        write_report(tmp_path)

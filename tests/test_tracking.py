@@ -1,0 +1,157 @@
+"""Benchmarks in a real MLflow store on SQLite: what is logged, and that logging can be continued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_results import make_results
+
+from costmodel.errors import MapspaceError
+from orchestrator import tracking
+from orchestrator.results import save
+
+pytestmark = [
+    # MLflow and SQLAlchemy use what they deprecate themselves.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    # Making the database takes seconds: once for all tests, which log under their own names.
+    return tracking.default_uri(tmp_path_factory.mktemp("store"))
+
+
+def client(uri: str) -> Any:
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def children(uri: str, parent: str) -> dict[str, Any]:
+    connection = client(uri)
+    experiment = connection.get_run(parent).info.experiment_id
+    found = connection.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
+    names = [run.info.run_name for run in found]
+    assert len(names) == len(set(names))
+    return dict(zip(names, found, strict=True))
+
+
+def logged(folder: Path, uri: str, name: str) -> tuple[Any, str]:
+    results = make_results(name=name)
+    folder.mkdir(exist_ok=True)
+    save(results, folder)
+    return results, tracking.log_results(results, folder, uri)
+
+
+def test_a_parent_and_a_child_per_searcher_and_workload(store: str, tmp_path: Path) -> None:
+    results, parent = logged(tmp_path / "run", store, "structure")
+    runs = children(store, parent)
+    assert sorted(runs) == sorted(
+        f"{s} / {w}" for s in results.searchers for w in results.workloads
+    )
+    assert all(run.info.status == "FINISHED" for run in runs.values())
+    run = runs["annealing / left"]
+    assert run.data.params["preset"] == "paper"
+    assert run.data.params["iterations"] == "100"
+    assert run.data.metrics["final"] == pytest.approx(6.0)
+    top = client(store).get_run(parent)
+    assert top.info.status == "FINISHED"
+    assert top.data.metrics["normalised/gradient visited"] == pytest.approx(6**0.5)
+    assert "made up for a test" in top.data.tags["mlflow.note.content"]
+    artifacts = {file.path for file in client(store).list_artifacts(parent)}
+    assert artifacts == {"curves.parquet", "summary.json"}
+
+
+def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "axes")
+    run = children(store, parent)["annealing / left"]
+    history = client(store).get_metric_history(run.info.run_id, "normalised_edp")
+    points = {metric.step: metric for metric in history}
+    assert points[1].value == pytest.approx(90.0)
+    assert points[100].value == pytest.approx(6.0)
+    assert points[100].timestamp - run.info.start_time == 1000
+    assert points[1].timestamp - run.info.start_time == 10
+    gaps = client(store).get_metric_history(run.info.run_id, "gap_to_optimum")
+    assert gaps[-1].value == pytest.approx(2.0)
+
+
+def test_under_a_budget_of_time_the_grid_is_time(store: str, tmp_path: Path) -> None:
+    results = make_results(name="time", seconds=1.0, iterations=None)
+    save(results, tmp_path)
+    parent = tracking.log_results(results, tmp_path, store)
+    run = children(store, parent)["random / right"]
+    history = client(store).get_metric_history(run.info.run_id, "normalised_edp")
+    assert history[-1].timestamp - run.info.start_time == 1000
+    assert history[-1].step == 100
+    assert [metric.step for metric in history] == sorted(metric.step for metric in history)
+
+
+def test_logging_again_adds_nothing(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "twice")
+    before = {run.info.run_id for run in children(store, parent).values()}
+    _, again = logged(tmp_path / "run", store, "twice")
+    assert again == parent
+    assert {run.info.run_id for run in children(store, parent).values()} == before
+
+
+@contextmanager
+def killed_after(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Dies in the middle of logging a child."""
+    original, calls = tracking._curve_metrics, 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > count:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tracking, "_curve_metrics", counted)
+        yield
+
+
+def test_interrupted_logging_is_completed(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with killed_after(2, monkeypatch):
+        logged(tmp_path / "run", store, "interrupted")
+    _, parent = logged(tmp_path / "run", store, "interrupted")
+    runs = children(store, parent)
+    assert len(runs) == 6
+    assert all(run.info.status == "FINISHED" for run in runs.values())
+    assert all("final" in run.data.metrics for run in runs.values())
+
+
+def test_a_report_is_attached(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "attached")
+    page = tmp_path / "run" / "report.html"
+    page.write_text("page")
+    tracking.attach(tmp_path / "run", [page])
+    found = [file.path for file in client(store).list_artifacts(parent, "report")]
+    assert found == ["report/report.html"]
+    # Without a parent run there is nothing to do.
+    tracking.attach(tmp_path, [page])
+
+
+def test_a_store_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -> None:
+    results = make_results()
+    save(results, tmp_path)
+    with pytest.raises(MapspaceError, match="MLflow at nonsense://x"):
+        tracking.log_results(results, tmp_path, "nonsense://x")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("gradient (visited)", "gradient visited"), ("a/b-c.d e_f", "a/b-c.d e_f"), ("é!", "é")],
+)
+def test_metric_names_hold_only_what_is_allowed(label: str, name: str) -> None:
+    assert tracking.metric_name(label) == name
