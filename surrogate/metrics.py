@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from costmodel.errors import ContractError
-from surrogate.features import Frozen
+from surrogate.structure import Frozen
 
 FloatArray = npt.NDArray[np.floating[Any]]
 

@@ -10,7 +10,9 @@ from typing import Literal
 import torch
 from torch import nn
 
-from surrogate.features import FEATURES, Frozen, Structure
+from surrogate.features import FEATURES
+from surrogate.samples import SMALLEST_COST
+from surrogate.structure import Frozen, Structure
 
 # Hegde et al., Mind Mappings (ASPLOS 2021), section 5.5: nine layers, the last the outputs.
 PAPER_WIDTHS = (64, 256, 1024, 2048, 2048, 1024, 256, 64)
@@ -120,10 +122,6 @@ class SurrogateNetwork(nn.Module):
     def energy_and_cycles(self, points: torch.Tensor) -> torch.Tensor:
         """Predicted energy and cycles as targets (raw or logarithms), [B, 2]."""
         return self.forward(points)[:, -2:] * self.target_std[-2:] + self.target_mean[-2:]
-
-
-# Below every positive normalised cost that a shard holds; stands for a cost of zero in logarithms.
-SMALLEST_COST = 1e-6
 
 
 def as_targets(costs: torch.Tensor, targets: Literal["raw", "log"]) -> torch.Tensor:

@@ -18,10 +18,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from costmodel.errors import ConfigError, ContractError, DataError
-from surrogate.features import Frozen, Structure, tensors_of
 from surrogate.metrics import Figures
-from surrogate.network import SMALLEST_COST, NetworkConfig, SurrogateNetwork
+from surrogate.network import NetworkConfig, SurrogateNetwork
+from surrogate.samples import SMALLEST_COST
 from surrogate.shards import write_atomically
+from surrogate.structure import Frozen, Structure, tensors_of
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator

@@ -21,6 +21,8 @@ from surrogate.problems import ProblemRanges
 
 FloatArray = npt.NDArray[np.float32]
 
+SMALLEST_COST = 1e-6
+"""Below every positive normalised cost; stands for a cost of zero in logarithms."""
 MOST_DRAWS_PER_MAPPING = 2000
 """A problem with fewer than one feasible mapping in this many is replaced by another one."""
 MOST_PROBLEMS_REPLACED = 50

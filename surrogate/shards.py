@@ -25,10 +25,9 @@ from costmodel.accelerator import Accelerator
 from costmodel.errors import ContractError, DataError
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
-from surrogate.features import Frozen, Structure
-from surrogate.network import SMALLEST_COST
 from surrogate.problems import ProblemRanges
-from surrogate.samples import Samples, cost_names, draw
+from surrogate.samples import SMALLEST_COST, Samples, cost_names, draw
+from surrogate.structure import Frozen, Structure
 
 FORMAT = 1
 MANIFEST = "manifest.json"

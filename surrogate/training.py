@@ -23,11 +23,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from costmodel.errors import ConfigError, DataError
-from surrogate.features import Frozen
 from surrogate.metrics import Figures, figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
 from surrogate.shards import Dataset
 from surrogate.stream import Batches, HeldOut, hold_out, shards_for
+from surrogate.structure import Frozen
 
 NETWORK_FILE = "network.safetensors"
 OPTIMISER_FILE = "optimiser.safetensors"
@@ -94,7 +94,7 @@ class FitOptions(Frozen):
     """The last so many problems are never trained on; the figures come from them."""
     pool_rows: Positive = 1_000_000
     """Rows that are shuffled together; decides the memory that training needs."""
-    checkpoint_views: Positive = 500_000
+    checkpoint_views: Positive = 200_000
     """Views between checkpoints."""
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     """Decides initial weights and every order."""

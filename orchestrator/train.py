@@ -1,0 +1,342 @@
+"""`mapspace train`: a surrogate on Ray Train, resumable.
+
+The loop itself is `surrogate.training.fit`; this file hosts it on one or many workers. The same
+command continues an interrupted run from its last checkpoint and leaves a finished one alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from costmodel.errors import ConfigError, DataError, MapspaceError
+from costmodel.loading import Size, StrictModel, load_yaml, validate
+from orchestrator.generate import RUNS, FolderName
+from orchestrator.runtime import code_version, ray_runtime
+from surrogate.shards import Dataset, check_shard, write_atomically
+
+if TYPE_CHECKING:
+    from surrogate.predictor import Card
+    from surrogate.training import FitOptions
+
+STEM = "surrogate"
+IDENTITY_FILE = "train.json"
+PROGRESS_FILE = "progress.json"
+RAY_FOLDER = "ray"
+# Deaths of workers that one run survives, each at the cost of the work since the last checkpoint.
+MOST_FAILURES = 3
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+
+
+class TrainConfig(StrictModel):
+    """A training run: data, recipe, length, and what it runs on."""
+
+    kind: Literal["train"]
+    name: FolderName
+    """Names the folder, runs/NAME."""
+    description: str = ""
+    """What the surrogate is for."""
+    data: str
+    """Folder of the data set, as `mapspace generate` made it."""
+    recipe: Literal["paper", "fast"] = "fast"
+    """Key of `surrogate.training.RECIPES`."""
+    views: Count | None = None
+    """Length in views (a view is one row seen once); null: the recipe's."""
+    rows: Count | None = None
+    """Use only the first shards, as many as hold so many rows; null: all."""
+    held_out_problems: Count = 100
+    """The last so many problems are never trained on; the figures come from them."""
+    pool_rows: Count = 1_000_000
+    """Rows that are shuffled together; decides the memory that training needs."""
+    checkpoint_views: Count = 200_000
+    """Views between checkpoints."""
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+    """Decides initial weights and every order."""
+    workers: Size = 1
+    """Processes that train together, each on its share of every batch."""
+    threads: Count | None = None
+    """Threads of each worker; null: the cores of this machine shared out."""
+
+    def options(self) -> FitOptions:
+        """The part that decides the weights, for one worker."""
+        from surrogate.training import FitOptions
+
+        return FitOptions(**{name: getattr(self, name) for name in FitOptions.model_fields})
+
+
+def run_train(
+    source: TrainConfig | Path | str, output: Path | None = None, *, address: str | None = None
+) -> Path:
+    """Trains a surrogate, or completes a run, and prints its figures on standard error.
+
+    Args:
+        source: The configuration or its YAML file.
+        output: The folder; None: runs/NAME.
+        address: Ray cluster; its nodes must share data and output folder.
+
+    Returns:
+        The folder, which `surrogate.load` takes.
+
+    Raises:
+        ConfigError: If the configuration is wrong, or the folder holds another run.
+        DataError: If a shard is damaged; the message names it.
+    """
+    config = source if isinstance(source, TrainConfig) else load_train(source)
+    folder = (output or RUNS / config.name).resolve()
+    console = Console(stderr=True)
+    dataset = _check(config)
+    finished = _begin(folder, config, dataset)
+    if not finished:
+        with ray_runtime(address):
+            _train(config, folder, console)
+        shutil.rmtree(folder / RAY_FOLDER, ignore_errors=True)
+    from surrogate.predictor import read_card
+
+    card = read_card(folder / f"{STEM}.json")
+    console.print(_summary(config, folder, card, "trained before" if finished else "trained now"))
+    return folder
+
+
+def load_train(path: Path | str) -> TrainConfig:
+    """Reads a YAML file of kind train.
+
+    Raises:
+        ConfigError: If it is none; one line names the key.
+    """
+    data = load_yaml(path)
+    if data.get("kind") != "train":
+        raise ConfigError(f"{path}: kind: expected train, got {data.get('kind')!r}.")
+    return validate(TrainConfig, data, str(path))
+
+
+def _check(config: TrainConfig) -> Dataset:
+    """Refuses before Ray starts what would fail on its workers."""
+    from surrogate.stream import hold_out, shards_for
+    from surrogate.training import RECIPES
+
+    if not Path(config.data).is_dir():
+        raise ConfigError(
+            f"data: there is no data set folder {config.data}; `mapspace generate` makes it."
+        )
+    dataset = Dataset(config.data)
+    shards = shards_for(dataset, config.rows)
+    batch_size = RECIPES[config.recipe].batch_size
+    if config.workers > shards or batch_size % config.workers:
+        raise ConfigError(
+            f"workers: expected a divisor of the batch size {batch_size} of at most {shards} "
+            f"(the shards), got {config.workers}."
+        )
+    for shard in dataset.manifest.shards:
+        check_shard(dataset.folder, shard)
+    hold_out(dataset, config.held_out_problems)
+    return dataset
+
+
+def _begin(folder: Path, config: TrainConfig, dataset: Dataset) -> bool:
+    """Marks the folder as this run's; True if the run is finished.
+
+    Raises:
+        ConfigError: If the folder belongs to another run.
+    """
+    identity = {
+        "options": config.options().model_dump(),
+        "workers": config.workers,
+        "data": hashlib.sha256(
+            json.dumps([shard.sha256 for shard in dataset.manifest.shards]).encode()
+        ).hexdigest()[:16],
+    }
+    path = folder / IDENTITY_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        there = json.loads(path.read_text()) if path.exists() else None
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be used: {error.strerror}.") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is damaged: {error}.") from error
+    if there is None:
+        write_atomically(path, json.dumps(identity, indent=1).encode())
+    elif there != identity:
+        differing = [key for key in identity if there.get(key) != identity[key]]
+        raise ConfigError(
+            f"{folder} holds another training run (its {', '.join(differing)} differ): give "
+            "another --output or name."
+        )
+    return (folder / f"{STEM}.json").exists()
+
+
+def _train(config: TrainConfig, folder: Path, console: Console) -> None:
+    """Runs Ray Train to its end and shows progress meanwhile."""
+    from ray.train import (
+        CheckpointConfig,
+        FailureConfig,
+        RunConfig,
+        ScalingConfig,
+        TrainingFailedError,
+    )
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    threads = config.threads or max(1, (os.cpu_count() or 1) // config.workers)
+    trainer = TorchTrainer(
+        _worker,
+        train_loop_config={
+            "data": str(Path(config.data).resolve()),
+            "folder": str(folder),
+            "options": config.options().model_dump_json(),
+            "threads": threads,
+            "provenance": code_version(),
+        },
+        scaling_config=ScalingConfig(
+            num_workers=config.workers, resources_per_worker={"CPU": threads}
+        ),
+        torch_config=TorchConfig(backend="gloo"),
+        # The same name and storage: a run that was interrupted continues from its checkpoint.
+        run_config=RunConfig(
+            name=RAY_FOLDER,
+            storage_path=str(folder),
+            failure_config=FailureConfig(max_failures=MOST_FAILURES),
+            checkpoint_config=CheckpointConfig(num_to_keep=1),
+        ),
+    )
+    failures: list[BaseException] = []
+
+    def host() -> None:
+        try:
+            trainer.fit()
+        except BaseException as error:
+            failures.append(error)
+
+    # In the main thread Ray would take Ctrl-C for itself.
+    thread = threading.Thread(target=host, daemon=True)
+    thread.start()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} views, loss {task.fields[loss]}"),
+        TimeRemainingColumn(),
+        console=console,
+    ) as progress:
+        bar = progress.add_task(config.name, total=1, loss="-")
+        while thread.is_alive():
+            thread.join(0.5)
+            seen = _progress(folder)
+            if seen is not None:
+                progress.update(
+                    bar, total=seen["total"], completed=seen["views"], loss=f"{seen['loss']:.2g}"
+                )
+    if failures:
+        failure = failures[0]
+        if not isinstance(failure, TrainingFailedError):
+            raise failure
+        reasons = [line for line in str(failure).splitlines() if line.strip()]
+        raise MapspaceError(f"Training failed: {reasons[-1].strip()}") from failure
+
+
+def _progress(folder: Path) -> dict[str, Any] | None:
+    try:
+        seen: dict[str, Any] = json.loads((folder / PROGRESS_FILE).read_text())
+    except FileNotFoundError:
+        return None
+    return seen
+
+
+def _worker(arguments: dict[str, Any]) -> None:
+    """One worker of the run; the first one keeps checkpoints and writes the result."""
+    import ray.train
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from surrogate import predictor, training
+
+    torch.set_num_threads(arguments["threads"])
+    context = ray.train.get_context()
+    rank, workers = context.get_world_rank(), context.get_world_size()
+    folder = Path(arguments["folder"])
+    options = training.FitOptions.model_validate_json(arguments["options"])
+    dataset = Dataset(arguments["data"])
+
+    def report(progress: training.Progress) -> None:
+        figures = {"views": progress.views, "loss": progress.loss, "seconds": progress.seconds}
+        with tempfile.TemporaryDirectory() as temporary:
+            checkpoint = None
+            if rank == 0:
+                progress.save(Path(temporary))
+                checkpoint = ray.train.Checkpoint.from_directory(temporary)
+            # Every worker reports: Ray Train waits for all of them.
+            ray.train.report(figures, checkpoint=checkpoint)
+        if rank == 0:
+            total = progress.views // progress.step * progress.steps
+            seen = json.dumps({**figures, "total": total}).encode()
+            write_atomically(folder / PROGRESS_FILE, seen)
+
+    def run(resume: Path | None) -> training.Fitted:
+        distribute = DistributedDataParallel if workers > 1 else None
+        worker = training.Worker(rank, workers, distribute)
+        return training.fit(dataset, options, report=report, resume=resume, worker=worker)
+
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        fitted = run(None)
+    else:
+        with checkpoint.as_directory() as resume:
+            fitted = run(Path(resume))
+    if rank != 0:
+        return
+    manifest = dataset.manifest
+    predictor.write(
+        folder / STEM,
+        fitted.network,
+        structure=manifest.structure,
+        costs=manifest.costs,
+        ranges=manifest.config.problems.bounds(),
+        scale=manifest.statistics.inputs.std,
+        reached=fitted.figures,
+        training={
+            **options.model_dump(),
+            "views": fitted.views,
+            "rows": fitted.rows,
+            "seconds": round(fitted.seconds, 1),
+            "workers": workers,
+            "threads": arguments["threads"],
+        },
+        provenance={
+            **arguments["provenance"],
+            "model": manifest.provenance["model"],
+            "model_version": manifest.provenance["model_version"],
+            "data_config": manifest.config_hash,
+            "data_seed": str(manifest.config.seed),
+        },
+    )
+
+
+def _summary(config: TrainConfig, folder: Path, card: Card, state: str) -> Table:
+    figures = card.figures
+    worst = ", ".join(
+        f"{name}={size}"
+        for name, size in zip(card.structure.dimensions, figures.worst_problem, strict=True)
+    )
+    table = Table(title=f"Surrogate {config.name} ({state})", show_header=False)
+    table.title_justify = "left"
+    table.add_row("folder", str(folder))
+    table.add_row(
+        "training",
+        f"{card.training['views']:,} views of {card.training['rows']:,} rows in "
+        f"{card.training['seconds']:.0f} s, recipe {config.recipe}",
+    )
+    table.add_row("judged on", f"{figures.problems} unseen problems, {figures.rows:,} mappings")
+    table.add_row("RMSE of ln EDP", f"{figures.rmse:.4f}")
+    table.add_row("Spearman within a problem", f"mean {figures.spearman:.5f}")
+    table.add_row("", f"worst {figures.spearman_worst:.5f} ({worst})")
+    table.add_row("Spearman in the best 10 %", f"{figures.spearman_best_tenth:.4f}")
+    return table
