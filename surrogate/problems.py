@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from costmodel.affine import Workload
 from costmodel.families import cnn, conv1d, gemm, mttkrp
@@ -47,10 +47,18 @@ class SizeRange(StrictModel):
         return tuple(range(self.first, self.last + 1, self.step))
 
 
+def _form(value: object) -> str:
+    return "range" if isinstance(value, dict | SizeRange) else "list"
+
+
+SizeSet = Annotated[
+    Annotated[Sizes, Tag("list")] | Annotated[SizeRange, Tag("range")], Discriminator(_form)
+]
+
 # Hegde et al., Mind Mappings (ASPLOS 2021), as the released code draws them (section 5.5).
 _CHANNELS = SizeRange(first=32, last=480, step=32)
 _MTTKRP = SizeRange(first=128, last=3968, step=128)
-PAPER_RANGES: dict[str, dict[str, Sizes | SizeRange]] = {
+PAPER_RANGES: dict[str, dict[str, tuple[int, ...] | SizeRange]] = {
     "cnn": {
         "N": (1, 2, 4, 8, 16),
         "K": _CHANNELS,
@@ -68,7 +76,7 @@ class ProblemRanges(StrictModel):
 
     family: Literal["cnn", "conv1d", "gemm", "mttkrp"]
     """Which builder makes the workloads."""
-    sizes: dict[str, Sizes | SizeRange] = Field(default_factory=dict)
+    sizes: dict[str, SizeSet] = Field(default_factory=dict)
     """Sizes to draw from by dimension: a list, or first, last and step. For cnn and mttkrp what
     is not given is the paper's."""
     equal: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,41 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
+@pytest.fixture(scope="session")
+def ray_runtime() -> Iterator[None]:
+    """The one Ray of a test run: starting it takes seconds, and `ray stop` is never called."""
+    from orchestrator import runtime
+
+    with runtime.ray_runtime(cpus=2):
+        yield
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of 40 small CNN problems x 100 mappings on mm256, in 4 shards."""
+    from orchestrator.generate import GenerateConfig, generate
+
+    folder = tmp_path_factory.mktemp("data") / "cnn"
+    config = GenerateConfig.model_validate(
+        {
+            "kind": "generate",
+            "name": "small",
+            "problems": {"family": "cnn"},
+            "rows": 4000,
+            "mappings_per_problem": 100,
+            "problems_per_shard": 10,
+        }
+    )
+    generate(config, folder, execute=map)
+    return folder
