@@ -14,7 +14,7 @@ from costmodel.errors import ConfigError, ContractError, DataError, MapspaceErro
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapping import Mapping
 from costmodel.mapspace import MapSpace
-from costmodel.space import Codes, Space
+from costmodel.space import Codes, CostModel, Space
 from costmodel.workload import workload
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Codes",
     "ConfigError",
     "ContractError",
+    "CostModel",
     "Costs",
     "DataError",
     "Detail",

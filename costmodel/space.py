@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.costs import Costs
+
 Codes = npt.NDArray[np.int32]
 
 
@@ -62,4 +64,22 @@ class Space(Protocol):
 
     def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
         """`[B, D]` nearest feasible codes of real points `[B, F]`."""
+        ...
+
+
+class CostModel(Protocol):
+    """Scores candidates of a space in batches."""
+
+    @property
+    def name(self) -> str:
+        """How commands and results call it."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever a figure could change."""
+        ...
+
+    def evaluate(self, space: Any, codes: Codes, *, detail: bool = False) -> Costs:
+        """Costs of codes `[B, D]`."""
         ...

@@ -1,0 +1,306 @@
+"""Gradient descent through a surrogate: phase 2 of Mind Mappings (ASPLOS 2021, section 4.2).
+
+A mapping is encoded as a real vector, moved against the gradient of the predicted EDP in the
+whitened space (learning rate 1), and projected to the nearest valid mapping. Every ten steps a
+random mapping is injected and accepted by Metropolis' rule (temperature 50, x 0.75 after every 50
+injections).
+
+Different from the paper's text: many chains descend at once; between projections the unprojected
+point is kept, since a step that does not leave the cell of a mapping would otherwise be lost; the
+point stays inside the box of valid values and steps are bounded, since a surrogate's gradient far
+from its data points anywhere; the best of all that was visited is scored by the true cost model.
+The paper's and the released code's behaviour are presets.
+
+Letters: C chains, D attributes of a code, F features of an encoded mapping, m rows of a proposal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ConfigError
+from searchers.base import Codes, Losses, Searcher, metropolis, require
+
+if TYPE_CHECKING:
+    from costmodel.space import Space
+
+Points = npt.NDArray[np.float64]
+
+# How many visited mappings wait for a true score at most; the worst predicted are forgotten.
+LARGEST_POOL = 1024
+
+# Injections between two coolings, and the factor (section 4.2).
+INJECTIONS_PER_COOLING = 50
+COOLING = 0.75
+
+
+class Predictor(Protocol):
+    """What the search needs of a surrogate: predicted EDP of encoded mappings, differentiable."""
+
+    @property
+    def scale(self) -> npt.NDArray[np.float64]:
+        """`[F]` standard deviations of the encoded values in training, above 0."""
+        ...
+
+    def value(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """`[m]` predicted ln EDP (normalised) of points `[m, F]`."""
+        ...
+
+    def value_and_gradient(
+        self, points: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Predicted ln EDP `[m]`, and the gradient `[m, F]` of the EDP itself."""
+        ...
+
+
+class Gradient(Searcher):
+    """Projected gradient descent on predicted EDP, with injections.
+
+    An iteration is one surrogate query. `accounting` says what else is spent:
+
+    * `deployable`: after every round the best predicted mappings that have no true score get one;
+      these true queries are iterations and search time like any other searcher's.
+    * `visited`: every visited mapping is scored, off the clock and outside the budget, as the
+      paper draws its curves. The search never learns these scores, and could not return the best
+      mapping without them.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {
+            "paper": MappingProxyType(
+                {"chains": 1, "relaxed": False, "accounting": "visited", "double_on_stall": True}
+            ),
+            "released": MappingProxyType(
+                {
+                    "chains": 1,
+                    "accounting": "visited",
+                    "objective": "sum",
+                    "double_on_stall": True,
+                    "always_inject": True,
+                }
+            ),
+        }
+    )
+    STATE: ClassVar[tuple[str, ...]] = (
+        "_points",
+        "_codes",
+        "_values",
+        "_gradients",
+        "_rates",
+        "_steps",
+        "_injections",
+        "_turn",
+        "_pool_codes",
+        "_pool_values",
+        "_scored",
+    )
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        predictor: Predictor | None = None,
+        chains: int = 16,
+        learning_rate: float = 1.0,
+        inject_every: int = 10,
+        temperature: float = 50.0,
+        accounting: str = "deployable",
+        rescored: int = 4,
+        round_steps: int = 5,
+        objective: str = "edp",
+        relaxed: bool = True,
+        double_on_stall: bool = False,
+        always_inject: bool = False,
+        largest_step: float = 4.0,
+    ) -> None:
+        """Prepares the chains.
+
+        Args:
+            space: where to search.
+            seed: decides the whole run.
+            predictor: the surrogate.
+            chains: descents side by side; one is the paper's.
+            learning_rate: step along the gradient in the whitened space.
+            inject_every: steps of a chain between two injections.
+            temperature: of the first injections, in units of normalised EDP.
+            accounting: `deployable` or `visited`, see the class.
+            rescored: mappings that get a true score after a round (`deployable`).
+            round_steps: steps of every chain in a round (`deployable`).
+            objective: `edp`, or `sum` for the gradient of the sum of all outputs, which the
+                released code follows; for predictors that offer `sum_and_gradient`.
+            relaxed: keep the unprojected point between steps.
+            double_on_stall: double a chain's rate when the projection did not change, until an
+                injection, as the released code does.
+            always_inject: take every injection without looking at its predicted cost.
+            largest_step: bound of a step per value, in standard deviations.
+        """
+        super().__init__(space, seed=seed)
+        if predictor is None:
+            raise ConfigError(
+                "The gradient searcher needs a surrogate (parameter predictor): train one with "
+                "`mapspace train`, or use a workload and accelerator that a shipped one fits."
+            )
+        width = len(space.feature_names)
+        if predictor.scale.shape != (width,):
+            raise ConfigError(
+                f"The surrogate reads {predictor.scale.shape[0]} values per mapping; this space "
+                f"encodes {width}."
+            )
+        require(chains >= 1, "chains", chains, "at least 1")
+        require(learning_rate > 0, "learning_rate", learning_rate, "above 0")
+        require(inject_every >= 1, "inject_every", inject_every, "at least 1")
+        require(temperature > 0, "temperature", temperature, "above 0")
+        require(rescored >= 1, "rescored", rescored, "at least 1")
+        require(round_steps >= 1, "round_steps", round_steps, "at least 1")
+        require(largest_step > 0, "largest_step", largest_step, "above 0")
+        require(objective in ("edp", "sum"), "objective", objective, "'edp' or 'sum'")
+        known = ("deployable", "visited")
+        require(accounting in known, "accounting", accounting, "'deployable' or 'visited'")
+        if objective == "sum" and not hasattr(predictor, "sum_and_gradient"):
+            raise ConfigError("Hyperparameter objective 'sum' needs a surrogate that offers it.")
+        self.predictor = predictor
+        self.chains = chains
+        self.learning_rate = learning_rate
+        self.inject_every = inject_every
+        self.temperature = temperature
+        self.rescored = rescored
+        self.round_steps = round_steps
+        self.objective = objective
+        self.relaxed = relaxed
+        self.double_on_stall = double_on_stall
+        self.always_inject = always_inject
+        self.largest_step = largest_step
+        self.learns = accounting == "deployable"
+
+        attributes = len(space.cardinality)
+        self._codes: Codes = np.zeros((chains, attributes), np.int32)
+        self._points: Points = np.zeros((chains, width))
+        self._values: Losses = np.full(chains, np.inf)
+        self._gradients: Points = np.zeros((chains, width))
+        self._rates = np.full(chains, learning_rate)
+        self._steps = np.zeros(chains, dtype=np.int64)
+        self._injections = np.zeros(chains, dtype=np.int64)
+        self._turn = 0
+        self._pool_codes: Codes = np.empty((0, attributes), np.int32)
+        self._pool_values: Losses = np.empty(0)
+        self._scored: Codes = np.empty((0, attributes), np.int32)
+        self._lowest, self._highest, self._fixed = _box(space)
+
+    def _ask(self, n: int) -> Codes:
+        if not self.learns:
+            return self._step(min(n, self.chains))[0]
+        # Leave room for the true scores that the round is for.
+        rescored = min(self.rescored, max(1, n // 2))
+        steps = min(self.round_steps * self.chains, n - rescored)
+        while steps > 0:
+            visited = min(steps, self.chains)
+            self._remember(*self._step(visited))
+            steps -= visited
+        count = min(rescored, len(self._pool_values))
+        best, self._pool_codes = self._pool_codes[:count], self._pool_codes[count:]
+        self._pool_values = self._pool_values[count:]
+        self._scored = np.concatenate([self._scored, best])[-LARGEST_POOL:]
+        return best
+
+    def _tell(self, codes: Codes, losses: Losses) -> None:
+        """True scores decide what is returned, not where the surrogate leads."""
+
+    def _step(self, count: int) -> tuple[Codes, Losses]:
+        """Advances `count` chains by one surrogate query each.
+
+        Returns:
+            The mappings visited `[count, D]` and their predicted ln EDP `[count]`.
+        """
+        rows = (self._turn + np.arange(count)) % self.chains
+        self._turn = int(self._turn + count) % self.chains
+        injected = self._steps[rows] % self.inject_every == 0
+        moved = self._descend(rows)
+        visited = np.empty((count, self._codes.shape[1]), np.int32)
+        visited[~injected] = self.space.project(moved[~injected])
+        visited[injected] = self.space.sample(self.rng, int(injected.sum()), feasible=True)
+        points = self.space.encode(visited)
+        values, gradients = self._query(points)
+        self.surrogate_queries += count
+        self._steps[rows] += 1
+
+        stalled = (visited == self._codes[rows]).all(axis=1) & ~injected
+        taken = ~injected | self._accepts(rows, values)
+        self._injections[rows] += injected
+        if self.double_on_stall:
+            self._rates[rows[stalled]] *= 2
+            self._rates[rows[injected]] = self.learning_rate
+        start_from = injected | (not self.relaxed)
+        self._points[rows[taken]] = np.where(start_from[:, None], points, moved)[taken]
+        self._codes[rows[taken]] = visited[taken]
+        self._values[rows[taken]] = values[taken]
+        self._gradients[rows[taken]] = gradients[taken]
+        return visited, values
+
+    def _descend(self, rows: npt.NDArray[np.int64]) -> Points:
+        """Points `[m, F]` after one step of the chains, inside the box of valid values."""
+        scale = self.predictor.scale
+        whitened = -self._rates[rows, None] * scale * self._gradients[rows]
+        whitened = np.clip(whitened, -self.largest_step, self.largest_step)
+        whitened[:, self._fixed] = 0.0
+        moved: Points = np.clip(self._points[rows] + scale * whitened, self._lowest, self._highest)
+        return moved
+
+    def _query(self, points: npt.NDArray[np.float32]) -> tuple[Losses, Points]:
+        """Predicted ln EDP and the gradient to follow; what is not finite leads nowhere."""
+        values, gradients = self.predictor.value_and_gradient(points)
+        if self.objective == "sum":
+            _, gradients = self.predictor.sum_and_gradient(points)  # type: ignore[attr-defined]
+        values = np.where(np.isfinite(values), values, np.inf)
+        return values, np.nan_to_num(gradients, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _accepts(self, rows: npt.NDArray[np.int64], values: Losses) -> npt.NDArray[np.bool_]:
+        """Whether the chains take an injected mapping of these predicted ln EDP `[m]`."""
+        if self.always_inject:
+            return np.ones(len(rows), dtype=bool)
+        cooled: Losses = self.temperature * COOLING ** (
+            self._injections[rows] // INJECTIONS_PER_COOLING
+        )
+        # EDP itself, bounded so that a wild prediction stays a number.
+        current = np.exp(np.minimum(self._values[rows], 700.0))
+        current[np.isinf(self._values[rows])] = math.inf
+        return metropolis(self.rng, current, np.exp(np.minimum(values, 700.0)), cooled)
+
+    def _remember(self, visited: Codes, values: Losses) -> None:
+        """Puts visited mappings into the pool, best predicted first, each once, unless scored."""
+        codes = np.concatenate([self._scored, self._pool_codes, visited])
+        known = np.concatenate([np.full(len(self._scored), -np.inf), self._pool_values, values])
+        _, first = np.unique(codes, axis=0, return_index=True)
+        first = first[first >= len(self._scored)]
+        first = first[np.argsort(known[first], kind="stable")][:LARGEST_POOL]
+        self._pool_codes, self._pool_values = codes[first], known[first]
+
+
+def _box(space: Space) -> tuple[Points, Points, npt.NDArray[np.bool_]]:
+    """Lowest and highest valid value of each feature `[F]`, and which ones no step may change.
+
+    Read off the names that `MapSpace.encode` gives; features of other names have no bounds.
+    """
+    names = [name.split(".") for name in space.feature_names]
+    lowest, highest = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+    example = space.encode(np.zeros((1, len(space.cardinality)), np.int32))[0].astype(np.float64)
+    sizes = {
+        name[1]: value for name, value in zip(names, example, strict=True) if name[0] == "problem"
+    }
+    for column, name in enumerate(names):
+        if name[0] in ("temporal", "spatial"):
+            lowest[column], highest[column] = 1, sizes[name[2]]
+        elif name[0] in ("rank", "spatial-rank"):
+            lowest[column], highest[column] = 0, len(sizes) - 1
+        elif name[0] in ("keep", "spatial-axis"):
+            lowest[column], highest[column] = 0, 1
+        elif name[0] == "banks":
+            banks = sum(v for n, v in zip(names, example, strict=True) if n[:2] == name[:2])
+            lowest[column], highest[column] = 1, banks
+    return lowest, highest, np.array([name[0] == "problem" for name in names])
