@@ -14,6 +14,12 @@ from torch import nn
 from surrogate.structure import FACTOR_SLOTS, ORDER_LEVELS, Structure
 
 
+# Far outside every map space; keeps products over a point gone astray within float32.
+LARGEST_FACTOR = 1e9
+# Weight of a tensor that bypasses a buffer, in place of a logarithm of zero.
+ABSENT = 1e-9
+
+
 class RawFeatures(nn.Module):
     """The encoded point itself, as the Mind Mappings paper feeds it (section 5.5)."""
 
@@ -89,7 +95,7 @@ class PhysicalFeatures(nn.Module):
         structure = self.structure
         n, tensors = len(structure.dimensions), len(structure.tensors)
         batch, orders = points.shape[0], (1 + FACTOR_SLOTS) * n
-        raw = points[:, :orders].clamp(min=1.0)
+        raw = points[:, :orders].clamp(min=1.0, max=LARGEST_FACTOR)
         logs = raw.log()
         sizes_and_factors = logs.view(batch, 1 + FACTOR_SLOTS, n)
         trips = sizes_and_factors[:, 1:3]  # temporal loops of DRAM and of L2, [B, 2, n]
@@ -126,11 +132,11 @@ class PhysicalFeatures(nn.Module):
                 at += tensors
                 features += [banks, self.log_words[b] + banks - tiles[:, b]]
             else:
-                held = tiles[:, b].exp()
+                held = tiles[:, b]
                 if keep is not None:
-                    held = held * keep[:, b * tensors : (b + 1) * tensors]
-                margin = self.log_words[b] - held.sum(1, keepdim=True).clamp(min=1.0).log()
-                features.append(margin)
+                    bits = keep[:, b * tensors : (b + 1) * tensors].clamp(min=0.0)
+                    held = held + (bits + ABSENT).log()
+                features.append(self.log_words[b] - held.logsumexp(1, keepdim=True))
         # Keep bits, and whatever else this map space searches.
         if points.shape[1] > keep_at:
             features.append(points[:, keep_at:])
