@@ -291,7 +291,7 @@ def _run_config(storage: Path, checkpoints: Any, callbacks: list[Any]) -> Any:
 @contextlib.contextmanager
 def _quiet_tune() -> Iterator[None]:
     """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile."""
-    from orchestrator import runtime
+    from orchestrator.runtime import ray_runtime
 
     settings = {
         # Tune's own CSV, JSON and TensorBoard files cost 40 % of the throughput and are not read.
@@ -308,7 +308,7 @@ def _quiet_tune() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with runtime.ray_runtime():
+        with ray_runtime():
             yield
     finally:
         logger.setLevel(level)

@@ -274,7 +274,8 @@ def _paper_note(results: Results) -> str:
         "right column is what the paper (Mind Mappings, ASPLOS 2021, section 5.4) reports as "
         f"{what} for its own implementations on its own cost model: {ratios}. The figures "
         "here come from other implementations, another budget and a cost model that answers in "
-        "microseconds where the paper's took a process per query, which is what its iso-time ratios rest on."
+        "microseconds where the paper's took a process per query, on which its iso-time ratios "
+        "rest."
     )
 
 

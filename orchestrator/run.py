@@ -100,9 +100,8 @@ def main_job(output: Path, *, quick: bool = False) -> Path:
             stages.run(f"surrogate: {family}", _train, size, family, data, Path(surrogates[family]))
         for name in BENCHMARKS:
             benchmark = _resized(name, size.budgets[name], surrogates)
-            found.append(
-                stages.run(f"benchmark: {name}", _benchmark, benchmark, output / name, uri)
-            )
+            stage = f"benchmark: {name}"
+            found.append(stages.run(stage, _benchmark, benchmark, output / name, uri))
     page: Path = stages.run("report", write_report, output)
     for results in found:
         click.echo(f"\n{results.experiment['name']}\n{text_table(results)}")

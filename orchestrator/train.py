@@ -102,6 +102,7 @@ def run_train(
         with ray_runtime(address):
             _train(config, folder, console)
         shutil.rmtree(folder / RAY_FOLDER, ignore_errors=True)
+        (folder / PROGRESS_FILE).unlink(missing_ok=True)
     from surrogate.predictor import read_card
 
     card = read_card(folder / f"{STEM}.json")
