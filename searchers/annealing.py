@@ -22,12 +22,16 @@ from searchers.base import (
     Losses,
     Searcher,
     feasible_moves,
+    log_losses,
     metropolis,
     require,
 )
 
 if TYPE_CHECKING:
     from costmodel.space import Space
+
+# The most domain moves that one step combines.
+MOST_STEPS = 4
 
 # The factor between the temperatures that `auto` tries.
 TEMPERATURE_STEP = 1.5
@@ -71,6 +75,7 @@ class Annealing(Searcher):
         chains: int = 4,
         horizon: int = 5000,
         moves: str = "domain",
+        further_moves: float = 0.5,
         log_loss: bool = True,
         initial_acceptance: float = 0.98,
         final_acceptance: float = 0.01,
@@ -85,6 +90,8 @@ class Annealing(Searcher):
             chains: chains in lockstep; the horizon is shared among them.
             horizon: true queries of one cooling, the tuning of its schedule included.
             moves: `domain` for the space's own moves, `attribute` to draw one attribute anew.
+            further_moves: probability that another domain move follows in the same step, and
+                another after that: exchanges need two that would not be accepted one by one.
             log_loss: anneal on the logarithm of the loss instead of the loss.
             initial_acceptance: share of worsening moves accepted at the highest temperature.
             final_acceptance: the same at the lowest; as many moves improve as worsen in
@@ -106,6 +113,7 @@ class Annealing(Searcher):
         self.chains = min(chains, horizon)
         self.horizon = horizon
         self.moves = moves
+        self.further_moves = further_moves
         self.log_loss = log_loss
         self.initial_acceptance = initial_acceptance
         self.final_acceptance = final_acceptance
@@ -170,17 +178,22 @@ class Annealing(Searcher):
             mask[np.arange(len(rows)), self.rng.integers(rows.shape[1], size=len(rows))] = True
             return self.space.resample(self.rng, rows, mask)
 
-        def move_one(rows: Codes) -> Codes:
-            return self.space.mutate(self.rng, rows)
+        def move(rows: Codes) -> Codes:
+            moved = self.space.mutate(self.rng, rows)
+            further = np.arange(len(rows))
+            for _ in range(MOST_STEPS - 1):
+                further = further[self.rng.random(len(further)) < self.further_moves]
+                if not further.size:
+                    break
+                moved[further] = self.space.mutate(self.rng, moved[further])
+            return moved
 
-        propose = redraw_one if self.moves == "attribute" else move_one
+        propose = redraw_one if self.moves == "attribute" else move
         return feasible_moves(self.space, codes, propose)[0]
 
     def _energy(self, losses: Losses) -> Losses:
         """What is annealed: `[m]` the losses or their logarithms."""
-        if not self.log_loss:
-            return losses
-        return np.log(np.maximum(losses, np.finfo(np.float64).tiny))
+        return log_losses(losses) if self.log_loss else losses
 
     @property
     def _steps_per_cooling(self) -> int:

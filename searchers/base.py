@@ -225,6 +225,11 @@ def require(ok: bool, name: str, value: object, allowed: str) -> None:
         raise ConfigError(f"Hyperparameter {name} must be {allowed}, got {value!r}.")
 
 
+def log_losses(losses: Losses) -> Losses:
+    """Natural logarithms `[m]` of losses that are 0 or more; inf stays inf."""
+    return np.log(np.maximum(losses, np.finfo(np.float64).tiny))
+
+
 def metropolis(
     rng: np.random.Generator,
     current: Losses,

@@ -12,16 +12,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from costmodel.compiled import lean
 from costmodel.costs import STATUS_OK
-from costmodel.kernel import check_mapping
+from costmodel.feasibility import check_mapping
 from costmodel.moves import find_row, order_index
 from costmodel.nest import NestTables
 
 Array = npt.NDArray[np.int64]
+
+# Parts of `propose`, which alone is cached on disk. Without inlining, every call of the small ones
+# would pass the tables by value, and that took half of the time.
+_helper = numba.njit(error_model="numpy", _nrt=False)
+_inlined = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
 
 # Cumulative shares of the moves; the rest of 1 moves a single prime.
 _REORDER = 0.20
@@ -147,7 +153,7 @@ def _largest_vectors(sizes: list[int], limit: int) -> list[list[int]]:
     return found
 
 
-@lean
+@_inlined
 def _draw(work):
     """Next 64 random bits of the proposal's splitmix64 stream."""
     work.stream[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -157,32 +163,29 @@ def _draw(work):
     return z ^ (z >> np.uint64(31))
 
 
-@lean
+@_inlined
 def _uniform(work):
     """Uniform in [0, 1)."""
     return np.float64(_draw(work) >> np.uint64(11)) * 2.0**-53
 
 
-@lean
+@_inlined
 def _below(work, count):
-    """Uniform integer in 0..count-1, for counts far below 2^31."""
-    return np.int64(_draw(work) >> np.uint64(33)) % count
+    """Uniform integer in 0..count-1, for counts below 2^32."""
+    return np.int64(((_draw(work) >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
 
 
-@lean
-def _words(tables, work, level, t):
-    """Words of tensor t's tile at a level: its bounding box."""
-    words = 1
-    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-        extent = 1
-        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-            inside = work.extents[level, tables.term_dimension[k]]
-            extent += tables.term_coefficient[k] * (inside - 1)
-        words *= extent
-    return words
+@_inlined
+def _axis_extent(tables, work, level, axis):
+    """Extent of a level's tile along an axis of a tensor."""
+    extent = 1
+    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+        inside = work.extents[level, tables.term_dimension[k]]
+        extent += tables.term_coefficient[k] * (inside - 1)
+    return extent
 
 
-@lean
+@_inlined
 def _level_fits(tables, work, level, words):
     """Whether a level holds tiles of words `[L, T]`; in banks, whether some allocation does."""
     if tables.capacity[level] < 0:
@@ -201,7 +204,7 @@ def _level_fits(tables, work, level, words):
     return used <= banks
 
 
-@lean
+@_inlined
 def _fits(tables, work):
     """Whether every level below the outermost holds its tiles."""
     for level in range(1, work.words.shape[0]):
@@ -210,20 +213,27 @@ def _fits(tables, work):
     return True
 
 
-@lean
+@_inlined
 def _measure(tables, work):
-    """Extents and words of all tiles, from the factors."""
-    for level in range(work.extents.shape[0]):
-        for d in range(work.factors.shape[0]):
-            extent = 1
-            for s in range(tables.temporal_slot[level], work.factors.shape[1]):
-                extent *= work.factors[d, s]
-            work.extents[level, d] = extent
+    """Extents and words of all tiles below the outermost level, from the factors."""
+    levels = work.extents.shape[0]
+    for d in range(work.factors.shape[0]):
+        extent = 1
+        level = levels - 1
+        for s in range(work.factors.shape[1] - 1, tables.temporal_slot[0], -1):
+            extent *= work.factors[d, s]
+            if s == tables.temporal_slot[level]:
+                work.extents[level, d] = extent
+                level -= 1
+    for level in range(1, levels):
         for t in range(work.words.shape[1]):
-            work.words[level, t] = _words(tables, work, level, t)
+            words = 1
+            for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+                words *= _axis_extent(tables, work, level, axis)
+            work.words[level, t] = words
 
 
-@lean
+@_inlined
 def _shift(work, pair, source, target, listed):
     """Moves the prime of a pair from one slot to another."""
     d = listed.dimension[pair]
@@ -231,34 +241,37 @@ def _shift(work, pair, source, target, listed):
     work.factors[d, target] *= listed.prime[pair]
 
 
-@lean
+@_inlined
 def _grow(tables, listed, work, level, pair):
     """Moves a prime from the outermost level to `level` if all tiles still fit."""
     d = listed.dimension[pair]
     prime = listed.prime[pair]
-    reached = 1
     fits = True
-    while fits and reached <= level:
-        work.extents[reached, d] *= prime
+    reached = level
+    # The innermost level first: it is the one that fills up.
+    while fits and reached > 0:
+        small = work.extents[reached, d]
         for t in range(work.words.shape[1]):
+            words = work.words[reached, t]
             if tables.relevant[t, d]:
-                work.grown[reached, t] = _words(tables, work, reached, t)
-            else:
-                work.grown[reached, t] = work.words[reached, t]
+                axis = tables.axis_start[t] + tables.axis_of[t, d]
+                extent = _axis_extent(tables, work, reached, axis)
+                added = tables.coefficient_of[t, d] * small * (prime - 1)
+                words = words // extent * (extent + added)
+            work.grown[reached, t] = words
         fits = _level_fits(tables, work, reached, work.grown)
-        reached += 1
+        reached -= 1
     if not fits:
-        for further in range(1, reached):
-            work.extents[further, d] //= prime
         return False
     for further in range(1, level + 1):
+        work.extents[further, d] *= prime
         for t in range(work.words.shape[1]):
             work.words[further, t] = work.grown[further, t]
     _shift(work, pair, tables.temporal_slot[0], tables.temporal_slot[level], listed)
     return True
 
 
-@lean
+@_inlined
 def _fill(tables, listed, work, level, barred):
     """Moves random primes from the outermost level to `level` until none fits any more.
 
@@ -284,7 +297,7 @@ def _fill(tables, listed, work, level, barred):
             work.open_pairs[pick] = work.open_pairs[count]
 
 
-@lean
+@_helper
 def _fill_outer(tables, listed, work, probability):
     """Fills each level between the outermost and the innermost with a probability."""
     for level in range(work.extents.shape[0] - 2, 0, -1):
@@ -292,21 +305,19 @@ def _fill_outer(tables, listed, work, probability):
             _fill(tables, listed, work, level, -1)
 
 
-@lean
+@_inlined
 def _pick(listed, work, slot, without):
     """A random distinct prime that `slot` holds of a dimension other than `without`; -1: none."""
     count = 0
-    found = -1
     for pair in range(listed.prime.size):
         d = listed.dimension[pair]
         if d != without and work.factors[d, slot] % listed.prime[pair] == 0:
+            work.open_pairs[count] = pair
             count += 1
-            if _below(work, count) == 0:
-                found = pair
-    return found
+    return work.open_pairs[_below(work, count)] if count else -1
 
 
-@lean
+@_inlined
 def _redraw_order(tables, work, level, code):
     """Draws a reuse class for a level's loops: a tensor that rests while the inner loops run.
 
@@ -342,13 +353,13 @@ def _redraw_order(tables, work, level, code):
     code[tables.order_column[level]] = order_index(work.order)
 
 
-@lean
+@_helper
 def _redraw_some_order(tables, work, code):
     """Draws a reuse class for a random level above the innermost."""
     _redraw_order(tables, work, _below(work, max(1, work.words.shape[0] - 1)), code)
 
 
-@lean
+@_helper
 def _place_spatial(tables, work, code):
     """Draws the order and the mesh axes of the spatial loops anew where they are a choice."""
     n = work.order.size
@@ -363,7 +374,7 @@ def _place_spatial(tables, work, code):
             code[tables.spatial_axis_column[level]] = _below(work, 1 << n)
 
 
-@lean
+@_inlined
 def _allocate(tables, work, level, code):
     """Chooses at random among the bank allocations that hold the tiles; the old one if it does."""
     column = tables.banks_column[level]
@@ -387,7 +398,7 @@ def _allocate(tables, work, level, code):
             code[column] = row
 
 
-@lean
+@_inlined
 def _finish(tables, work, code):
     """Writes factors, orders, kept tensors and banks into the code, in one canonical form.
 
@@ -424,7 +435,7 @@ def _finish(tables, work, code):
             _allocate(tables, work, level, code)
 
 
-@lean
+@_helper
 def _shrink(tables, listed, work):
     """Takes random primes out to the outermost level until all tiles fit."""
     outermost = tables.temporal_slot[0]
@@ -446,7 +457,7 @@ def _shrink(tables, listed, work):
         _measure(tables, work)
 
 
-@lean
+@_helper
 def _draw_spatial(tables, listed, work):
     """Draws the spatial factors of every level among the vectors of the largest product."""
     outermost = tables.temporal_slot[0]
@@ -467,7 +478,7 @@ def _draw_spatial(tables, listed, work):
                 break
 
 
-@lean
+@_helper
 def _sample(tables, listed, work, code):
     """A new mapping: full array, innermost level filled, a reuse class per level."""
     for d in range(work.factors.shape[0]):
@@ -491,7 +502,7 @@ def _sample(tables, listed, work, code):
     _place_spatial(tables, work, code)
 
 
-@lean
+@_helper
 def _refill(tables, listed, work):
     """Takes one or two primes out of the innermost level and fills it anew."""
     innermost = work.words.shape[0] - 1
@@ -513,7 +524,7 @@ def _refill(tables, listed, work):
     _fill_outer(tables, listed, work, 0.5)
 
 
-@lean
+@_inlined
 def _exchange(listed, work, first_slot, second_slot):
     """Exchanges primes of two dimensions between two slots, if there are such."""
     first = _pick(listed, work, first_slot, -1)
@@ -526,7 +537,7 @@ def _exchange(listed, work, first_slot, second_slot):
     _shift(work, second, second_slot, first_slot, listed)
 
 
-@lean
+@_helper
 def _flip_kept(tables, listed, work):
     """Drops a tensor from a level that can be skipped, or keeps it there again."""
     count = 0
@@ -542,7 +553,7 @@ def _flip_kept(tables, listed, work):
         _fill(tables, listed, work, work.words.shape[0] - 1, -1)
 
 
-@lean
+@_helper
 def _move(tables, listed, work, code):
     """One structured move of the mapping; it may come out infeasible."""
     levels = work.words.shape[0]

@@ -22,7 +22,7 @@ class ToySpace:
     """Integer boxes, feasible where the first two attributes add up to no more than `LIMIT`."""
 
     cardinality = CARDINALITY
-    feature_names = ("size.X", *(f"value.{d}" for d in range(len(CARDINALITY))))
+    feature_names = ("problem.X", *(f"value.{d}" for d in range(len(CARDINALITY))))
 
     def size(self) -> int:
         return int(np.prod(CARDINALITY))
@@ -40,10 +40,10 @@ class ToySpace:
     def feasible(self, codes: np.ndarray) -> np.ndarray:
         return codes[:, :2].sum(axis=1) <= LIMIT
 
-    def mutate(self, rng: np.random.Generator, codes: np.ndarray, *, moves: int = 1) -> np.ndarray:
+    def mutate(self, rng: np.random.Generator, codes: np.ndarray, *, steps: int = 1) -> np.ndarray:
         moved = codes.copy()
         rows = np.arange(len(codes))
-        for _ in range(moves):
+        for _ in range(steps):
             column = rng.integers(len(CARDINALITY), size=len(codes))
             step = rng.choice(np.array([-1, 1]), size=len(codes))
             moved[rows, column] = np.clip(
