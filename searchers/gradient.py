@@ -35,6 +35,9 @@ Points = npt.NDArray[np.float64]
 # How many visited mappings wait for a true score at most; the worst predicted are forgotten.
 LARGEST_POOL = 1024
 
+# How many true scores are remembered, so as not to be asked for again.
+LARGEST_MEMORY = 16384
+
 # Injections between two coolings, and the factor (section 4.2).
 INJECTIONS_PER_COOLING = 50
 COOLING = 0.75
@@ -99,6 +102,7 @@ class Gradient(Searcher):
         "_pool_codes",
         "_pool_values",
         "_scored",
+        "_unreported",
     )
 
     def __init__(
@@ -191,22 +195,37 @@ class Gradient(Searcher):
         self._pool_codes: Codes = np.empty((0, attributes), np.int32)
         self._pool_values: Losses = np.empty(0)
         self._scored: Codes = np.empty((0, attributes), np.int32)
+        self._unreported: Codes = np.empty((0, attributes), np.int32)
         self._lowest, self._highest, self._fixed = _box(space)
 
     def _ask(self, n: int) -> Codes:
-        if not self.learns:
-            return self._step(min(n, self.chains))[0]
-        # Leave room for the true scores that the round is for.
+        return self._round(n) if self.learns else self._visit(n)
+
+    def _visit(self, n: int) -> Codes:
+        """One step of as many chains as n allows with their visits; a visit may wait for room."""
+        visited, _ = self._step(min(self.chains, max(1, n // 2)))
+        waiting = np.concatenate([self._unreported, visited])
+        room = n - len(visited)
+        self._unreported = waiting[room:]
+        return waiting[:room]
+
+    def _round(self, n: int) -> Codes:
+        """A round of surrogate queries, then the best predicted mappings without a true score."""
         rescored = min(self.rescored, max(1, n // 2))
         steps = min(self.round_steps * self.chains, n - rescored)
+        visits = []
         while steps > 0:
-            visited = min(steps, self.chains)
-            self._remember(*self._step(visited))
-            steps -= visited
-        count = min(rescored, len(self._pool_values))
-        best, self._pool_codes = self._pool_codes[:count], self._pool_codes[count:]
-        self._pool_values = self._pool_values[count:]
-        self._scored = np.concatenate([self._scored, best])[-LARGEST_POOL:]
+            visits.append(self._step(min(steps, self.chains)))
+            steps -= len(visits[-1][0])
+        if visits:
+            codes, values = (np.concatenate(parts) for parts in zip(*visits, strict=True))
+            self._remember(codes, values)
+        elif not len(self._pool_codes):
+            # Too little budget for a query and a score: any mapping is better than none.
+            return self.space.sample(self.rng, 1, feasible=True)
+        best, self._pool_codes = self._pool_codes[:rescored], self._pool_codes[rescored:]
+        self._pool_values = self._pool_values[rescored:]
+        self._scored = np.concatenate([self._scored, best])[-LARGEST_MEMORY:]
         return best
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
@@ -264,9 +283,8 @@ class Gradient(Searcher):
         """Whether the chains take an injected mapping of these predicted ln EDP `[m]`."""
         if self.always_inject:
             return np.ones(len(rows), dtype=bool)
-        cooled: Losses = self.temperature * COOLING ** (
-            self._injections[rows] // INJECTIONS_PER_COOLING
-        )
+        coolings = self._injections[rows] // INJECTIONS_PER_COOLING
+        cooled: Losses = self.temperature * np.power(COOLING, coolings, dtype=np.float64)
         # EDP itself, bounded so that a wild prediction stays a number.
         current = np.exp(np.minimum(self._values[rows], 700.0))
         current[np.isinf(self._values[rows])] = math.inf
