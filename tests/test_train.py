@@ -1,0 +1,207 @@
+"""Training on Ray Train: the same weights as without Ray, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import surrogate
+from costmodel.errors import ConfigError, DataError
+from orchestrator.train import PROGRESS_FILE, TrainConfig, load_train, run_train
+from surrogate.shards import Dataset
+from surrogate.training import fit
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+
+
+def config_for(folder: Path, **changes: object) -> TrainConfig:
+    content = {
+        "kind": "train",
+        "name": "test",
+        "data": str(folder),
+        "views": 20_480,
+        "held_out_problems": 8,
+        "checkpoint_views": 5_120,
+        "threads": 1,
+        "seed": 2,
+    }
+    return TrainConfig.model_validate({**content, **changes})
+
+
+def assert_same_weights(folder: Path, expected: dict[str, torch.Tensor]) -> None:
+    found = load_file(folder / "surrogate.safetensors")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
+
+
+def undisturbed(config: TrainConfig) -> dict[str, torch.Tensor]:
+    """Weights of the same run in this process, without Ray and without interruption."""
+    torch.set_num_threads(1)
+    return dict(fit(Dataset(config.data), config.options()).network.state_dict())
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "timed out"
+        time.sleep(0.02)
+
+
+def test_a_run_ends_with_the_weights_of_the_plain_loop(
+    small_data: Path, tmp_path: Path, ray_runtime: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_for(small_data)
+    folder = run_train(config, tmp_path / "run")
+    assert_same_weights(folder, undisturbed(config))
+    card = surrogate.load(folder).card
+    assert card.training["views"] == 20_480
+    assert card.training["rows"] == 4000
+    assert card.provenance["model"] == "loopnest"
+    assert card.provenance["data_config"] == Dataset(small_data).manifest.config_hash
+    assert "Spearman within a problem" in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "surrogate.json",
+        "surrogate.safetensors",
+        "train.json",
+    ]
+
+    # The same command again leaves the finished run alone; another one is refused.
+    before = (folder / "surrogate.json").read_bytes()
+    run_train(config, folder)
+    assert "trained before" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"another training run .*options"):
+        run_train(config_for(small_data, seed=3), folder)
+    assert (folder / "surrogate.json").read_bytes() == before
+
+
+def test_two_workers_average_their_gradients(
+    small_data: Path, tmp_path: Path, ray_runtime: None
+) -> None:
+    config = config_for(small_data, workers=2, views=10_240)
+    folder = run_train(config, tmp_path / "run")
+    loaded = surrogate.load(folder)
+    assert loaded.card.training["workers"] == 2
+    # Shares of other batches than one worker's, so other weights, but as good a fit.
+    assert loaded.card.figures.spearman > 0.9
+
+
+def descendants(name: str) -> list[int]:
+    """Processes below this one whose title contains `name`."""
+    parents, titles = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                titles[int(entry.name)] = (entry / "cmdline").read_text()
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().split(") ")[1].split()[1]
+                )
+            except OSError:
+                continue
+    found = []
+    for process, title in titles.items():
+        above = process
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if name in title and above == os.getpid():
+            found.append(process)
+    return found
+
+
+def views_so_far(folder: Path) -> int:
+    path = folder / PROGRESS_FILE
+    return int(json.loads(path.read_text())["views"]) if path.exists() else 0
+
+
+def test_killed_drivers_and_workers_cost_only_the_work_since_the_last_checkpoint(
+    small_data: Path, tmp_path: Path, ray_runtime: None
+) -> None:
+    config = config_for(small_data, views=81_920)
+    folder = tmp_path / "run"
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from orchestrator.train import TrainConfig, run_train\n"
+        "run_train(TrainConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code, config.model_dump_json(), str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: views_so_far(folder))
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    reached = views_so_far(folder)
+    assert 0 < reached < config.options().views
+    assert not (folder / "surrogate.json").exists()
+    # Its workers notice the driver's death a moment later.
+    time.sleep(2)
+
+    # The run is continued, and this time a worker dies.
+    killed: list[int] = []
+
+    def kill() -> None:
+        wait_for(lambda: views_so_far(folder) > reached)
+        for process in descendants("ray::RayTrainWorker"):
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    run_train(config, folder)
+    killer.join()
+    assert killed
+    assert_same_weights(folder, undisturbed(config))
+
+
+def test_problems_are_found_before_ray_starts(small_data: Path, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(small_data, tmp_path / "data"))
+    (data / "shard-00001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"shard-00001\.parquet is damaged"):
+        run_train(config_for(data), tmp_path / "run")
+    for changes, message in (
+        ({"data": str(tmp_path / "nowhere")}, "no data set folder"),
+        ({"rows": 10_000}, "at most the 4000 rows"),
+        ({"workers": 8}, "at most 4"),
+        ({"workers": 3}, "divisor of the batch size 1024"),
+        ({"held_out_problems": 40}, "held_out_problems"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run_train(config_for(small_data, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["train-cnn", "train-mttkrp"])
+def test_shipped_experiments_are_valid(name: str) -> None:
+    assert load_train(EXPERIMENTS / f"{name}.yaml").recipe == "fast"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("kind: generate", "kind: expected train"),
+        ("kind: train\nname: x\ndata: d\nrecipe: slow", "recipe"),
+        ("kind: train\nname: x\ndata: d\nview: 5", "view: unknown key"),
+        ("kind: train\nname: x", "missing data"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message) as caught:
+        run_train(path, tmp_path / "out")
+    assert "\n" not in str(caught.value)
