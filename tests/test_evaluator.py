@@ -1,0 +1,214 @@
+"""The evaluator: budgets, the clock, virtual latency, curves, saving."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_space import LIMIT, TARGET, ToyModel, ToySpace, toy_losses
+
+from costmodel.errors import ConfigError, ContractError
+from searchers import Evaluator, make
+
+SPACE = ToySpace()
+CODES = np.array([[0, 0, 0, 0, 0, 0], [7, 1, 3, 4, 0, 1], [8, 8, 0, 0, 0, 0]], dtype=np.int32)
+
+
+class Clock:
+    """A clock that advances only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class SlowModel(ToyModel):
+    """Takes a second of the clock per mapping."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def evaluate(self, space: Any, codes: np.ndarray, *, detail: bool = False) -> Any:
+        self.clock.now += len(codes)
+        return super().evaluate(space, codes, detail=detail)
+
+
+def test_losses_are_the_objective() -> None:
+    losses = Evaluator(ToyModel(), SPACE, iterations=10)(CODES)
+    np.testing.assert_array_equal(losses[:2], toy_losses(CODES[:2]))
+    assert CODES[2, :2].sum() > LIMIT
+    assert losses[2] == np.inf
+    latencies = Evaluator(ToyModel(), SPACE, iterations=10, objective="latency")(CODES)
+    np.testing.assert_array_equal(latencies, [1.0, 1.0, np.inf])
+    with pytest.raises(ConfigError, match="Unknown objective"):
+        Evaluator(ToyModel(), SPACE, iterations=10, objective="speed")(CODES)  # type: ignore[arg-type]
+
+
+def test_iterations_count_true_and_surrogate_queries() -> None:
+    evaluator = Evaluator(ToyModel(), SPACE, iterations=20)
+    evaluator(CODES[:1])
+    evaluator(CODES, surrogate_queries=5)
+    assert (evaluator.true_queries, evaluator.surrogate_queries) == (4, 5)
+    assert evaluator.iterations_used == 9
+    assert evaluator.remaining == 11
+    result = evaluator.result()
+    np.testing.assert_array_equal(result.best_code, TARGET)
+    assert result.best_loss == 1.0
+    # The first row of all, then the second of three rows after five surrogate queries; the end.
+    np.testing.assert_array_equal(result.curve_iteration, [1, 1 + 5 + 2, 9])
+    np.testing.assert_array_equal(result.curve_loss, [*toy_losses(CODES[:2]), 1.0])
+
+
+def test_uncounted_queries_are_recorded_only() -> None:
+    clock = Clock()
+    evaluator = Evaluator(SlowModel(clock), SPACE, iterations=20, clock=clock, query_latency=3.0)
+    assert evaluator.remaining == 20
+    clock.now += 2.0
+    evaluator(CODES[:2], surrogate_queries=4, counted=False)
+    assert evaluator.iterations_used == 4
+    assert evaluator.true_queries == 2
+    assert evaluator.elapsed == 2.0
+    result = evaluator.result()
+    np.testing.assert_array_equal(result.curve_iteration, [2, 4, 4])
+    np.testing.assert_array_equal(result.curve_seconds, [2.0, 2.0, 2.0])
+
+
+def test_the_budget_of_iterations_is_never_exceeded() -> None:
+    evaluator = Evaluator(ToyModel(), SPACE, iterations=3)
+    evaluator(CODES[:2])
+    with pytest.raises(ContractError, match="2 iterations were spent in one call, but 1 were left"):
+        evaluator(CODES[:2])
+    with pytest.raises(ContractError, match="3 iterations"):
+        evaluator(CODES[:1], surrogate_queries=2)
+    evaluator(CODES[:0], surrogate_queries=1)
+    assert evaluator.remaining == 0
+
+
+def test_a_budget_is_required_and_positive() -> None:
+    for wrong in ({}, {"iterations": 0}, {"seconds": 0.0}, {"seconds": float("nan")}):
+        with pytest.raises(ConfigError, match="budget"):
+            Evaluator(ToyModel(), SPACE, **wrong)
+    with pytest.raises(ConfigError, match="query_latency"):
+        Evaluator(ToyModel(), SPACE, iterations=1, query_latency=-1.0)
+
+
+def test_time_is_searching_and_querying() -> None:
+    clock = Clock()
+    evaluator = Evaluator(SlowModel(clock), SPACE, seconds=10.0, clock=clock)
+    clock.now += 50.0  # before the search starts
+    assert evaluator.remaining > 1_000_000
+    clock.now += 1.5
+    evaluator(CODES[:2])
+    assert evaluator.elapsed == 3.5
+    with evaluator.paused():
+        clock.now += 20.0
+        assert evaluator.elapsed == 3.5
+    clock.now += 0.5
+    assert evaluator.elapsed == 4.0
+    np.testing.assert_array_equal(evaluator.result().curve_seconds, [2.5, 3.5, 4.0])
+
+
+def test_latency_is_virtual() -> None:
+    clock = Clock()
+    evaluator = Evaluator(ToyModel(), SPACE, seconds=10.0, query_latency=3.0, clock=clock)
+    evaluator(CODES[:2])
+    assert evaluator.elapsed == 6.0
+    np.testing.assert_array_equal(evaluator.result().curve_seconds, [3.0, 6.0, 6.0])
+    assert clock.now == 100.0
+
+
+def test_nothing_after_the_last_second_is_recorded() -> None:
+    evaluator = Evaluator(ToyModel(), SPACE, seconds=5.0, query_latency=3.0, clock=Clock())
+    losses = evaluator(CODES[:2])
+    assert losses[1] == 1.0
+    assert evaluator.best_loss == losses[0]
+    assert evaluator.true_queries == 1
+    assert evaluator.remaining == 0
+    result = evaluator.result()
+    assert result.seconds == 5.0
+    assert result.curve_seconds.max() == 5.0
+
+
+def test_the_callback_is_off_the_clock_and_only_on_improvement() -> None:
+    clock = Clock()
+    seen = []
+
+    def improved(evaluator: Evaluator) -> None:
+        seen.append((evaluator.iterations_used, evaluator.best_loss))
+        clock.now += 30.0
+
+    evaluator = Evaluator(
+        ToyModel(), SPACE, iterations=10, clock=clock, on_improvement=improved
+    )
+    for row in (1, 0, 2):
+        evaluator(CODES[row : row + 1])
+    assert seen == [(1, 1.0)]
+    assert evaluator.elapsed == 0.0
+
+
+def test_nothing_feasible_is_a_result() -> None:
+    evaluator = Evaluator(ToyModel(), SPACE, iterations=2)
+    evaluator(CODES[2:])
+    result = evaluator.result()
+    assert result.best_code is None
+    assert result.best_loss == np.inf
+    np.testing.assert_array_equal(result.curve_loss, [np.inf])
+
+
+def test_resume_is_exact() -> None:
+    def start() -> tuple[Any, Evaluator]:
+        return make("genetic", SPACE, seed=3), Evaluator(ToyModel(), SPACE, iterations=400)
+
+    searcher, evaluator = start()
+    searcher.run(evaluator)
+    undisturbed = evaluator.result()
+
+    class Killed(Exception):
+        pass
+
+    searcher, evaluator = start()
+    states: list[tuple[Any, Any]] = []
+
+    def die(step: Any) -> None:
+        states.append((searcher.state_dict(), evaluator.state_dict()))
+        if len(states) == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        searcher.run(evaluator, die)
+    searcher, evaluator = start()
+    searcher.load_state_dict(states[-1][0])
+    evaluator.load_state_dict(states[-1][1])
+    searcher.run(evaluator)
+    resumed = evaluator.result()
+    for name in ("best_loss", "iterations", "true_queries", "surrogate_queries"):
+        assert getattr(resumed, name) == getattr(undisturbed, name)
+    for name in ("best_code", "curve_iteration", "curve_loss"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(undisturbed, name))
+
+
+def test_resumed_time_continues() -> None:
+    clock = Clock()
+    evaluator = Evaluator(ToyModel(), SPACE, seconds=10.0, clock=clock)
+    assert evaluator.remaining
+    clock.now += 4.0
+    state = evaluator.state_dict()
+    clock.now += 100.0
+    resumed = Evaluator(ToyModel(), SPACE, seconds=10.0, clock=clock)
+    resumed.load_state_dict(state)
+    assert resumed.elapsed == 4.0
+    assert resumed.remaining
+    clock.now += 5.0
+    assert resumed.elapsed == 9.0
+    clock.now += 1.0
+    assert resumed.remaining == 0
+
+
+def test_an_empty_curve_survives_saving() -> None:
+    evaluator = Evaluator(ToyModel(), SPACE, iterations=2)
+    resumed = Evaluator(ToyModel(), SPACE, iterations=2)
+    resumed.load_state_dict(evaluator.state_dict())
+    assert resumed.result().curve_loss.tolist() == [np.inf]
