@@ -72,12 +72,12 @@ class Annealing(Searcher):
         space: Space,
         *,
         seed: int,
-        chains: int = 4,
+        chains: int = 8,
         horizon: int = 5000,
         moves: str = "domain",
-        further_moves: float = 0.5,
+        further_moves: float = 0.7,
         log_loss: bool = True,
-        initial_acceptance: float = 0.98,
+        initial_acceptance: float = 0.6,
         final_acceptance: float = 0.01,
         tuning_share: float = 0.05,
         temperatures: tuple[float, float] | None = None,
@@ -103,11 +103,12 @@ class Annealing(Searcher):
         require(chains >= 1, "chains", chains, "at least 1")
         require(horizon >= 2, "horizon", horizon, "at least 2")
         require(moves in ("domain", "attribute"), "moves", moves, "'domain' or 'attribute'")
+        require(0 <= further_moves < 1, "further_moves", further_moves, "a share below 1")
         require(
             0 < final_acceptance < initial_acceptance < 1,
-            "(final_acceptance, initial_acceptance)",
-            (final_acceptance, initial_acceptance),
-            "two shares in ascending order, above 0 and below 1",
+            "initial_acceptance and final_acceptance",
+            (initial_acceptance, final_acceptance),
+            "two shares in descending order, below 1 and above 0",
         )
         require(0 < tuning_share <= 1, "tuning_share", tuning_share, "above 0 and at most 1")
         self.chains = min(chains, horizon)
@@ -161,7 +162,7 @@ class Annealing(Searcher):
             return
         energies = self._energy(losses)
         accepted = metropolis(
-            self.rng, self._losses[self._rows], energies, self._temperature(self._rows)
+            self.rng, self._losses[self._rows], energies, self.temperature[self._rows]
         )
         moved = self._rows[accepted]
         self._codes[moved] = codes[accepted]
@@ -199,9 +200,10 @@ class Annealing(Searcher):
     def _steps_per_cooling(self) -> int:
         return max(1, (self.horizon - len(self._queue)) // self.chains)
 
-    def _temperature(self, rows: np.ndarray) -> Losses:
-        """`[m]` temperatures of the chains: geometric from the highest to the lowest."""
-        done = self._steps[rows] / max(1, self._steps_per_cooling - 1)
+    @property
+    def temperature(self) -> Losses:
+        """`[C]` of each chain, in units of what is annealed; nan while it is being found."""
+        done = self._steps / max(1, self._steps_per_cooling - 1)
         fall: Losses = (self._coldest / self._hottest) ** np.minimum(done, 1.0)
         return self._hottest * fall
 
