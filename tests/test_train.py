@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -98,26 +99,30 @@ def test_two_workers_average_their_gradients(
     assert loaded.card.figures.spearman > 0.9
 
 
-def descendants(name: str) -> list[int]:
-    """Processes below this one whose title contains `name`."""
+def descendants(root: int) -> dict[int, str]:
+    """Titles of the processes below a process."""
     parents, titles = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 titles[int(entry.name)] = (entry / "cmdline").read_text()
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().split(") ")[1].split()[1]
-                )
+                state = (entry / "stat").read_text().rpartition(") ")[2]
             except OSError:
                 continue
-    found = []
+            parents[int(entry.name)] = int(state.split()[1])
+    found = {}
     for process, title in titles.items():
-        above = process
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        if name in title and above == os.getpid():
-            found.append(process)
+        above = parents.get(process, 0)
+        while above not in (0, root):
+            above = parents.get(above, 0)
+        if above == root:
+            found[process] = title
     return found
+
+
+def kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 def views_so_far(folder: Path) -> int:
@@ -128,7 +133,7 @@ def views_so_far(folder: Path) -> int:
 def test_killed_drivers_and_workers_cost_only_the_work_since_the_last_checkpoint(
     small_data: Path, tmp_path: Path, ray_runtime: None
 ) -> None:
-    config = config_for(small_data, views=81_920)
+    config = config_for(small_data, views=122_880)
     folder = tmp_path / "run"
     code = (
         "import sys; from pathlib import Path\n"
@@ -143,24 +148,25 @@ def test_killed_drivers_and_workers_cost_only_the_work_since_the_last_checkpoint
     try:
         wait_for(lambda: views_so_far(folder))
     finally:
-        driver.send_signal(signal.SIGKILL)
+        # The whole run dies at once, as with its machine.
+        for process in (driver.pid, *descendants(driver.pid)):
+            kill(process)
         driver.wait()
     reached = views_so_far(folder)
     assert 0 < reached < config.options().views
     assert not (folder / "surrogate.json").exists()
-    # Its workers notice the driver's death a moment later.
-    time.sleep(2)
 
     # The run is continued, and this time a worker dies.
     killed: list[int] = []
 
-    def kill() -> None:
+    def kill_worker() -> None:
         wait_for(lambda: views_so_far(folder) > reached)
-        for process in descendants("ray::RayTrainWorker"):
-            os.kill(process, signal.SIGKILL)
-            killed.append(process)
+        for process, title in descendants(os.getpid()).items():
+            if "ray::RayTrainWorker" in title:
+                kill(process)
+                killed.append(process)
 
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=kill_worker)
     killer.start()
     run_train(config, folder)
     killer.join()
