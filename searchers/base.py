@@ -1,4 +1,4 @@
-"""What every searcher is: it proposes mappings, is told what they cost, and can be stopped anywhere.
+"""What every searcher is: it proposes mappings, is told their costs, and can stop anywhere.
 
 Letters: m mappings in one proposal, D attributes of a code (a mapping as integers).
 
@@ -39,9 +39,7 @@ class Evaluate(Protocol):
         """Iterations left; 0 means stop."""
         ...
 
-    def __call__(
-        self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True
-    ) -> Losses:
+    def __call__(self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True) -> Losses:
         """Costs of the mappings `[m, D]` as losses `[m]`, inf where infeasible.
 
         Args:
@@ -185,9 +183,7 @@ class Searcher(ABC):
         for name in self.STATE:
             setattr(self, name, copy.deepcopy(memory[name]))
 
-    def run(
-        self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None
-    ) -> None:
+    def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
         """Searches until the budget is spent or the searcher is exhausted.
 
         Args:

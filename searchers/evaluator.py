@@ -154,9 +154,7 @@ class Evaluator:
             if was_running:
                 self._resumed_at = self._clock()
 
-    def __call__(
-        self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True
-    ) -> Losses:
+    def __call__(self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True) -> Losses:
         """Scores mappings.
 
         Args:

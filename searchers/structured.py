@@ -25,7 +25,8 @@ import numpy.typing as npt
 from costmodel.errors import ConfigError
 from costmodel.mapspace import MapSpace
 from searchers.base import Codes, Losses, Searcher, log_losses, metropolis, require
-from searchers.structured_moves import list_choices, make_workspace, propose
+from searchers.structured_choices import list_choices, make_workspace
+from searchers.structured_moves import propose
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -124,9 +125,7 @@ class Structured(Searcher):
         """One new feasible mapping per chain `[C, D]`."""
         proposals = np.empty_like(codes)
         found = np.empty(len(codes), dtype=np.bool_)
-        propose(
-            self._tables, self._choices, self._workspace, codes, fresh, seeds, proposals, found
-        )
+        propose(self._tables, self._choices, self._workspace, codes, fresh, seeds, proposals, found)
         lost = np.flatnonzero(~found)
         if lost.size:
             proposals[lost] = self.space.sample(self.rng, lost.size, feasible=True)

@@ -10,8 +10,6 @@ draws, so that a proposal depends on nothing but its mapping and its seed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -21,140 +19,26 @@ from costmodel.costs import STATUS_OK
 from costmodel.feasibility import check_mapping
 from costmodel.moves import find_row, order_index
 from costmodel.nest import NestTables
-
-Array = npt.NDArray[np.int64]
+from searchers.base import Codes
+from searchers.structured_choices import Choices, Workspace
 
 # Parts of `propose`, which alone is cached on disk. Without inlining, every call of the small ones
 # would pass the tables by value, and that took half of the time.
 _helper = numba.njit(error_model="numpy", _nrt=False)
 _inlined = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
 
-# Cumulative shares of the moves; the rest of 1 moves a single prime.
+# Cumulative shares of the moves that every machine has; the rest of 1 moves a single prime.
 _REORDER = 0.20
 _REFILL = 0.50
 _EXCHANGE_SPATIAL = 0.75
 _EXCHANGE = 0.92
-# Shares of moves, before these, on what only some machines leave to the mapping.
-_SKIP = 0.10
-_PLACE = 0.10
 
+# The most often that a chain tries to move, or to sample, before it gives up.
 _ATTEMPTS = 20
 
 
-class Choices(NamedTuple):
-    """What proposals choose from, besides the tables.
-
-    Attributes:
-        dimension: `[M]` dimension of each distinct prime factor.
-        prime: `[M]` its value.
-        vectors: `[V, n]` spatial factors of the largest product, level by level.
-        vector_start: `[L + 1]` into vectors.
-        spatial_slots: the slots of spatial loops.
-        skippable: `[L]` 1 where tensors can skip the level, by choice or by overflow.
-        outer_fill: probability that a level above the innermost is filled in a new mapping.
-        skip_share: share of moves that drop or keep a tensor.
-        place_share: share of moves that redraw where spatial loops run.
-    """
-
-    dimension: Array
-    prime: Array
-    vectors: Array
-    vector_start: Array
-    spatial_slots: Array
-    skippable: Array
-    outer_fill: float
-    skip_share: float
-    place_share: float
-
-
-class Workspace(NamedTuple):
-    """The mapping in hand: factors `[n, S]`, extents `[L, n]`, words and kept `[L, T]`; scratch."""
-
-    stream: npt.NDArray[np.uint64]
-    factors: Array
-    extents: Array
-    words: Array
-    grown: Array
-    kept: npt.NDArray[np.uint8]
-    tile: Array
-    rows: Array
-    order: Array
-    open_pairs: Array
-
-
-def list_choices(tables: NestTables, outer_fill: float) -> Choices:
-    """Lists distinct primes and, per level, the spatial vectors of the largest product.
-
-    Args:
-        tables: the map space.
-        outer_fill: probability that a level above the innermost is filled in a new mapping.
-    """
-    pairs = sorted(
-        set(zip(tables.prime_dimension.tolist(), tables.prime_value.tolist(), strict=True))
-    )
-    vectors: list[list[int]] = []
-    start = [0]
-    for level, fanout in enumerate(tables.fanout.tolist()):
-        if tables.spatial_slot[level] >= 0:
-            vectors.extend(_largest_vectors(tables.sizes.tolist(), fanout))
-        start.append(len(vectors))
-    skippable = (tables.keep_column >= 0) | bool(tables.bypass_on_overflow)
-    skippable[0] = False
-    placed = (tables.spatial_order_column >= 0) | (tables.spatial_axis_column >= 0)
-    return Choices(
-        dimension=np.array([d for d, _ in pairs], dtype=np.int64),
-        prime=np.array([prime for _, prime in pairs], dtype=np.int64),
-        vectors=np.array(vectors, dtype=np.int64).reshape(-1, tables.sizes.size),
-        vector_start=np.array(start, dtype=np.int64),
-        spatial_slots=np.flatnonzero(tables.slot_spatial),
-        skippable=skippable.astype(np.int64),
-        outer_fill=outer_fill,
-        skip_share=_SKIP if skippable.any() else 0.0,
-        place_share=_PLACE if placed.any() else 0.0,
-    )
-
-
-def make_workspace(tables: NestTables) -> Workspace:
-    """Working memory of `propose`; one per searcher."""
-    n, slots = tables.sizes.size, tables.slot_level.size
-    levels, tensors = tables.capacity.size, tables.sliding.size
-    return Workspace(
-        stream=np.zeros(1, np.uint64),
-        factors=np.ones((n, slots), np.int64),
-        extents=np.ones((levels, n), np.int64),
-        words=np.ones((levels, tensors), np.int64),
-        grown=np.ones((levels, tensors), np.int64),
-        kept=np.ones((levels, tensors), np.uint8),
-        tile=np.ones((levels, tensors), np.int64),
-        rows=np.zeros(n, np.int64),
-        order=np.arange(n),
-        open_pairs=np.zeros(tables.prime_value.size, np.int64),
-    )
-
-
-def _largest_vectors(sizes: list[int], limit: int) -> list[list[int]]:
-    """All vectors of divisors of `sizes` with the largest product that is at most `limit`."""
-    divisors = [[f for f in range(1, min(size, limit) + 1) if size % f == 0] for size in sizes]
-    reachable = {1}
-    for factors in divisors:
-        reachable = {p * f for p in reachable for f in factors if p * f <= limit}
-    found: list[list[int]] = [[]]
-    products = [max(reachable)]
-    for position, factors in enumerate(divisors):
-        last = position == len(divisors) - 1
-        extended = [
-            ([*vector, f], rest // f)
-            for vector, rest in zip(found, products, strict=True)
-            for f in factors
-            if rest % f == 0 and (not last or rest == f)
-        ]
-        found = [vector for vector, _ in extended]
-        products = [rest for _, rest in extended]
-    return found
-
-
 @_inlined
-def _draw(work):
+def _draw(work: Workspace) -> np.uint64:
     """Next 64 random bits of the proposal's splitmix64 stream."""
     work.stream[0] += np.uint64(0x9E3779B97F4A7C15)
     z = work.stream[0]
@@ -164,19 +48,19 @@ def _draw(work):
 
 
 @_inlined
-def _uniform(work):
+def _uniform(work: Workspace) -> float:
     """Uniform in [0, 1)."""
     return np.float64(_draw(work) >> np.uint64(11)) * 2.0**-53
 
 
 @_inlined
-def _below(work, count):
+def _below(work: Workspace, count: int) -> np.int64:
     """Uniform integer in 0..count-1, for counts below 2^32."""
     return np.int64(((_draw(work) >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
 
 
 @_inlined
-def _axis_extent(tables, work, level, axis):
+def _axis_extent(tables: NestTables, work: Workspace, level: int, axis: int) -> int:
     """Extent of a level's tile along an axis of a tensor."""
     extent = 1
     for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
@@ -186,7 +70,9 @@ def _axis_extent(tables, work, level, axis):
 
 
 @_inlined
-def _level_fits(tables, work, level, words):
+def _level_fits(
+    tables: NestTables, work: Workspace, level: int, words: npt.NDArray[np.int64]
+) -> bool:
     """Whether a level holds tiles of words `[L, T]`; in banks, whether some allocation does."""
     if tables.capacity[level] < 0:
         return True
@@ -205,7 +91,7 @@ def _level_fits(tables, work, level, words):
 
 
 @_inlined
-def _fits(tables, work):
+def _fits(tables: NestTables, work: Workspace) -> bool:
     """Whether every level below the outermost holds its tiles."""
     for level in range(1, work.words.shape[0]):
         if not _level_fits(tables, work, level, work.words):
@@ -214,7 +100,7 @@ def _fits(tables, work):
 
 
 @_inlined
-def _measure(tables, work):
+def _measure(tables: NestTables, work: Workspace) -> None:
     """Extents and words of all tiles below the outermost level, from the factors."""
     levels = work.extents.shape[0]
     for d in range(work.factors.shape[0]):
@@ -234,7 +120,7 @@ def _measure(tables, work):
 
 
 @_inlined
-def _shift(work, pair, source, target, listed):
+def _shift(work: Workspace, pair: int, source: int, target: int, listed: Choices) -> None:
     """Moves the prime of a pair from one slot to another."""
     d = listed.dimension[pair]
     work.factors[d, source] //= listed.prime[pair]
@@ -242,7 +128,7 @@ def _shift(work, pair, source, target, listed):
 
 
 @_inlined
-def _grow(tables, listed, work, level, pair):
+def _grow(tables: NestTables, listed: Choices, work: Workspace, level: int, pair: int) -> bool:
     """Moves a prime from the outermost level to `level` if all tiles still fit."""
     d = listed.dimension[pair]
     prime = listed.prime[pair]
@@ -272,7 +158,7 @@ def _grow(tables, listed, work, level, pair):
 
 
 @_inlined
-def _fill(tables, listed, work, level, barred):
+def _fill(tables: NestTables, listed: Choices, work: Workspace, level: int, barred: int) -> None:
     """Moves random primes from the outermost level to `level` until none fits any more.
 
     The pair `barred` (-1: none) is not the first to move, so that what was just taken out does
@@ -298,7 +184,7 @@ def _fill(tables, listed, work, level, barred):
 
 
 @_helper
-def _fill_outer(tables, listed, work, probability):
+def _fill_outer(tables: NestTables, listed: Choices, work: Workspace, probability: float) -> None:
     """Fills each level between the outermost and the innermost with a probability."""
     for level in range(work.extents.shape[0] - 2, 0, -1):
         if _uniform(work) < probability:
@@ -306,7 +192,7 @@ def _fill_outer(tables, listed, work, probability):
 
 
 @_inlined
-def _pick(listed, work, slot, without):
+def _pick(listed: Choices, work: Workspace, slot: int, without: int) -> int:
     """A random distinct prime that `slot` holds of a dimension other than `without`; -1: none."""
     count = 0
     for pair in range(listed.prime.size):
@@ -318,7 +204,7 @@ def _pick(listed, work, slot, without):
 
 
 @_inlined
-def _redraw_order(tables, work, level, code):
+def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
     """Draws a reuse class for a level's loops: a tensor that rests while the inner loops run.
 
     Innermost is a loop over a dimension that the tensor does not depend on, around it the others
@@ -354,13 +240,13 @@ def _redraw_order(tables, work, level, code):
 
 
 @_helper
-def _redraw_some_order(tables, work, code):
+def _redraw_some_order(tables: NestTables, work: Workspace, code: Codes) -> None:
     """Draws a reuse class for a random level above the innermost."""
     _redraw_order(tables, work, _below(work, max(1, work.words.shape[0] - 1)), code)
 
 
 @_helper
-def _place_spatial(tables, work, code):
+def _place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
     """Draws the order and the mesh axes of the spatial loops anew where they are a choice."""
     n = work.order.size
     for level in range(tables.fanout.size):
@@ -375,7 +261,7 @@ def _place_spatial(tables, work, code):
 
 
 @_inlined
-def _allocate(tables, work, level, code):
+def _allocate(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
     """Chooses at random among the bank allocations that hold the tiles; the old one if it does."""
     column = tables.banks_column[level]
     bank = tables.bank_words[level]
@@ -386,7 +272,10 @@ def _allocate(tables, work, level, code):
         candidate = first + (old if row < 0 else row)
         holds = True
         for t in range(work.words.shape[1]):
-            if work.kept[level, t] and work.words[level, t] > tables.allocations[candidate, t] * bank:
+            if (
+                work.kept[level, t]
+                and work.words[level, t] > tables.allocations[candidate, t] * bank
+            ):
                 holds = False
                 break
         if not holds:
@@ -399,7 +288,7 @@ def _allocate(tables, work, level, code):
 
 
 @_inlined
-def _finish(tables, work, code):
+def _finish(tables: NestTables, work: Workspace, code: Codes) -> None:
     """Writes factors, orders, kept tensors and banks into the code, in one canonical form.
 
     Loops of a single trip and the innermost level's order change no cost: they take a fixed
@@ -436,7 +325,7 @@ def _finish(tables, work, code):
 
 
 @_helper
-def _shrink(tables, listed, work):
+def _shrink(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Takes random primes out to the outermost level until all tiles fit."""
     outermost = tables.temporal_slot[0]
     while not _fits(tables, work):
@@ -458,7 +347,7 @@ def _shrink(tables, listed, work):
 
 
 @_helper
-def _draw_spatial(tables, listed, work):
+def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Draws the spatial factors of every level among the vectors of the largest product."""
     outermost = tables.temporal_slot[0]
     for level in range(tables.fanout.size):
@@ -479,7 +368,7 @@ def _draw_spatial(tables, listed, work):
 
 
 @_helper
-def _sample(tables, listed, work, code):
+def _sample(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> None:
     """A new mapping: full array, innermost level filled, a reuse class per level."""
     for d in range(work.factors.shape[0]):
         for s in range(work.factors.shape[1]):
@@ -503,7 +392,7 @@ def _sample(tables, listed, work, code):
 
 
 @_helper
-def _refill(tables, listed, work):
+def _refill(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Takes one or two primes out of the innermost level and fills it anew."""
     innermost = work.words.shape[0] - 1
     outermost = tables.temporal_slot[0]
@@ -525,7 +414,7 @@ def _refill(tables, listed, work):
 
 
 @_inlined
-def _exchange(listed, work, first_slot, second_slot):
+def _exchange(listed: Choices, work: Workspace, first_slot: int, second_slot: int) -> None:
     """Exchanges primes of two dimensions between two slots, if there are such."""
     first = _pick(listed, work, first_slot, -1)
     if first < 0:
@@ -538,7 +427,7 @@ def _exchange(listed, work, first_slot, second_slot):
 
 
 @_helper
-def _flip_kept(tables, listed, work):
+def _flip_kept(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Drops a tensor from a level that can be skipped, or keeps it there again."""
     count = 0
     chosen = -1
@@ -554,7 +443,7 @@ def _flip_kept(tables, listed, work):
 
 
 @_helper
-def _move(tables, listed, work, code):
+def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> None:
     """One structured move of the mapping; it may come out infeasible."""
     levels = work.words.shape[0]
     if _uniform(work) < listed.skip_share:
@@ -593,13 +482,22 @@ def _move(tables, listed, work, code):
 
 
 @lean
-def propose(tables, listed, work, codes, fresh, seeds, proposals, found):
+def propose(
+    tables: NestTables,
+    listed: Choices,
+    work: Workspace,
+    codes: Codes,
+    fresh: npt.NDArray[np.bool_],
+    seeds: npt.NDArray[np.uint64],
+    proposals: Codes,
+    found: npt.NDArray[np.bool_],
+) -> None:
     """One feasible proposal per chain, into proposals `[C, D]` int32.
 
     Args:
         tables: the map space.
-        listed: from `list_choices`.
-        work: from `make_workspace`.
+        listed: from `structured_choices.list_choices`.
+        work: from `structured_choices.make_workspace`.
         codes: `[C, D]` int32 where the chains stand; feasible where `fresh` is False.
         fresh: `[C]` bool: a new mapping instead of a move.
         seeds: `[C]` uint64.

@@ -112,9 +112,9 @@ def test_chains_take_turns() -> None:
 def test_it_finds_the_target(moves: str, log_loss: bool) -> None:
     for seed in range(3):
         evaluator = Evaluator(ToyModel(), SPACE, iterations=2000)
-        make(
-            "annealing", SPACE, seed=seed, horizon=2000, moves=moves, log_loss=log_loss
-        ).run(evaluator)
+        make("annealing", SPACE, seed=seed, horizon=2000, moves=moves, log_loss=log_loss).run(
+            evaluator
+        )
         np.testing.assert_array_equal(evaluator.best_code, TARGET)
 
 

@@ -140,9 +140,7 @@ def test_the_callback_is_off_the_clock_and_only_on_improvement() -> None:
         seen.append((evaluator.iterations_used, evaluator.best_loss))
         clock.now += 30.0
 
-    evaluator = Evaluator(
-        ToyModel(), SPACE, iterations=10, clock=clock, on_improvement=improved
-    )
+    evaluator = Evaluator(ToyModel(), SPACE, iterations=10, clock=clock, on_improvement=improved)
     for row in (1, 0, 2):
         evaluator(CODES[row : row + 1])
     assert seen == [(1, 1.0)]
@@ -166,7 +164,7 @@ def test_resume_is_exact() -> None:
     searcher.run(evaluator)
     undisturbed = evaluator.result()
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     searcher, evaluator = start()
@@ -175,9 +173,9 @@ def test_resume_is_exact() -> None:
     def die(step: Any) -> None:
         states.append((searcher.state_dict(), evaluator.state_dict()))
         if len(states) == 5:
-            raise Killed
+            raise KilledError
 
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         searcher.run(evaluator, die)
     searcher, evaluator = start()
     searcher.load_state_dict(states[-1][0])

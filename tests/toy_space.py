@@ -51,9 +51,7 @@ class ToySpace:
             ).astype(np.int32)
         return moved
 
-    def resample(
-        self, rng: np.random.Generator, codes: np.ndarray, mask: np.ndarray
-    ) -> np.ndarray:
+    def resample(self, rng: np.random.Generator, codes: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return np.where(mask, self.sample(rng, len(codes)), codes)
 
     def neighbours(self, code: np.ndarray) -> np.ndarray:
