@@ -9,6 +9,7 @@ that tracking takes no search time; what an interrupted call left out, the next 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -170,11 +171,17 @@ def _log_child(
         key: results.experiment[key]
         for key in ("iterations", "seconds", "query_latency", "seeds", "accelerator", "host")
     }
-    _log_params(client, child, {**entry, "workload": workload, **budget})
+    parameters = {f"parameters.{key}": value for key, value in entry["parameters"].items()}
+    entry = {key: value for key, value in entry.items() if key != "parameters"}
+    _log_params(client, child, {**entry, **parameters, "workload": workload, **budget})
     metrics = [
         Metric(name, value, started + round(1000 * seconds), step)
         for name, value, seconds, step in _curve_metrics(results, searcher, workload)
     ]
+    # Relative time counts from a metric's first entry, which must be the start of the search for
+    # every method alike: an entry without a value, that no chart draws.
+    origin = {metric.key: Metric(metric.key, math.nan, started, 0) for metric in metrics}
+    metrics = [*origin.values(), *metrics]
     # A last point, so that single numbers show in MLflow's tables.
     end = max(metric.timestamp for metric in metrics) if metrics else started
     metrics += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,9 @@ def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_pa
     run = children(store, parent)["annealing / left"]
     history = client(store).get_metric_history(run.info.run_id, "normalised_edp")
     points = {metric.step: metric for metric in history}
+    # Time is counted from here, for every method alike.
+    assert math.isnan(points[0].value)
+    assert points[0].timestamp == run.info.start_time
     assert points[1].value == pytest.approx(90.0)
     assert points[100].value == pytest.approx(6.0)
     assert points[100].timestamp - run.info.start_time == 1000
