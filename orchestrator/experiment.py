@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -258,13 +259,33 @@ def predictor(space: Any, folder: str | None) -> Any:
     """The surrogate that a learned searcher asks: from a folder, or the shipped one that fits.
 
     Raises:
-        ConfigError: none is shipped for this workload family and accelerator.
+        ConfigError: it is for another workload family or accelerator, or none is shipped.
+        DataError: its files are missing or damaged.
     """
     import surrogate
 
-    if folder is not None:
-        return surrogate.load(folder)
-    return surrogate.shipped(space.workload, space.accelerator)
+    if folder is None:
+        return surrogate.shipped(space.workload, space.accelerator)
+    found = _load_surrogate(folder)
+    structure = found.card.structure
+    for what, ours, its in (
+        ("family", space.workload.family, structure.family),
+        ("accelerator", space.accelerator.hash, structure.accelerator_hash),
+    ):
+        if ours != its:
+            raise ConfigError(
+                f"{folder}: the surrogate is for {structure.family} on {structure.accelerator}; "
+                f"{space.workload.name} on {space.accelerator.name} is another {what}."
+            )
+    return found
+
+
+@lru_cache(maxsize=8)
+def _load_surrogate(folder: str) -> Any:
+    """A surrogate never changes once it is loaded, so that all seeds of a trial share it."""
+    import surrogate
+
+    return surrogate.load(folder)
 
 
 def _surrogate_path(folder: str, where: str) -> str:

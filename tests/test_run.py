@@ -1,0 +1,52 @@
+"""The main job, little of everything: it ends with a report, and goes on where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costmodel.errors import ConfigError
+from orchestrator.results import load
+from orchestrator.run import BENCHMARKS, main_job
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_main_job(
+    tmp_path: Path, ray_runtime: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = main_job(tmp_path, quick=True)
+    output = capsys.readouterr().out
+    assert page == tmp_path / "report.html"
+    assert str(page) in output
+    assert "mlflow.db" in output
+    for name in BENCHMARKS:
+        assert name in output
+        results = load(tmp_path / name)
+        assert len(results.workloads) == 8
+        assert "gradient (visited)" in results.searchers
+        assert "gradient (deployable)" in results.searchers
+        for label in results.searchers:
+            assert results.overall(label) > 1
+    # Again: nothing is searched or trained anew.
+    kept = [path for path in tmp_path.rglob("*") if path.name in ("curves.parquet", "train.json")]
+    kept += list(tmp_path.rglob("*.safetensors"))
+    before = {path: path.stat().st_mtime_ns for path in kept}
+    assert len(before) == 2 + 2 + 2
+    main_job(tmp_path, quick=True)
+    assert {path: path.stat().st_mtime_ns for path in kept} == before
+
+
+def test_a_quick_run_is_not_taken_for_a_full_one(tmp_path: Path) -> None:
+    (tmp_path / "size").write_text("quick\n")
+    with pytest.raises(ConfigError, match="holds a quick run"):
+        main_job(tmp_path)
