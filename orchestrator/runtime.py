@@ -113,15 +113,19 @@ def fan_out(
 
 
 def code_version() -> dict[str, str]:
-    """Version of the package, and the commit where it runs from a git checkout."""
+    """Version of the package, and the commit where it runs from a git checkout.
+
+    `-changed` marks a commit whose cost model or surrogate differs from what ran.
+    """
     found = {"mapspace": version("mapspace")}
-    git = ["git", "-C", str(Path(__file__).parent)]
+    root = Path(__file__).parent.parent
+    git = ["git", "-C", str(root)]
     try:
         commit = subprocess.run(
             [*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
         )
         changes = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no"],
+            [*git, "status", "--porcelain", "--", "costmodel", "surrogate/*.py"],
             capture_output=True,
             text=True,
             timeout=10,

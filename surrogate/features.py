@@ -13,7 +13,6 @@ from torch import nn
 
 from surrogate.structure import FACTOR_SLOTS, ORDER_LEVELS, Structure
 
-
 # Far outside every map space; keeps products over a point gone astray within float32.
 LARGEST_FACTOR = 1e9
 # Weight of a tensor that bypasses a buffer, in place of a logarithm of zero.
@@ -45,9 +44,9 @@ class PhysicalFeatures(nn.Module):
     """
 
     relevant: torch.Tensor
-    plain: torch.Tensor
     sliding: torch.Tensor
-    sliding_tensor: torch.Tensor
+    blocks_and_steps: torch.Tensor
+    combinations: torch.Tensor
     log_words: torch.Tensor
 
     def __init__(self, structure: Structure) -> None:
@@ -55,88 +54,75 @@ class PhysicalFeatures(nn.Module):
         self.structure = structure
         n, tensors = len(structure.dimensions), len(structure.tensors)
         relevant = torch.zeros(n, tensors)
+        # How often a dimension alone is an axis, and the axes whose extent is not simply one tile
+        # factor (halos, strides): their coefficients, their tensor.
         plain = torch.zeros(n, tensors)
-        # Axes whose extent is not simply one tile factor (halos, strides): coefficients, tensor.
-        sliding: list[tuple[torch.Tensor, torch.Tensor]] = []
+        sliding, sliding_tensor = [torch.zeros(n, 0)], [torch.zeros(0, tensors)]
         for t, tensor in enumerate(structure.tensors):
             for axis in tensor.axes:
-                coefficients = torch.zeros(n)
+                coefficients = torch.zeros(n, 1)
                 for d, coefficient in axis:
                     relevant[d, t] = 1.0
                     coefficients[d] = coefficient
                 if len(axis) == 1 and axis[0][1] == 1:
-                    plain[:, t] += coefficients
+                    plain[:, t] += coefficients[:, 0]
                 else:
-                    sliding.append((coefficients, torch.eye(tensors)[t]))
-        axes = len(sliding)
+                    sliding.append(coefficients)
+                    sliding_tensor.append(torch.eye(tensors)[t : t + 1])
         words = [
             buffer.capacity_words / (1 if buffer.banks is None else buffer.banks)
             for buffer in structure.buffers
         ]
         constants = {
             "relevant": relevant,  # [n, T]
-            "plain": plain,  # [n, T] how often a dimension is an axis of its own
-            "sliding": torch.stack([c for c, _ in sliding]).T if axes else torch.zeros(n, 0),
-            "sliding_tensor": torch.stack([t for _, t in sliding])
-            if axes
-            else torch.zeros(0, tensors),
+            "sliding": torch.cat(sliding, 1),  # [n, axes]
+            "blocks_and_steps": _blocks_and_steps(n),
+            "combinations": _combinations(n, relevant, plain, torch.cat(sliding_tensor)),
             "log_words": torch.tensor(words).log(),  # [2] words of a buffer or of one bank
         }
         for name, constant in constants.items():
             self.register_buffer(name, constant, persistent=False)
+        axes = self.sliding.shape[1]
         banked = sum(buffer.banks is not None for buffer in structure.buffers)
-        self.width = (1 + FACTOR_SLOTS) * n + 1 + tensors + 2 * (3 * tensors + axes)
-        self.width += (2 - banked) + 2 * banked * tensors
+        self.width = sum(self.combinations.shape) + 2 * axes + (2 - banked) + 2 * banked * tensors
         self.width += 2 * tensors if structure.bypass else 0
         self.width += len(structure.features) - len(structure.known_features())
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Features [B, G] of raw points [B, F]."""
         structure = self.structure
-        n, tensors = len(structure.dimensions), len(structure.tensors)
+        n, tensors, axes = len(structure.dimensions), len(structure.tensors), self.sliding.shape[1]
         batch, orders = points.shape[0], (1 + FACTOR_SLOTS) * n
         raw = points[:, :orders].clamp(min=1.0, max=LARGEST_FACTOR)
         logs = raw.log()
-        sizes_and_factors = logs.view(batch, 1 + FACTOR_SLOTS, n)
-        trips = sizes_and_factors[:, 1:3]  # temporal loops of DRAM and of L2, [B, 2, n]
-        spatial, inner = sizes_and_factors[:, 3], sizes_and_factors[:, 4]
-        beneath = spatial + inner
-        blocks = torch.stack((trips[:, 1] + beneath, inner), 1)  # tiles of L2 and of L1, [B, 2, n]
-
+        linear = (logs @ self.blocks_and_steps).view(batch, 5, n)
+        blocks, steps = linear[:, :2], linear[:, 2:]
         stationary, innermost = self._loops(
-            trips,
+            logs.view(batch, 1 + FACTOR_SLOTS, n)[:, 1:3],
             _present(raw.view(batch, 1 + FACTOR_SLOTS, n)[:, 1:3]),
             _inside(points[:, orders : orders + 2 * n].view(batch, 2, n)),
         )
-        totals = trips.sum(2).cumsum(1).unsqueeze(2)  # all temporal loops above L2 and L1
         extents = torch.log1p(blocks.expm1() @ self.sliding)  # [B, 2, axes]
-        tiles = blocks @ self.plain + extents @ self.sliding_tensor  # [B, 2, T]
-        steps = torch.stack((blocks[:, 0], blocks[:, 0], beneath), 1)
-        renewed = self._renewed(innermost, steps, torch.cat((extents, extents[:, 1:]), 1))
-        features = [
-            logs,
-            spatial.sum(1, keepdim=True),
-            spatial @ self.relevant,
-            tiles.flatten(1),
-            stationary.flatten(1),
-            (totals - stationary).flatten(1),
-            renewed[:, 0],
-            renewed[:, 1] + renewed[:, 2],
-        ]
+        known = torch.cat((logs, extents.flatten(1), stationary.flatten(1)), 1)
+        combined = known @ self.combinations
+        features = [known, combined]
+        if axes:
+            renewed = self._renewed(innermost, steps, extents)
+            features += [renewed[:, 0], renewed[:, 1:].sum(1)]
+        tiles = combined[:, : 2 * tensors].view(batch, 2, tensors)
         at = orders + ORDER_LEVELS * n
         keep_at = at + tensors * sum(buffer.banks is not None for buffer in structure.buffers)
-        keep = points[:, keep_at:] if structure.bypass else None
         for b, buffer in enumerate(structure.buffers):
+            held = tiles[:, b]
             if buffer.banks is not None:
                 banks = points[:, at : at + tensors].clamp(min=1.0).log()
                 at += tensors
-                features += [banks, self.log_words[b] + banks - tiles[:, b]]
-            else:
-                held = tiles[:, b]
-                if keep is not None:
-                    bits = keep[:, b * tensors : (b + 1) * tensors].clamp(min=0.0)
-                    held = held + (bits + ABSENT).log()
-                features.append(self.log_words[b] - held.logsumexp(1, keepdim=True))
+                features += [banks, self.log_words[b] + banks - held]
+                continue
+            if structure.bypass:
+                kept = points[:, keep_at + b * tensors : keep_at + (b + 1) * tensors]
+                held = held + (kept.clamp(min=0.0) + ABSENT).log()
+            features.append(self.log_words[b] - held.logsumexp(1, keepdim=True))
         # Keep bits, and whatever else this map space searches.
         if points.shape[1] > keep_at:
             features.append(points[:, keep_at:])
@@ -154,18 +140,18 @@ class PhysicalFeatures(nn.Module):
 
         Returns:
             The runs [B, 2, T], and one-hot rows [B, 3, n]: above L2 among DRAM's loops, above L1
-            among DRAM's loops (none if L2 has a loop), above L1 among L2's loops.
+            among L2's loops, above L1 among DRAM's loops (none if L2 has a loop).
         """
         relevant_present = present.unsqueeze(3) * self.relevant
         # A loop is stationary if it is irrelevant and no relevant loop is inside it.
         free = _none(inside @ relevant_present) * (1.0 - self.relevant)
-        runs = (trips.unsqueeze(3) * free).sum(2)  # [B, 2, T]
+        of_dram, of_l2 = (trips.unsqueeze(3) * free).sum(2).unbind(1)
+        # L2's run continues among DRAM's loops if no L2 loop ends it.
         continues = _none(relevant_present[:, 1].sum(1))
-        stationary = torch.stack((runs[:, 0], runs[:, 1] + continues * runs[:, 0]), 1)
+        stationary = torch.stack((of_dram, torch.addcmul(of_l2, continues, of_dram)), 1)
         innermost = present * _none((inside * present.unsqueeze(2)).sum(3))
-        no_l2_loop = _none(present[:, 1].sum(1, keepdim=True))
-        above = (innermost[:, 0], no_l2_loop * innermost[:, 0], innermost[:, 1])
-        return stationary, torch.stack(above, 1)
+        no_l2_loop = _none(present[:, 1:].sum(2, keepdim=True))
+        return stationary, torch.cat((innermost, no_l2_loop * innermost[:, :1]), 1)
 
     def _renewed(
         self, innermost: torch.Tensor, steps: torch.Tensor, extents: torch.Tensor
@@ -173,40 +159,91 @@ class PhysicalFeatures(nn.Module):
         """Log share of each sliding axis that a step of the innermost loop renews.
 
         Args:
-            innermost: One-hot loops, [B, 3, n].
-            steps: Log distance that a step of each loop moves its dimension, [B, 3, n].
-            extents: Log extents of the sliding axes, [B, 3, axes].
+            innermost: One-hot loops as `_loops` returns them, [B, 3, n].
+            steps: Log distance that a step of each such loop moves its dimension, [B, 3, n].
+            extents: Log extents of the sliding axes in L2 and L1, [B, 2, axes].
 
         Returns:
             [B, 3, axes], 0 where the innermost loop does not move along the axis.
         """
         on_axis = (self.sliding > 0).to(steps.dtype)
+        extents = torch.cat((extents, extents[:, 1:]), 1)
         moved = steps.unsqueeze(3) + self.sliding.clamp(min=1.0).log() - extents.unsqueeze(2)
         return (innermost.unsqueeze(3) * on_axis * moved.clamp(max=0.0)).sum(2)
 
 
-def _straight_through(hard: torch.Tensor, soft: torch.Tensor) -> torch.Tensor:
-    """`hard` forwards, the gradient of `soft` backwards."""
-    return hard + (soft - soft.detach())
+def _blocks_and_steps(n: int) -> torch.Tensor:
+    """[5n, 5n]: from log sizes and factors (slots of n) to logs of products of factors.
+
+    The columns are the tiles of L2 (all but DRAM's factors) and of L1 (L1's own), then the steps
+    of DRAM's loops (L2's tile), of L2's loops (spatial and L1's factors) and of DRAM's again.
+    """
+    #        size DRAM L2 spatial L1
+    slots = [
+        [0.0, 0.0, 1.0, 1.0, 1.0],
+        [0.0, 0.0, 0.0, 0.0, 1.0],
+        [0.0, 0.0, 1.0, 1.0, 1.0],
+        [0.0, 0.0, 0.0, 1.0, 1.0],
+        [0.0, 0.0, 1.0, 1.0, 1.0],
+    ]
+    return torch.kron(torch.tensor(slots).T.contiguous(), torch.eye(n))
+
+
+def _combinations(
+    n: int, relevant: torch.Tensor, plain: torch.Tensor, sliding_tensor: torch.Tensor
+) -> torch.Tensor:
+    """Sums of logarithms that are features of their own.
+
+    Rows: log sizes and factors [5n], log extents of the sliding axes of L2 and L1 [2 axes], log
+    stationary runs above L2 and L1 [2T]. Columns: tiles of L2 and L1 [2T], visits of L2 and L1
+    [2T], spatial spread [T], processing elements [1].
+    """
+    axes, tensors = sliding_tensor.shape
+    tiles = _blocks_and_steps(n)[:, : 2 * n] @ torch.kron(torch.eye(2), plain)
+    tiles = torch.cat(
+        (tiles, torch.kron(torch.eye(2), sliding_tensor), torch.zeros(2 * tensors, 2 * tensors))
+    )
+    visits = torch.zeros(5 * n, 2 * tensors)
+    visits[n : 2 * n] = 1.0  # DRAM's loops are above both,
+    visits[2 * n : 3 * n, tensors:] = 1.0  # L2's above L1 only.
+    visits = torch.cat((visits, torch.zeros(2 * axes, 2 * tensors), -torch.eye(2 * tensors)))
+    spatial = torch.zeros(5 * n + 2 * axes + 2 * tensors, tensors + 1)
+    spatial[3 * n : 4 * n] = torch.cat((relevant, torch.ones(n, 1)), 1)
+    return torch.cat((tiles, visits, spatial), 1)
+
+
+def _straight_through(
+    hard: torch.Tensor, slope: torch.Tensor, soft_of: torch.Tensor
+) -> torch.Tensor:
+    """`hard` forwards, `slope` times the gradient of `soft_of` backwards."""
+    slope = slope.detach()
+    return torch.addcmul(hard - slope * soft_of.detach(), slope, soft_of)
 
 
 def _present(trips: torch.Tensor) -> torch.Tensor:
-    """1 where a loop runs more than once: loops of one trip do not exist in the nest."""
+    """1 where a loop runs more than once; backwards 1 - 1 / trips."""
     hard = (trips > 1.5).to(trips.dtype)
-    return _straight_through(hard, 1.0 - 1.0 / trips) if trips.requires_grad else hard
+    if not trips.requires_grad:
+        return hard
+    return _straight_through(hard, trips.detach() ** -2, trips)
 
 
 def _inside(ranks: torch.Tensor) -> torch.Tensor:
-    """[..., i, j] = 1 where loop j is inside loop i; ranks count from the outermost loop."""
+    """[..., i, j] = 1 where loop j is inside loop i (of higher rank); backwards a sigmoid."""
     distance = ranks.unsqueeze(-2) - ranks.unsqueeze(-1)
     hard = (distance > 0).to(ranks.dtype)
-    return _straight_through(hard, torch.sigmoid(distance)) if ranks.requires_grad else hard
+    if not ranks.requires_grad:
+        return hard
+    soft = torch.sigmoid(distance.detach())
+    return _straight_through(hard, soft * (1.0 - soft), distance)
 
 
 def _none(count: torch.Tensor) -> torch.Tensor:
-    """1 where a count is zero."""
+    """1 where a count is zero; backwards 1 / (1 + count)."""
     hard = (count < 0.5).to(count.dtype)
-    return _straight_through(hard, 1.0 / (1.0 + count)) if count.requires_grad else hard
+    if not count.requires_grad:
+        return hard
+    return _straight_through(hard, -((1.0 + count.detach()) ** -2), count)
 
 
 FEATURES: dict[str, type[RawFeatures] | type[PhysicalFeatures]] = {

@@ -136,6 +136,28 @@ class SurrogatePredictor:
             gradients[rows] = gradient.numpy()
         return values, gradients
 
+    def sum_and_gradient(
+        self, points: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Sum of all whitened outputs, and its gradient.
+
+        What the released Mind Mappings code descends on in place of EDP.
+
+        Args:
+            points: [B, F], finite.
+
+        Returns:
+            Sums [B] and gradients [B, F].
+
+        Raises:
+            ContractError: If the shape is wrong or a value is not finite.
+        """
+        self._check_points(points)
+        raw = _tensor(points).requires_grad_(True)
+        sums = self.network(raw).sum(1)
+        (gradient,) = torch.autograd.grad(sums.sum(), raw)
+        return sums.detach().double().numpy(), gradient.double().numpy()
+
     def check(self, workload: Workload, accelerator: Accelerator) -> None:
         """Refuses what this surrogate was not trained for.
 

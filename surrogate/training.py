@@ -34,6 +34,7 @@ OPTIMISER_FILE = "optimiser.safetensors"
 STATE_FILE = "state.json"
 WHITENING_SHARDS = 16
 WHITENING_ROWS_PER_SHARD = 8192
+LEAST_FEATURE_STD = 0.1
 
 Positive = Annotated[int, Field(strict=True, ge=1)]
 
@@ -290,7 +291,9 @@ def whiten(network: SurrogateNetwork, dataset: Dataset, shards: int) -> None:
                 parts.append(network.features(torch.from_numpy(inputs[::stride].copy())))
         features = torch.cat(parts).double()
         mean, std = features.mean(0).numpy(), features.std(0, correction=0).numpy()
-        std = np.where(std > 1e-6, std, 1.0)
+        # Logarithms have a natural scale. A feature that hardly varies in random mappings, such
+        # as what only mappings without L2 loops have, must not be blown up where it matters.
+        std = np.maximum(std, LEAST_FEATURE_STD)
     with torch.no_grad():
         network.feature_mean.copy_(torch.from_numpy(mean))
         network.feature_std.copy_(torch.from_numpy(std))
