@@ -141,7 +141,13 @@ def _check(config: TrainConfig) -> Dataset:
         )
     for shard in dataset.manifest.shards:
         check_shard(dataset.folder, shard)
-    hold_out(dataset, config.held_out_problems)
+    held_out = hold_out(dataset, config.held_out_problems)
+    rows = sum(shard.rows for shard in dataset.manifest.shards[:shards])
+    if rows - len(held_out.log_edp) < batch_size * config.workers:
+        raise ConfigError(
+            f"rows: {rows} rows less {len(held_out.log_edp)} of held-out problems are too few for "
+            f"batches of {batch_size}."
+        )
     return dataset
 
 

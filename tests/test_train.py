@@ -185,6 +185,7 @@ def test_problems_are_found_before_ray_starts(small_data: Path, tmp_path: Path) 
         ({"workers": 8}, "at most 4"),
         ({"workers": 3}, "divisor of the batch size 1024"),
         ({"held_out_problems": 40}, "held_out_problems"),
+        ({"held_out_problems": 35}, "too few for batches of 1024"),
     ):
         with pytest.raises(ConfigError, match=message):
             run_train(config_for(small_data, **changes), tmp_path / "run")
