@@ -196,6 +196,7 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side."""
     from ray import tune
 
+    from orchestrator.progress import BlockProgress
     from orchestrator.trial import make_evaluator, pack_result, unpack_run
     from orchestrator.tune_search import BlockSearch, DeliveredCosts, EvaluateBlock, TuneSearch
 
@@ -243,7 +244,11 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
                 trial_dirname_creator=_trial_folder,
             ),
             # A block that is lost is evaluated again from its configuration.
-            run_config=_run_config(storage, tune.CheckpointConfig(checkpoint_at_end=False), []),
+            run_config=_run_config(
+                storage,
+                tune.CheckpointConfig(checkpoint_at_end=False),
+                [BlockProgress(len(tasks))],
+            ),
         )
     _fit(tuner, storage.parent)
     # A continued run searched with the copy that Tune restored; the final state is saved.
@@ -296,6 +301,8 @@ def _quiet_tune() -> Iterator[None]:
     settings = {
         # Tune's own CSV, JSON and TensorBoard files cost 40 % of the throughput and are not read.
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        # Ctrl-C ends the command like any other; what was saved is continued later.
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
         "TUNE_GLOBAL_CHECKPOINT_S": str(CHECKPOINT_SECONDS),
         # The new output prints a banner even where it is told to be silent.
         "RAY_AIR_NEW_OUTPUT": "0",

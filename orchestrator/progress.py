@@ -8,6 +8,8 @@ from typing import Any
 
 from ray.tune import Callback
 
+BLOCK_LINE_SECONDS = 5.0
+
 
 class TrialProgress(Callback):
     """Prints a line per finished trial: how many of how many, which, its best, time so far."""
@@ -32,3 +34,32 @@ class TrialProgress(Callback):
             file=sys.stderr,
             flush=True,
         )
+
+
+class BlockProgress(Callback):
+    """Prints now and then how many mappings have been evaluated in blocks."""
+
+    def __init__(self, searches: int) -> None:
+        self.searches = searches
+        self.started = 0.0
+        self.printed = 0.0
+        self.blocks = 0
+        self.mappings = 0
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Notes when this driver started."""
+        self.started = self.printed = time.monotonic()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Counts, and prints if the last line is old."""
+        self.blocks += 1
+        self.mappings += trial.last_result["mappings"]
+        now = time.monotonic()
+        if now - self.printed >= BLOCK_LINE_SECONDS:
+            self.printed = now
+            print(
+                f"  {self.mappings:,} mappings of {self.searches} searches in {self.blocks:,} "
+                f"blocks ({now - self.started:.0f} s)",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -260,4 +260,4 @@ class EvaluateBlock(tune.Trainable):
         costs = self._model.evaluate(self._spaces[self.config["search"]], codes)
         best = float(np.min(costs.objective(self._objective)))
         arrays = {name: encode_array(getattr(costs, name)) for name in COST_FIELDS}
-        return {"done": True, "best_loss": best, **arrays}
+        return {"done": True, "best_loss": best, "mappings": len(codes), **arrays}

@@ -10,6 +10,7 @@ import pytest
 from ray.tune.search import Searcher as RaySearcher
 from toy_space import ToyModel, ToyPredictor, ToySpace
 
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.errors import ContractError
 from orchestrator.state import decode_array, encode_array
 from orchestrator.tune_search import COST_FIELDS, BlockSearch, DeliveredCosts, TuneSearch
@@ -17,12 +18,18 @@ from searchers import SEARCHERS, Evaluator, hyperparameters, make
 from searchers.evaluator import TrialResult
 
 ITERATIONS = 300
-# Proposals of the structured searcher are loop nests; it has its own tests on map spaces.
-NAMES = sorted(set(SEARCHERS) - {"structured"})
+NAMES = sorted(SEARCHERS)
+
+
+def world(name: str) -> tuple[Any, Any]:
+    """A space and a model for a searcher: the structured one knows loop nests only."""
+    if name == "structured":
+        return MapSpace(workload("gemm-512"), accelerator("mm256")), LoopNestModel()
+    return ToySpace(), ToyModel()
 
 
 def build(name: str, seed: int, model: Any) -> tuple[Any, Evaluator]:
-    space = ToySpace()
+    space, _ = world(name)
     extra = {}
     if "predictor" in hyperparameters(name):
         extra["predictor"] = ToyPredictor(len(space.feature_names))
@@ -33,37 +40,40 @@ def build(name: str, seed: int, model: Any) -> tuple[Any, Evaluator]:
 
 
 def block_search(name: str, seed: int) -> BlockSearch:
-    searcher, evaluator = build(name, seed, DeliveredCosts("toy", "1"))
+    searcher, evaluator = build(name, seed, DeliveredCosts("any", "1"))
     return BlockSearch(searcher, evaluator, block_size=16)
 
 
 def undisturbed(name: str, seed: int) -> TrialResult:
-    searcher, evaluator = build(name, seed, ToyModel())
+    searcher, evaluator = build(name, seed, world(name)[1])
     searcher.run(evaluator)
     return evaluator.result()
 
 
-def answer(config: dict[str, Any]) -> dict[str, Any]:
-    costs = ToyModel().evaluate(ToySpace(), decode_array(config["codes"]))
-    return {name: encode_array(getattr(costs, name)) for name in COST_FIELDS}
+def answer(name: str, config: dict[str, Any]) -> dict[str, Any]:
+    space, model = world(name)
+    costs = model.evaluate(space, decode_array(config["codes"]))
+    return {field: encode_array(getattr(costs, field)) for field in COST_FIELDS}
 
 
-def drive(search: TuneSearch, order: np.random.Generator, trials: int | None = None) -> None:
+def drive(
+    name: str, search: TuneSearch, order: np.random.Generator, trials: int | None = None
+) -> None:
     """What Tune does: suggests, holds several trials out, completes them in any order."""
     out: dict[str, dict[str, Any]] = {}
     number = 0
     while trials is None or number < trials:
         number += 1
-        name = f"{id(search)}-{number}"
-        config = search.suggest(name)
+        trial = f"{id(search)}-{number}"
+        config = search.suggest(trial)
         if config == RaySearcher.FINISHED:
             assert not out
             return
         if isinstance(config, dict):
-            out[name] = config
+            out[trial] = config
         if out and (config is None or order.random() < 0.5):
             chosen = sorted(out)[int(order.integers(len(out)))]
-            search.on_trial_complete(chosen, answer(out.pop(chosen)))
+            search.on_trial_complete(chosen, answer(name, out.pop(chosen)))
     # Blocks that are still out are lost with the driver.
 
 
@@ -81,7 +91,7 @@ def same(a: TrialResult, b: TrialResult) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_blocks_change_nothing(name: str) -> None:
     search = TuneSearch([block_search(name, seed) for seed in (0, 1)])
-    drive(search, np.random.default_rng(5))
+    drive(name, search, np.random.default_rng(5))
     for seed, done in enumerate(search.searches):
         assert done.done
         assert same(done.evaluator.result(), undisturbed(name, seed))
@@ -91,7 +101,7 @@ def test_blocks_change_nothing(name: str) -> None:
 @pytest.mark.parametrize("trials", [1, 4, 9])
 def test_a_killed_search_continues_exactly(name: str, trials: int, tmp_path: Path) -> None:
     first = TuneSearch([block_search(name, seed) for seed in (0, 1)])
-    drive(first, np.random.default_rng(6), trials)
+    drive(name, first, np.random.default_rng(6), trials)
     path = str(tmp_path / "searcher-state")
     first.save(path)
     second = TuneSearch([block_search(name, seed) for seed in (0, 1)])
@@ -99,8 +109,8 @@ def test_a_killed_search_continues_exactly(name: str, trials: int, tmp_path: Pat
     # Tune runs the trials again that were out.
     for trial, (index, block) in list(second._out.items()):
         config = {"codes": encode_array(second.searches[index].codes(block))}
-        second.on_trial_complete(trial, answer(config))
-    drive(second, np.random.default_rng(7))
+        second.on_trial_complete(trial, answer(name, config))
+    drive(name, second, np.random.default_rng(7))
     for seed, done in enumerate(second.searches):
         assert same(done.evaluator.result(), undisturbed(name, seed))
 
