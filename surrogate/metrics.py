@@ -12,14 +12,14 @@ import numpy.typing as npt
 from scipy import stats
 
 from costmodel.errors import ContractError
-from surrogate.structure import Frozen
+from costmodel.loading import StrictModel
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
 BEST_SHARE = 0.1
 
 
-class Figures(Frozen):
+class Figures(StrictModel):
     """What is reported of a surrogate, on problems never trained on."""
 
     problems: int

@@ -10,15 +10,16 @@ from typing import Literal
 import torch
 from torch import nn
 
+from costmodel.loading import StrictModel
 from surrogate.features import FEATURES
 from surrogate.samples import SMALLEST_COST
-from surrogate.structure import Frozen, Structure
+from surrogate.structure import Structure
 
 # Hegde et al., Mind Mappings (ASPLOS 2021), section 5.5: nine layers, the last the outputs.
 PAPER_WIDTHS = (64, 256, 1024, 2048, 2048, 1024, 256, 64)
 
 
-class NetworkConfig(Frozen):
+class NetworkConfig(StrictModel):
     """Shape of a surrogate: what goes in, what is between, what comes out."""
 
     features: Literal["raw", "physical"]

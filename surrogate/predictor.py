@@ -18,11 +18,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from costmodel.errors import ConfigError, ContractError, DataError
+from costmodel.loading import StrictModel
 from surrogate.metrics import Figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
 from surrogate.samples import SMALLEST_COST
 from surrogate.shards import write_atomically
-from surrogate.structure import Frozen, Structure, tensors_of
+from surrogate.structure import Structure, tensors_of
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
@@ -36,7 +37,7 @@ ROWS_AT_ONCE = 8192
 LARGEST_LOG_EDP = 60.0
 
 
-class Card(Frozen):
+class Card(StrictModel):
     """What the JSON beside the weights says."""
 
     format: int

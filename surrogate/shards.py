@@ -23,18 +23,19 @@ from pydantic import Field, ValidationError
 
 from costmodel.accelerator import Accelerator
 from costmodel.errors import ContractError, DataError
+from costmodel.loading import StrictModel
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from surrogate.problems import ProblemRanges
 from surrogate.samples import SMALLEST_COST, Samples, cost_names, draw
-from surrogate.structure import Frozen, Structure
+from surrogate.structure import Structure
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 METADATA_KEY = b"mapspace"
 
 
-class Moments(Frozen):
+class Moments(StrictModel):
     """Count, mean and summed squared deviation of columns; moments of parts merge exactly."""
 
     count: int
@@ -69,7 +70,7 @@ class Moments(Frozen):
         return np.where(std > 1e-6 * np.maximum(1.0, np.abs(self.mean)), std, 1.0)
 
 
-class Statistics(Frozen):
+class Statistics(StrictModel):
     """Moments of everything that a recipe may whiten by."""
 
     inputs: Moments
@@ -97,7 +98,7 @@ class Statistics(Frozen):
         )
 
 
-class DataConfig(Frozen):
+class DataConfig(StrictModel):
     """Everything that decides the content of a shard."""
 
     problems: ProblemRanges
@@ -129,7 +130,7 @@ class DataConfig(Frozen):
         return MapSpace(self.problems.draw(np.random.default_rng(0)), self.accelerator)
 
 
-class ShardEntry(Frozen):
+class ShardEntry(StrictModel):
     """One shard in the manifest."""
 
     index: Annotated[int, Field(ge=0)]
@@ -145,7 +146,7 @@ class ShardEntry(Frozen):
     """Moments of its rows."""
 
 
-class Manifest(Frozen):
+class Manifest(StrictModel):
     """What a data set folder holds."""
 
     format: int

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from costmodel.errors import ConfigError
+from costmodel.loading import StrictModel
 
 if TYPE_CHECKING:
     from costmodel.affine import Workload
@@ -20,13 +19,7 @@ FACTOR_SLOTS = 4
 ORDER_LEVELS = 3
 
 
-class Frozen(BaseModel):
-    """Base of the configuration values that are stored as JSON beside weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TensorStructure(Frozen):
+class TensorStructure(StrictModel):
     """One tensor's projection, without sizes."""
 
     name: str
@@ -37,7 +30,7 @@ class TensorStructure(Frozen):
     """True for the tensor that is written."""
 
 
-class BufferStructure(Frozen):
+class BufferStructure(StrictModel):
     """One on-chip buffer, as far as a mapping's footprint meets it."""
 
     name: str
@@ -48,7 +41,7 @@ class BufferStructure(Frozen):
     """Banks to share out among the tensors, None for an unpartitioned buffer."""
 
 
-class Structure(Frozen):
+class Structure(StrictModel):
     """What a surrogate is bound to: the shape of its points, never the size of a problem."""
 
     family: str

@@ -23,11 +23,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from costmodel.errors import ConfigError, DataError
+from costmodel.loading import StrictModel
 from surrogate.metrics import Figures, figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
 from surrogate.shards import Dataset
 from surrogate.stream import Batches, HeldOut, hold_out, shards_for
-from surrogate.structure import Frozen
 
 NETWORK_FILE = "network.safetensors"
 OPTIMISER_FILE = "optimiser.safetensors"
@@ -39,7 +39,7 @@ LEAST_FEATURE_STD = 0.1
 Positive = Annotated[int, Field(strict=True, ge=1)]
 
 
-class Recipe(Frozen):
+class Recipe(StrictModel):
     """How a surrogate is trained. A view is one training row seen once."""
 
     network: NetworkConfig
@@ -82,7 +82,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-class FitOptions(Frozen):
+class FitOptions(StrictModel):
     """What one training run decides besides its recipe."""
 
     recipe: Literal["paper", "fast"] = "fast"
@@ -135,7 +135,7 @@ class Fitted:
     seconds: float
 
 
-class _State(Frozen):
+class _State(StrictModel):
     """The part of a checkpoint that is no tensor."""
 
     options: FitOptions
