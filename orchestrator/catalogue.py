@@ -47,7 +47,17 @@ def _accelerators() -> Iterable[tuple[str, str]]:
     from costmodel.accelerator import accelerator, accelerator_names
 
     for name in accelerator_names():
-        yield name, str(accelerator(name)).partition(": ")[2]
+        found = accelerator(name)
+        notes = [str(found).partition(": ")[2]]
+        if any(level.banks is not None for level in found.levels):
+            notes.append("banks allocated")
+        if any(level.read_bandwidth is not None for level in found.levels):
+            notes.append("limited bandwidth")
+        if found.bypass == "searched":
+            notes.append("bypass searched")
+        if found.overflow == "bypass":
+            notes.append("overflow bypasses")
+        yield name, ", ".join(notes)
 
 
 def _workloads() -> Iterable[tuple[str, str]]:
@@ -56,7 +66,7 @@ def _workloads() -> Iterable[tuple[str, str]]:
     for name in workload_names():
         found = workload(name)
         sizes = " ".join(f"{dimension}={size}" for dimension, size in found.dimensions.items())
-        yield name, f"{sizes}  ({found.macs / 1e9:.3g} GMAC)"
+        yield name, f"{sizes}  ({found.macs / 1e9:,.3f} GMAC)"
 
 
 def _experiments() -> Iterable[tuple[str, str]]:
