@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from costmodel.errors import ConfigError, DataError
+from costmodel.errors import ConfigError, DataError, MapspaceError
 from costmodel.loading import StrictModel
 from surrogate.metrics import Figures, figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
@@ -169,6 +169,7 @@ def fit(
     Raises:
         ConfigError: If the options do not fit the data set, or the checkpoint is of another run.
         DataError: If a shard or the checkpoint is damaged.
+        MapspaceError: If the loss is no longer finite.
     """
     worker = worker or Worker()
     recipe = RECIPES[options.recipe]
@@ -233,6 +234,9 @@ def fit(
         done = step + 1
         if report and (done % between == 0 or done == steps):
             seconds = time.perf_counter() - started
+            mean_loss = float(torch.stack(losses).mean())
+            if not math.isfinite(mean_loss):
+                raise MapspaceError(f"The training diverged: its loss is {mean_loss}.")
             state = _State(
                 options=options,
                 config_hash=dataset.manifest.config_hash,
@@ -247,7 +251,7 @@ def fit(
                     step=done,
                     steps=steps,
                     views=done * recipe.batch_size,
-                    loss=float(torch.stack(losses).mean()),
+                    loss=mean_loss,
                     seconds=seconds,
                     save=functools.partial(
                         _save, network=network, optimiser=optimiser, state=state
