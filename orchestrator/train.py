@@ -247,7 +247,8 @@ def _train(config: TrainConfig, folder: Path, console: Console) -> None:
         if not isinstance(failure, TrainingFailedError):
             raise failure
         reasons = [line for line in str(failure).splitlines() if line.strip()]
-        raise MapspaceError(f"Training failed: {reasons[-1].strip()}") from failure
+        reason = reasons[-1].strip().removeprefix("costmodel.errors.")
+        raise MapspaceError(f"Training failed: {reason}") from failure
 
 
 def _progress(folder: Path) -> dict[str, Any] | None:
