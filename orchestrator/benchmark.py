@@ -166,8 +166,8 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         tuner = tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
     else:
         progress(
-            f"{benchmark.name}: {len(benchmark.searchers)} searchers x {len(plan.workloads)} "
-            f"workloads x {len(benchmark.seeds)} seeds, {_budget(plan)} each, "
+            f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
+            f"{len(plan.workloads)} x {len(benchmark.seeds)}, {_budget(plan)} each, "
             f"in {len(tasks)} trials"
         )
         tuner = tune.Tuner(

@@ -9,6 +9,7 @@ that tracking takes no search time; what an interrupted call left out, the next 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -52,13 +53,13 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
     Raises:
         MapspaceError: the store cannot be reached or written.
     """
-    # MLflow and its database library log and warn about every step of making a new store.
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
     from sqlalchemy.exc import SQLAlchemyError
 
+    # It tells of every step of making a new store.
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
     folder = Path(folder)
     try:
         client = MlflowClient(tracking_uri=tracking_uri)
