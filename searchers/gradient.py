@@ -5,11 +5,14 @@ whitened space (learning rate 1), and projected to the nearest valid mapping. Ev
 random mapping is injected and accepted by Metropolis' rule (temperature 50, x 0.75 after every 50
 injections).
 
-Different from the paper's text: many chains descend at once; between projections the unprojected
-point is kept, since a step that does not leave the cell of a mapping would otherwise be lost; the
-point stays inside the box of valid values and steps are bounded, since a surrogate's gradient far
-from its data points anywhere; the best of all that was visited is scored by the true cost model.
-The paper's and the released code's behaviour are presets.
+Different from the paper's text by default (preset `paper` undoes it): many chains descend at once,
+and a step goes from the mapping itself, in the logarithms of its factors, by a random length along
+the gradient over a random half of the dimensions; it is kept if the surrogate expects no worse.
+With the paper's steps nearly every value runs into its bound: on three Table 1 problems (5,000
+queries, 2 seeds) the best mapping lay 10.0 % above the optimum with them, 7.3 % with these.
+Where the whitened step is used, the point stays inside the box of valid values and steps are
+bounded, since a surrogate's gradient far from its data points anywhere. The best of all that was
+visited is scored by the true cost model.
 
 Letters: C chains, D attributes of a code, F features of an encoded mapping, m rows of a proposal.
 """
@@ -41,6 +44,14 @@ LARGEST_MEMORY = 16384
 # Injections between two coolings, and the factor (section 4.2).
 INJECTIONS_PER_COOLING = 50
 COOLING = 0.75
+
+# Bounds of a random step: of a factor's logarithm, and of a rank.
+LONGEST_FACTOR_STEP = 2.4
+LONGEST_RANK_STEP = 3.0
+
+# Groups of features that are no factors of a dimension: the problem's sizes, and all others.
+FIXED = -1
+UNGROUPED = -2
 
 
 class Predictor(Protocol):
@@ -77,11 +88,12 @@ class Gradient(Searcher):
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {
             "paper": MappingProxyType(
-                {"chains": 1, "relaxed": False, "accounting": "visited", "double_on_stall": True}
+                {"chains": 1, "step": "whitened", "relaxed": False, "accounting": "visited"}
             ),
             "released": MappingProxyType(
                 {
                     "chains": 1,
+                    "step": "whitened",
                     "accounting": "visited",
                     "objective": "sum",
                     "double_on_stall": True,
@@ -119,6 +131,7 @@ class Gradient(Searcher):
         rescored: int = 4,
         round_steps: int = 5,
         objective: str = "edp",
+        step: str = "relative",
         relaxed: bool = True,
         double_on_stall: bool = False,
         always_inject: bool = False,
@@ -131,7 +144,7 @@ class Gradient(Searcher):
             seed: decides the whole run.
             predictor: the surrogate.
             chains: descents side by side; one is the paper's.
-            learning_rate: step along the gradient in the whitened space.
+            learning_rate: step along the gradient in the whitened space (`whitened`).
             inject_every: steps of a chain between two injections.
             temperature: of the first injections, in units of normalised EDP.
             accounting: `deployable` or `visited`, see the class.
@@ -139,6 +152,8 @@ class Gradient(Searcher):
             round_steps: steps of every chain in a round (`deployable`).
             objective: `edp`, or `sum` for the gradient of the sum of all outputs, which the
                 released code follows; for predictors that offer `sum_and_gradient`.
+            step: `relative` for random bounded steps in logarithms, kept if no worse; `whitened`
+                for the paper's. The parameters below concern the paper's.
             relaxed: keep the unprojected point between steps.
             double_on_stall: double a chain's rate when the projection did not change, until an
                 injection, as the released code does.
@@ -165,6 +180,7 @@ class Gradient(Searcher):
         require(round_steps >= 1, "round_steps", round_steps, "at least 1")
         require(largest_step > 0, "largest_step", largest_step, "above 0")
         require(objective in ("edp", "sum"), "objective", objective, "'edp' or 'sum'")
+        require(step in ("relative", "whitened"), "step", step, "'relative' or 'whitened'")
         known = ("deployable", "visited")
         require(accounting in known, "accounting", accounting, "'deployable' or 'visited'")
         if objective == "sum" and not hasattr(predictor, "sum_and_gradient"):
@@ -177,6 +193,7 @@ class Gradient(Searcher):
         self.rescored = rescored
         self.round_steps = round_steps
         self.objective = objective
+        self.relative = step == "relative"
         self.relaxed = relaxed
         self.double_on_stall = double_on_stall
         self.always_inject = always_inject
@@ -196,7 +213,9 @@ class Gradient(Searcher):
         self._pool_values: Losses = np.empty(0)
         self._scored: Codes = np.empty((0, attributes), np.int32)
         self._unreported: Codes = np.empty((0, attributes), np.int32)
-        self._lowest, self._highest, self._fixed = _box(space)
+        self._lowest, self._highest, self._group = _box(space)
+        self._fixed = self._group == FIXED
+        self._is_factor = self._group >= 0
 
     def _ask(self, n: int) -> Codes:
         return self._round(n) if self.learns else self._visit(n)
@@ -240,7 +259,7 @@ class Gradient(Searcher):
         rows = (self._turn + np.arange(count)) % self.chains
         self._turn = int(self._turn + count) % self.chains
         injected = self._steps[rows] % self.inject_every == 0
-        moved = self._descend(rows)
+        moved = self._step_relative(rows) if self.relative else self._step_whitened(rows)
         visited = np.empty((count, self._codes.shape[1]), np.int32)
         visited[~injected] = self.space.project(moved[~injected])
         visited[injected] = self.space.sample(self.rng, int(injected.sum()), feasible=True)
@@ -250,20 +269,41 @@ class Gradient(Searcher):
         self._steps[rows] += 1
 
         stalled = (visited == self._codes[rows]).all(axis=1) & ~injected
-        taken = ~injected | self._accepts(rows, values)
+        descends = ~injected & ((values <= self._values[rows]) | (not self.relative))
+        taken = descends | (injected & self._accepts(rows, values))
         self._injections[rows] += injected
         if self.double_on_stall:
             self._rates[rows[stalled]] *= 2
             self._rates[rows[injected]] = self.learning_rate
-        start_from = injected | (not self.relaxed)
+        start_from = injected | self.relative | (not self.relaxed)
         self._points[rows[taken]] = np.where(start_from[:, None], points, moved)[taken]
         self._codes[rows[taken]] = visited[taken]
         self._values[rows[taken]] = values[taken]
         self._gradients[rows[taken]] = gradients[taken]
         return visited, values
 
-    def _descend(self, rows: npt.NDArray[np.int64]) -> Points:
-        """Points `[m, F]` after one step of the chains, inside the box of valid values."""
+    def _step_relative(self, rows: npt.NDArray[np.int64]) -> Points:
+        """Points `[m, F]` after a random bounded step along the gradient of ln EDP.
+
+        Factors move in logarithms, the one with the steepest slope by up to LONGEST_FACTOR_STEP;
+        ranks and the rest by up to LONGEST_RANK_STEP. Half of the dimensions move.
+        """
+        points, factor = self._points[rows], self._is_factor
+        slope = self._gradients[rows] * np.where(factor, points, 1.0)
+        groups = self._group.max(initial=0) + 1
+        moves = self.rng.random((len(rows), groups)) < 0.5
+        slope[:, factor] *= moves[:, self._group[factor]]
+        slope[:, ~factor] *= self.rng.random((len(rows), 1)) < 0.5
+        slope[:, self._fixed] = 0.0
+        lengths = self.rng.random((len(rows), 2)) * (LONGEST_FACTOR_STEP, LONGEST_RANK_STEP)
+        for part, length in ((factor, lengths[:, :1]), (~factor, lengths[:, 1:])):
+            steepest = np.abs(slope[:, part]).max(axis=1, initial=1e-300, keepdims=True)
+            slope[:, part] *= length / steepest
+        moved: Points = np.where(factor, points * np.exp(-slope), points - slope)
+        return np.clip(moved, self._lowest, self._highest)
+
+    def _step_whitened(self, rows: npt.NDArray[np.int64]) -> Points:
+        """Points `[m, F]` after the paper's step, inside the box of valid values."""
         scale = self.predictor.scale
         whitened = -self._rates[rows, None] * scale * self._gradients[rows]
         whitened = np.clip(whitened, -self.largest_step, self.largest_step)
@@ -300,20 +340,25 @@ class Gradient(Searcher):
         self._pool_codes, self._pool_values = codes[first], known[first]
 
 
-def _box(space: Space) -> tuple[Points, Points, npt.NDArray[np.bool_]]:
-    """Lowest and highest valid value of each feature `[F]`, and which ones no step may change.
+def _box(space: Space) -> tuple[Points, Points, npt.NDArray[np.int64]]:
+    """Lowest and highest valid value of each feature `[F]`, and its group.
 
-    Read off the names that `MapSpace.encode` gives; features of other names have no bounds.
+    Factors have the index of their dimension as group. Read off the names that `MapSpace.encode`
+    gives; features of other names have no bounds and no group.
     """
     names = [name.split(".") for name in space.feature_names]
     lowest, highest = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+    group = np.full(len(names), UNGROUPED)
     example = space.encode(np.zeros((1, len(space.cardinality)), np.int32))[0].astype(np.float64)
     sizes = {
         name[1]: value for name, value in zip(names, example, strict=True) if name[0] == "problem"
     }
     for column, name in enumerate(names):
-        if name[0] in ("temporal", "spatial"):
+        if name[0] == "problem":
+            group[column] = FIXED
+        elif name[0] in ("temporal", "spatial"):
             lowest[column], highest[column] = 1, sizes[name[2]]
+            group[column] = list(sizes).index(name[2])
         elif name[0] in ("rank", "spatial-rank"):
             lowest[column], highest[column] = 0, len(sizes) - 1
         elif name[0] in ("keep", "spatial-axis"):
@@ -321,4 +366,4 @@ def _box(space: Space) -> tuple[Points, Points, npt.NDArray[np.bool_]]:
         elif name[0] == "banks":
             banks = sum(v for n, v in zip(names, example, strict=True) if n[:2] == name[:2])
             lowest[column], highest[column] = 1, banks
-    return lowest, highest, np.array([name[0] == "problem" for name in names])
+    return lowest, highest, group
