@@ -550,8 +550,7 @@ def test_sizes_outside_the_training_range_are_flagged(written: Path) -> None:
 def test_shipped_surrogates_reach_their_recorded_figures_on_fresh_samples(family: str) -> None:
     """12 new problems x 500 mappings, against figures that were taken from 100 problems.
 
-    Figures differ from problem to problem (the error of ln EDP by a factor of 2 or so), and the
-    mean over 12 of them is accordingly uncertain, so errors may be twice the recorded ones.
+    Over 16 such draws the errors were 0.7 to 1.4 times the recorded ones; 1.5 times are allowed.
     """
     machine, ranges = accelerator("mm256"), ProblemRanges(family=family)
     rng = np.random.default_rng(987)
@@ -561,9 +560,9 @@ def test_shipped_surrogates_reach_their_recorded_figures_on_fresh_samples(family
     truth = np.log(samples.costs[:, -2:].astype(float)).sum(axis=1)
     sizes = samples.inputs[:, : len(loaded.card.ranges)]
     found = figures(sizes, truth, loaded.value(samples.inputs))
-    assert found.rmse <= 2 * recorded.rmse
-    assert 1 - found.spearman <= 2 * (1 - recorded.spearman)
-    assert 1 - found.spearman_best_tenth <= 2 * (1 - recorded.spearman_best_tenth)
+    assert found.rmse <= 1.5 * recorded.rmse
+    assert 1 - found.spearman <= 1.5 * (1 - recorded.spearman)
+    assert 1 - found.spearman_best_tenth <= 1.5 * (1 - recorded.spearman_best_tenth)
     # What the project asks of them.
     assert recorded.problems == 100
     assert recorded.rmse <= 0.06
