@@ -77,7 +77,7 @@ class Annealing(Searcher):
         moves: str = "domain",
         further_moves: float = 0.7,
         log_loss: bool = True,
-        initial_acceptance: float = 0.6,
+        initial_acceptance: float = 0.15,
         final_acceptance: float = 0.01,
         tuning_share: float = 0.05,
         temperatures: tuple[float, float] | None = None,

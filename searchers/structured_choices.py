@@ -5,6 +5,7 @@ Letters: n dimensions, S slots, L levels, T tensors, as in `costmodel.nest`.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,13 @@ Array = npt.NDArray[np.int64]
 SKIP_SHARE = 0.10
 PLACE_SHARE = 0.10
 
+# Spatial vectors may leave up to this share of the elements that could work idle: where no tensor
+# needs to be kept close, a product such as 252 = 4 x 7 x 9 can beat 256.
+NEAR_SHARE = 0.1
+
+# Beyond so many vectors only those of the largest product are listed.
+MOST_VECTORS = 200_000
+
 
 class Choices(NamedTuple):
     """What proposals choose from, besides the tables.
@@ -25,8 +33,10 @@ class Choices(NamedTuple):
     Attributes:
         dimension: `[M]` dimension of each distinct prime factor.
         prime: `[M]` its value.
-        vectors: `[V, n]` spatial factors of the largest product, level by level.
+        vectors: `[V, n]` spatial factors, level by level: first those of the largest product,
+            then those that come near it.
         vector_start: `[L + 1]` into vectors.
+        largest_end: `[L]` end of those of the largest product.
         spatial_slots: the slots of spatial loops.
         skippable: `[L]` 1 where tensors can skip the level, by choice or by overflow.
         outer_fill: probability that a level above the innermost is filled in a new mapping.
@@ -38,6 +48,7 @@ class Choices(NamedTuple):
     prime: Array
     vectors: Array
     vector_start: Array
+    largest_end: Array
     spatial_slots: Array
     skippable: Array
     outer_fill: float
@@ -61,7 +72,7 @@ class Workspace(NamedTuple):
 
 
 def list_choices(tables: NestTables, outer_fill: float) -> Choices:
-    """Lists distinct primes and, per level, the spatial vectors of the largest product.
+    """Lists distinct primes and, per level, the spatial vectors that use the array well.
 
     Args:
         tables: the map space.
@@ -70,20 +81,25 @@ def list_choices(tables: NestTables, outer_fill: float) -> Choices:
     pairs = sorted(
         set(zip(tables.prime_dimension.tolist(), tables.prime_value.tolist(), strict=True))
     )
-    vectors: list[list[int]] = []
-    start = [0]
+    vectors = [np.ones((0, tables.sizes.size), np.int64)]
+    start, largest_end = [0], []
     for level, fanout in enumerate(tables.fanout.tolist()):
         if tables.spatial_slot[level] >= 0:
-            vectors.extend(_largest_vectors(tables.sizes.tolist(), fanout))
-        start.append(len(vectors))
+            vectors.extend(_spatial_vectors(tables.sizes.tolist(), fanout))
+            largest_end.append(start[-1] + len(vectors[-2]))
+            start.append(largest_end[-1] + len(vectors[-1]))
+        else:
+            largest_end.append(start[-1])
+            start.append(start[-1])
     skippable = (tables.keep_column >= 0) | bool(tables.bypass_on_overflow)
     skippable[0] = False
     placed = (tables.spatial_order_column >= 0) | (tables.spatial_axis_column >= 0)
     return Choices(
         dimension=np.array([d for d, _ in pairs], dtype=np.int64),
         prime=np.array([prime for _, prime in pairs], dtype=np.int64),
-        vectors=np.array(vectors, dtype=np.int64).reshape(-1, tables.sizes.size),
+        vectors=np.concatenate(vectors),
         vector_start=np.array(start, dtype=np.int64),
+        largest_end=np.array(largest_end, dtype=np.int64),
         spatial_slots=np.flatnonzero(tables.slot_spatial),
         skippable=skippable.astype(np.int64),
         outer_fill=outer_fill,
@@ -110,22 +126,33 @@ def make_workspace(tables: NestTables) -> Workspace:
     )
 
 
-def _largest_vectors(sizes: list[int], limit: int) -> list[list[int]]:
-    """All vectors of divisors of `sizes` with the largest product that is at most `limit`."""
-    divisors = [[f for f in range(1, min(size, limit) + 1) if size % f == 0] for size in sizes]
+def _spatial_vectors(sizes: list[int], limit: int) -> tuple[Array, Array]:
+    """Vectors of divisors `[V, n]` of the largest product up to a limit, and of nearly that.
+
+    Returns:
+        Those of the largest product, and those below it by less than `NEAR_SHARE` of it.
+    """
+    vectors = np.ones((1, 0), dtype=np.int64)
+    products = np.ones(1, dtype=np.int64)
+    largest = _largest_product(sizes, limit)
+    least = math.floor((1 - NEAR_SHARE) * largest) + 1
+    for position, size in enumerate(sizes):
+        divisors = np.array([f for f in range(1, min(size, limit) + 1) if size % f == 0])
+        rows, columns = np.nonzero(
+            (products[:, None] * divisors <= largest)
+            & (products[:, None] * divisors * math.prod(sizes[position + 1 :]) >= least)
+        )
+        if len(rows) > MOST_VECTORS:
+            rows, columns = np.nonzero(largest % (products[:, None] * divisors) == 0)
+        vectors = np.column_stack([vectors[rows], divisors[columns]])
+        products = products[rows] * divisors[columns]
+    return vectors[products == largest], vectors[(products >= least) & (products < largest)]
+
+
+def _largest_product(sizes: list[int], limit: int) -> int:
+    """The largest product of one divisor of each size that is at most `limit`."""
     reachable = {1}
-    for factors in divisors:
-        reachable = {p * f for p in reachable for f in factors if p * f <= limit}
-    found: list[list[int]] = [[]]
-    products = [max(reachable)]
-    for position, factors in enumerate(divisors):
-        last = position == len(divisors) - 1
-        extended = [
-            ([*vector, f], rest // f)
-            for vector, rest in zip(found, products, strict=True)
-            for f in factors
-            if rest % f == 0 and (not last or rest == f)
-        ]
-        found = [vector for vector, _ in extended]
-        products = [rest for _, rest in extended]
-    return found
+    for size in sizes:
+        divisors = [f for f in range(1, min(size, limit) + 1) if size % f == 0]
+        reachable = {p * f for p in reachable for f in divisors if p * f <= limit}
+    return max(reachable)

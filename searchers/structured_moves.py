@@ -33,6 +33,9 @@ _REFILL = 0.50
 _EXCHANGE_SPATIAL = 0.75
 _EXCHANGE = 0.92
 
+# Share of new mappings that do not use the most processing elements.
+_NEAR = 0.05
+
 # The most often that a chain tries to move, or to sample, before it gives up.
 _ATTEMPTS = 20
 
@@ -261,30 +264,31 @@ def _place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
 
 
 @_inlined
+def _allocation_holds(tables: NestTables, work: Workspace, level: int, row: int) -> bool:
+    """Whether an allocation holds every tile that is kept, and no tile that is to overflow."""
+    bank = tables.bank_words[level]
+    for t in range(work.words.shape[1]):
+        holds = work.words[level, t] <= tables.allocations[row, t] * bank
+        if work.kept[level, t] and not holds:
+            return False
+        if tables.bypass_on_overflow and holds and not work.kept[level, t]:
+            return False
+    return True
+
+
+@_inlined
 def _allocate(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
     """Chooses at random among the bank allocations that hold the tiles; the old one if it does."""
     column = tables.banks_column[level]
-    bank = tables.bank_words[level]
     first = tables.allocation_start[level]
-    old = code[column]
+    if _allocation_holds(tables, work, level, first + code[column]):
+        return
     count = 0
-    for row in range(-1, tables.allocation_start[level + 1] - first):
-        candidate = first + (old if row < 0 else row)
-        holds = True
-        for t in range(work.words.shape[1]):
-            if (
-                work.kept[level, t]
-                and work.words[level, t] > tables.allocations[candidate, t] * bank
-            ):
-                holds = False
-                break
-        if not holds:
-            continue
-        if row < 0:
-            return
-        count += 1
-        if _below(work, count) == 0:
-            code[column] = row
+    for row in range(first, tables.allocation_start[level + 1]):
+        if _allocation_holds(tables, work, level, row):
+            count += 1
+            if _below(work, count) == 0:
+                code[column] = row - first
 
 
 @_inlined
@@ -348,15 +352,18 @@ def _shrink(tables: NestTables, listed: Choices, work: Workspace) -> None:
 
 @_helper
 def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
-    """Draws the spatial factors of every level among the vectors of the largest product."""
+    """Draws the spatial factors of every level, mostly among those of the largest product."""
     outermost = tables.temporal_slot[0]
     for level in range(tables.fanout.size):
         slot = tables.spatial_slot[level]
         if slot < 0:
             continue
         for _ in range(_ATTEMPTS):
-            span = listed.vector_start[level + 1] - listed.vector_start[level]
-            row = listed.vector_start[level] + _below(work, span)
+            first = listed.vector_start[level]
+            last = listed.largest_end[level]
+            if last < listed.vector_start[level + 1] and _uniform(work) < _NEAR:
+                first, last = last, listed.vector_start[level + 1]
+            row = first + _below(work, last - first)
             divides = True
             for d in range(work.factors.shape[0]):
                 divides &= work.factors[d, outermost] % listed.vectors[row, d] == 0
@@ -376,10 +383,10 @@ def _sample(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -
         work.factors[d, tables.temporal_slot[0]] = tables.sizes[d]
     _draw_spatial(tables, listed, work)
     levels = work.words.shape[0]
-    skipping = _uniform(work) < 0.5
     for level in range(levels):
+        skipping = listed.skippable[level] == 1 and _uniform(work) < 0.5
         for t in range(work.words.shape[1]):
-            skips = skipping and listed.skippable[level] == 1 and _uniform(work) < 0.5
+            skips = skipping and _uniform(work) < 0.5
             work.kept[level, t] = 0 if skips else 1
     _measure(tables, work)
     _shrink(tables, listed, work)

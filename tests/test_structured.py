@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,9 @@ def test_samples_use_the_whole_array_and_fill_the_inner_buffer() -> None:
     t = of.tables
     rows = t.row_start[:-1] + codes[:, : t.sizes.size]
     spatial = t.factors[rows, int(t.spatial_slot[1])]
-    assert (spatial.prod(axis=1) == 256).all()
+    elements = spatial.prod(axis=1)
+    assert 0.9 < (elements == 256).mean() < 1
+    assert elements.min() > 0.9 * 256
     assert len(np.unique(spatial, axis=0)) > 50
     # No prime can still move from DRAM into the innermost buffer.
     for code in codes[:50]:
@@ -163,7 +167,7 @@ def test_every_machine_gets_feasible_and_good_proposals(machine: str, problem: s
         best, asked = min(best, losses.min()), asked + len(codes)
         searcher.tell(losses)
     random = make("random", of, seed=0)
-    assert best <= model.evaluate(of, random.ask(4000)).edp.min()
+    assert best < 1.01 * model.evaluate(of, random.ask(4000)).edp.min()
 
 
 def test_searched_attributes_are_searched() -> None:
@@ -176,17 +180,19 @@ def test_searched_attributes_are_searched() -> None:
             assert len(np.unique(codes[:, column])) >= least
 
 
-def test_spatial_vectors_have_the_largest_product() -> None:
-    """Against enumeration, where that product is below the fan-out."""
-    of = space("gemm:M=15,N=9,K=7")
+@pytest.mark.parametrize("fanout", [16, 60, 97, 256])
+def test_spatial_vectors_are_all_that_use_the_array_well(fanout: int) -> None:
+    """Against enumeration."""
+    of = MapSpace(workload("gemm:M=15,N=12,K=14"), machine_of([{**DRAM, "fanout": fanout}]))
     choices = list_choices(of.tables, 0.3)
-    best: dict[int, set[tuple[int, ...]]] = {}
-    for m in (1, 3, 5, 15):
-        for n in (1, 3, 9):
-            for k in (1, 7):
-                best.setdefault(m * n * k, set()).add((m, n, k))
-    largest = max(product for product in best if product <= 256)
-    assert {tuple(v) for v in choices.vectors.tolist()} == best[largest]
+    divisors = [[f for f in range(1, size + 1) if size % f == 0] for size in (15, 12, 14)]
+    products = {v: math.prod(v) for v in itertools.product(*divisors) if math.prod(v) <= fanout}
+    largest = max(products.values())
+    end = choices.largest_end[0]
+    listed = [tuple(vector) for vector in choices.vectors.tolist()]
+    assert sorted(listed[:end]) == sorted(v for v, p in products.items() if p == largest)
+    near = {v for v, p in products.items() if 0.9 * largest < p < largest}
+    assert sorted(listed[end:]) == sorted(near)
 
 
 def test_a_problem_of_one_mapping_is_survived() -> None:
