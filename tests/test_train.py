@@ -41,51 +41,11 @@ def config_for(folder: Path, **changes: object) -> TrainConfig:
     return TrainConfig.model_validate({**content, **changes})
 
 
-def assert_same_weights(folder: Path, expected: dict[str, torch.Tensor]) -> None:
-    found = load_file(folder / "surrogate.safetensors")
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
-
-
-def undisturbed(config: TrainConfig) -> dict[str, torch.Tensor]:
-    """Weights of the same run in this process, without Ray and without interruption."""
-    torch.set_num_threads(1)
-    return dict(fit(Dataset(config.data), config.options()).network.state_dict())
-
-
 def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "timed out"
         time.sleep(0.02)
-
-
-def test_a_run_ends_with_the_weights_of_the_plain_loop(
-    small_data: Path, tmp_path: Path, ray_runtime: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = config_for(small_data)
-    folder = run_train(config, tmp_path / "run")
-    assert_same_weights(folder, undisturbed(config))
-    card = surrogate.load(folder).card
-    assert card.training["views"] == 20_480
-    assert card.training["rows"] == 4000
-    assert card.provenance["model"] == "loopnest"
-    assert card.provenance["data_config"] == Dataset(small_data).manifest.config_hash
-    assert "Spearman within a problem" in capsys.readouterr().err
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "surrogate.json",
-        "surrogate.safetensors",
-        "train.json",
-    ]
-
-    # The same command again leaves the finished run alone; another one is refused.
-    before = (folder / "surrogate.json").read_bytes()
-    run_train(config, folder)
-    assert "trained before" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"another training run .*options"):
-        run_train(config_for(small_data, seed=3), folder)
-    assert (folder / "surrogate.json").read_bytes() == before
 
 
 def test_two_workers_average_their_gradients(
@@ -130,11 +90,13 @@ def views_so_far(folder: Path) -> int:
     return int(json.loads(path.read_text())["views"]) if path.exists() else 0
 
 
-def test_killed_drivers_and_workers_cost_only_the_work_since_the_last_checkpoint(
-    small_data: Path, tmp_path: Path, ray_runtime: None
-) -> None:
+@pytest.fixture(scope="module")
+def survivor(
+    small_data: Path, tmp_path_factory: pytest.TempPathFactory, ray_runtime: None
+) -> tuple[TrainConfig, Path]:
+    """A run whose whole process tree was killed, and one worker after it was continued."""
     config = config_for(small_data, views=122_880)
-    folder = tmp_path / "run"
+    folder = tmp_path_factory.mktemp("survivor") / "run"
     code = (
         "import sys; from pathlib import Path\n"
         "from orchestrator.train import TrainConfig, run_train\n"
@@ -156,7 +118,6 @@ def test_killed_drivers_and_workers_cost_only_the_work_since_the_last_checkpoint
     assert 0 < reached < config.options().views
     assert not (folder / "surrogate.json").exists()
 
-    # The run is continued, and this time a worker dies.
     killed: list[int] = []
 
     def kill_worker() -> None:
@@ -171,7 +132,50 @@ def test_killed_drivers_and_workers_cost_only_the_work_since_the_last_checkpoint
     run_train(config, folder)
     killer.join()
     assert killed
-    assert_same_weights(folder, undisturbed(config))
+    return config, folder
+
+
+def test_a_run_that_was_killed_twice_ends_like_an_undisturbed_one(
+    survivor: tuple[TrainConfig, Path],
+) -> None:
+    """The same weights as those of the plain loop, in one go and without Ray."""
+    config, folder = survivor
+    torch.set_num_threads(1)
+    expected = dict(fit(Dataset(config.data), config.options()).network.state_dict())
+    found = load_file(folder / "surrogate.safetensors")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
+
+
+def test_a_finished_run_holds_the_surrogate_and_where_it_comes_from(
+    survivor: tuple[TrainConfig, Path],
+) -> None:
+    config, folder = survivor
+    card = surrogate.load(folder).card
+    assert card.training["views"] == 122_880
+    assert card.training["rows"] == 4000
+    assert card.provenance["model"] == "loopnest"
+    assert card.provenance["data_config"] == Dataset(config.data).manifest.config_hash
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "surrogate.json",
+        "surrogate.safetensors",
+        "train.json",
+    ]
+
+
+def test_a_finished_run_is_left_alone_and_another_one_refused(
+    survivor: tuple[TrainConfig, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, folder = survivor
+    before = (folder / "surrogate.json").read_bytes()
+    run_train(config, folder)
+    printed = capsys.readouterr().err
+    assert "trained before" in printed
+    assert "Spearman within a problem" in printed
+    with pytest.raises(ConfigError, match=r"another training run .*options"):
+        run_train(config.model_copy(update={"seed": 3}), folder)
+    assert (folder / "surrogate.json").read_bytes() == before
 
 
 def test_problems_are_found_before_ray_starts(small_data: Path, tmp_path: Path) -> None:
