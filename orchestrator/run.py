@@ -53,7 +53,7 @@ class Size:
 # Sized for less than 10 minutes on 2 cores.
 FULL = Size(
     rows={"cnn": 600_000, "mttkrp": 300_000},
-    views={"cnn": 3_000_000, "mttkrp": 1_500_000},
+    views={"cnn": 2_000_000, "mttkrp": 1_000_000},
     problems_per_shard=100,
     held_out_problems=100,
     budgets={
