@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import threading
@@ -66,8 +65,9 @@ class TrainConfig(StrictModel):
     """Decides initial weights and every order."""
     workers: Size = 1
     """Processes that train together, each on its share of every batch."""
-    threads: Count | None = None
-    """Threads of each worker; null: the cores of this machine shared out."""
+    threads: Count = 1
+    """Threads of each worker. A second one saves a third of the time on idle cores, and takes ten
+    times as long where it has to wait for a core that something else uses."""
 
     def options(self) -> FitOptions:
         """The part that decides the weights, for one worker."""
@@ -194,18 +194,17 @@ def _train(config: TrainConfig, folder: Path, console: Console) -> None:
     )
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    threads = config.threads or max(1, (os.cpu_count() or 1) // config.workers)
     trainer = TorchTrainer(
         _worker,
         train_loop_config={
             "data": str(Path(config.data).resolve()),
             "folder": str(folder),
             "options": config.options().model_dump_json(),
-            "threads": threads,
+            "threads": config.threads,
             "provenance": code_version(),
         },
         scaling_config=ScalingConfig(
-            num_workers=config.workers, resources_per_worker={"CPU": threads}
+            num_workers=config.workers, resources_per_worker={"CPU": config.threads}
         ),
         torch_config=TorchConfig(backend="gloo"),
         # The same name and storage: a run that was interrupted continues from its checkpoint.

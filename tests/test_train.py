@@ -35,7 +35,6 @@ def config_for(folder: Path, **changes: object) -> TrainConfig:
         "views": 20_480,
         "held_out_problems": 8,
         "checkpoint_views": 5_120,
-        "threads": 1,
         "seed": 2,
     }
     return TrainConfig.model_validate({**content, **changes})
