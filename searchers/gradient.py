@@ -46,8 +46,8 @@ INJECTIONS_PER_COOLING = 50
 COOLING = 0.75
 
 # Bounds of a random step: of a factor's logarithm, and of a rank.
-LONGEST_FACTOR_STEP = 2.4
-LONGEST_RANK_STEP = 3.0
+LONGEST_FACTOR_STEP = 1.2
+LONGEST_RANK_STEP = 5.0
 
 # Groups of features that are no factors of a dimension: the problem's sizes, and all others.
 FIXED = -1
@@ -154,7 +154,7 @@ class Gradient(Searcher):
                 released code follows; for predictors that offer `sum_and_gradient`.
             step: `relative` for random bounded steps in logarithms, kept if no worse; `whitened`
                 for the paper's. The parameters below concern the paper's.
-            relaxed: keep the unprojected point between steps.
+            relaxed: ask the surrogate at the unprojected point and step on from there.
             double_on_stall: double a chain's rate when the projection did not change, until an
                 injection, as the released code does.
             always_inject: take every injection without looking at its predicted cost.
@@ -264,6 +264,8 @@ class Gradient(Searcher):
         visited[~injected] = self.space.project(moved[~injected])
         visited[injected] = self.space.sample(self.rng, int(injected.sum()), feasible=True)
         points = self.space.encode(visited)
+        if self.relaxed and not self.relative:
+            points[~injected] = moved[~injected]
         values, gradients = self._query(points)
         self.surrogate_queries += count
         self._steps[rows] += 1
@@ -275,8 +277,7 @@ class Gradient(Searcher):
         if self.double_on_stall:
             self._rates[rows[stalled]] *= 2
             self._rates[rows[injected]] = self.learning_rate
-        start_from = injected | self.relative | (not self.relaxed)
-        self._points[rows[taken]] = np.where(start_from[:, None], points, moved)[taken]
+        self._points[rows[taken]] = points[taken]
         self._codes[rows[taken]] = visited[taken]
         self._values[rows[taken]] = values[taken]
         self._gradients[rows[taken]] = gradients[taken]
