@@ -58,7 +58,7 @@ FULL = Size(
     problems_per_shard=100,
     held_out_problems=100,
     budgets={
-        "table1-iso-iteration": {"seeds": 10, "iterations": 5000},
+        "table1-iso-iteration": {"seeds": 5, "iterations": 5000},
         "table1-iso-time": {"seeds": 5, "seconds": 1.0},
         "table1-iso-time-simulator": {"seeds": 3, "seconds": 2.0},
     },
