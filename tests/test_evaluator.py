@@ -158,7 +158,7 @@ def test_nothing_feasible_is_a_result() -> None:
 
 def test_resume_is_exact() -> None:
     def start() -> tuple[Any, Evaluator]:
-        return make("genetic", SPACE, seed=3), Evaluator(ToyModel(), SPACE, iterations=400)
+        return make("genetic", SPACE, seed=3), Evaluator(ToyModel(), SPACE, iterations=1000)
 
     searcher, evaluator = start()
     searcher.run(evaluator)
