@@ -71,7 +71,7 @@ QUICK = Size(
     budgets={
         "table1-iso-iteration": {"seeds": 2, "iterations": 300},
         "table1-iso-time": {"seeds": 2, "seconds": 0.1},
-        "table1-iso-time-simulator": {"seeds": 2, "seconds": 0.1},
+        "table1-iso-time-simulator": {"seeds": 2, "seconds": 1.0},
     },
 )
 
