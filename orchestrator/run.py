@@ -60,7 +60,7 @@ FULL = Size(
     budgets={
         "table1-iso-iteration": {"seeds": 5, "iterations": 5000},
         "table1-iso-time": {"seeds": 5, "seconds": 1.0},
-        "table1-iso-time-simulator": {"seeds": 3, "seconds": 2.0},
+        "table1-iso-time-simulator": {"seeds": 2, "seconds": 5.0},
     },
 )
 QUICK = Size(
