@@ -191,9 +191,11 @@ class Evaluator:
             steps = self.iterations_used + done
         improved = False
         with self.paused():
-            self.surrogate_queries += surrogate_queries
-            self.iterations_used += iterations
+            scored_before = self.true_queries
             improved = self._record(codes, losses, steps, seconds)
+            in_time = self.true_queries - scored_before
+            self.surrogate_queries += surrogate_queries
+            self.iterations_used += surrogate_queries + (in_time if counted else 0)
             if improved and self.on_improvement is not None:
                 self.on_improvement(self)
         return losses

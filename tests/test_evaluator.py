@@ -210,3 +210,13 @@ def test_an_empty_curve_survives_saving() -> None:
     resumed = Evaluator(ToyModel(), SPACE, iterations=2)
     resumed.load_state_dict(evaluator.state_dict())
     assert resumed.result().curve_loss.tolist() == [np.inf]
+
+
+def test_what_came_too_late_is_no_iteration() -> None:
+    clock = Clock()
+    evaluator = Evaluator(ToyModel(), SPACE, seconds=2.0, query_latency=0.05, clock=clock)
+    assert evaluator.remaining
+    evaluator(SPACE.sample(np.random.default_rng(0), 100))
+    result = evaluator.result()
+    assert result.true_queries == result.iterations == 40
+    assert evaluator.remaining == 0
