@@ -16,6 +16,12 @@ FOLDER = Path(__file__).parent / "golden" / "timeloop"
 FILES = sorted(FOLDER.glob("*.jsonl.gz"))
 RECORDS = 6853
 
+# Timeloop sums these fills in floating point and truncates: one word is lost. No others may differ.
+TRUNCATED = {
+    ("dev/rand/tiny_conv/41", "L1", "Inputs"),
+    ("dev/rand/tiny_conv/143", "L1", "Inputs"),
+}
+
 
 def load(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt") as lines:
@@ -29,7 +35,6 @@ def test_every_record_is_here() -> None:
 @pytest.mark.parametrize("path", FILES, ids=[path.name.split(".")[0] for path in FILES])
 def test_equals_timeloop(path: Path) -> None:
     records = load(path)
-    truncated = 0
     for record, scored in zip(records, score(records, LoopNestModel()), strict=True):
         expected, got, where = record["result"], scored["result"], record["id"]
         assert "status" not in got, (where, got)
@@ -42,11 +47,9 @@ def test_equals_timeloop(path: Path) -> None:
                 ours = got["levels"][level][tensor]
                 for key in ("keep", "tile", "instances", "reads", "updates"):
                     assert ours[key] == counts[key], (where, level, tensor, key)
-                # Timeloop sums fills in floating point and truncates: now and then one is lost.
-                lost = ours["fills"] - counts["fills"]
-                assert lost in (0, 1), (where, level, tensor, "fills")
+                lost = int((where, level, tensor) in TRUNCATED)
+                assert ours["fills"] == counts["fills"] + lost, (where, level, tensor, "fills")
                 if lost:
-                    truncated += 1
                     per_word = record["arch"]["energy_pj_per_word_access"][level]
                     excused_pj += per_word * counts["instances"]
         assert got["energy_pj"] - excused_pj == pytest.approx(expected["energy_pj"], rel=1e-9)
@@ -54,4 +57,3 @@ def test_equals_timeloop(path: Path) -> None:
             assert got["network_energy_pj"][tensor] == pytest.approx(
                 network["energy_pj"], rel=1e-9
             ), (where, tensor)
-    assert truncated <= 2, "more lost fills than Timeloop's truncation explains (2 in all files)"
