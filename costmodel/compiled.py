@@ -54,7 +54,7 @@ def _compile(function: Function, **options: Any) -> Function:
 @lru_cache(maxsize=64)
 def _cache_folder(source: str) -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(source)]:
+    for path in [*sorted(Path(__file__).parent.rglob("*.py")), Path(source)]:
         digest.update(path.read_bytes())
     for root in (
         platformdirs.user_cache_path("mapspace"),

@@ -57,7 +57,7 @@ def _distinct_offsets(
 
 
 @lean
-def _sort(
+def sort(
     values: Array,
     count: int,
 ) -> None:
@@ -95,7 +95,7 @@ def _count_distinct(
             for i in range(count):
                 children[x * count + i] = children[i] + x * step
         count *= factor
-    _sort(children, count)
+    sort(children, count)
     distinct = 1
     for i in range(1, count):
         distinct += children[i] != children[i - 1]
@@ -299,7 +299,7 @@ def _hops_per_delivery(
                 span += tables.term_coefficient[k] * tables.sizes[tables.term_dimension[k]]
             key = key * span + offsets[a]
         tile_of[child] = key * children + child
-    _sort(tile_of, children)
+    sort(tile_of, children)
     centre = (height - 1) / 2
     hops = 0.0
     begin = 0

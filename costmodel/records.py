@@ -196,7 +196,7 @@ def read_mapping(record: MappingType[str, Any]) -> tuple[MapSpace, Codes]:
         if not isinstance(record.get(key), dict):
             raise ConfigError(f"{key}: expected an object, got {record.get(key)!r}.")
     space = _space(record)
-    return space, _code(space, record)
+    return space, record_code(space, record)
 
 
 def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
@@ -227,7 +227,7 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
             )
             if key not in spaces:
                 spaces[key] = _space(record)
-            codes.append(_code(spaces[key], record))
+            codes.append(record_code(spaces[key], record))
             groups.setdefault(key, []).append(index)
         except ConfigError as error:
             raise ConfigError(f"record {index}: {error}") from None
@@ -290,7 +290,12 @@ def _space(record: MappingType[str, Any]) -> MapSpace:
     )
 
 
-def _code(space: MapSpace, record: MappingType[str, Any]) -> Codes:
+def record_code(space: MapSpace, record: MappingType[str, Any]) -> Codes:
+    """The code `[D]` of a record's mapping in a space.
+
+    Raises:
+        ConfigError: the record has no mapping of this space.
+    """
     accelerator = space.accelerator
     return space.code(
         mapping_from_record(

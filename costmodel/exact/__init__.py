@@ -1,0 +1,1 @@
+"""Proofs of optimality for the loop-nest model on three memory levels; see docs/exact.md."""

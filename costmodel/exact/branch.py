@@ -1,0 +1,307 @@
+"""The compiled proof: every mapping is either bounded away or evaluated.
+
+A *unit* of work is a spatial vector with the tensors that the element buffers keep. Its mappings
+form a tree: the element tile, then the shared buffer's tile and keep set, then the loop orders.
+A branch is cut when a lower bound on its objective does not beat the limit.
+"""
+
+from __future__ import annotations
+
+from costmodel.compiled import inlined, lean
+from costmodel.exact.charges import fits
+from costmodel.exact.objective import INFINITE, energy_threshold, is_below
+from costmodel.exact.permute import order_loops
+from costmodel.exact.state import INNER_TILES, OUTER_TILES, TILINGS, Found, OuterTables, Work
+from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables
+from costmodel.exact.tiles import (
+    Vectors,
+    bound_element_tile,
+    bound_tiling,
+    bound_traffic,
+    cell_of,
+    charge_groups,
+    enter_vector,
+    least_inner_energy,
+)
+from costmodel.nest import Array
+
+
+@inlined
+def _groups_vary(
+    tables: ProofTables,
+    work: Work,
+) -> bool:
+    """Whether two loops along one axis are spatial: then the groups depend on the element tile."""
+    for axis in range(tables.credit_start.size):
+        spread = 0
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            spread += work.spatial[tables.term_dimension[k]] > 1
+        if spread > 1:
+            return True
+    return False
+
+
+@lean
+def prove_units(
+    tables: ProofTables,
+    outer: OuterTables,
+    vectors: Vectors,
+    unit_vector: Array,
+    unit_set: Array,
+    begin: int,
+    end: int,
+    budget: int,
+    found: Found,
+    work: Work,
+) -> int:
+    """Searches units `begin` to `end` for mappings below the limit.
+
+    Args:
+        tables: the problem.
+        outer: least outer costs.
+        vectors: spatial vectors.
+        unit_vector: `[U]` the vector of each unit.
+        unit_set: `[U]` the tensors that its element buffers keep, as bits.
+        begin: the first unit.
+        end: past the last one.
+        budget: after so many tiles no further unit is begun.
+        found: the best mappings and the limit; updated.
+        work: working memory.
+
+    Returns:
+        The unit that would be next.
+    """
+    started = found.counts[INNER_TILES] + found.counts[OUTER_TILES]
+    for unit in range(begin, end):
+        if found.counts[INNER_TILES] + found.counts[OUTER_TILES] - started >= budget:
+            return unit
+        _prove_unit(tables, outer, vectors, unit_vector[unit], unit_set[unit], found, work)
+    return end
+
+
+@lean
+def _prove_unit(
+    tables: ProofTables,
+    outer: OuterTables,
+    vectors: Vectors,
+    v: int,
+    inner_set: int,
+    found: Found,
+    work: Work,
+) -> None:
+    """Walks the element tiles of a unit, and everything above those that the bound lets pass."""
+    n = tables.sizes.size
+    cycles = enter_vector(tables, vectors, work, v)
+    elements, reduction = vectors.elements[v], vectors.reduction[v]
+    threshold = energy_threshold(found.kind, cycles, found.limit[0], found.limit[1])
+    limit_energy, limit_cycles = found.limit[0], found.limit[1]
+    vary = _groups_vary(tables, work)
+    _fix_tiles(tables, work, inner_set, vary)
+    fresh = True
+    while True:
+        if fits(tables, ELEMENT, inner_set, work.extent):
+            found.counts[INNER_TILES] += 1
+            if fresh or vary:
+                charge_groups(tables, vectors, work, v, inner_set, cycles)
+                fresh = False
+            bound_element_tile(tables, outer, work)
+            cell = cell_of(tables, work.step_at)
+            survivors = 0
+            for k in range(tables.outer_sets.size):
+                above = outer.energy[k, cell]
+                if above >= INFINITE:
+                    continue
+                outer_set = tables.outer_sets[k]
+                loose = least_inner_energy(tables, work, inner_set, outer_set)
+                least = work.base[k] + loose + above
+                if least >= threshold:
+                    continue
+                if tables.limited:
+                    slowest = bound_traffic(
+                        tables, work, inner_set, outer_set, cycles, elements, reduction,
+                        n, -1, outer.words[k, cell],
+                    )  # fmt: skip
+                    if not is_below(found.kind, least, slowest, found.limit[0], found.limit[1]):
+                        continue
+                work.live[survivors] = k
+                work.loose[survivors] = loose
+                survivors += 1
+            for s in range(survivors):
+                k = work.live[s]
+                _split_loops(
+                    tables, outer, vectors, v, inner_set, tables.outer_sets[k], k,
+                    work.loose[s], cycles, threshold, found, work,
+                )  # fmt: skip
+                if found.limit[0] != limit_energy or found.limit[1] != limit_cycles:
+                    limit_energy, limit_cycles = found.limit[0], found.limit[1]
+                    threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
+            last = n - 1
+        else:
+            # Larger tiles of the last dimension that has grown do not fit either.
+            last = n - 1
+            while last >= 0 and work.pick[last] == 0:
+                last -= 1
+            if last < 0:
+                return
+            _pick_step(tables, work, last, 0)
+            last -= 1
+        if inner_set == 0 and not vary:
+            # Nothing enters the element buffers: their tile makes no difference.
+            return
+        while last >= 0:
+            at = tables.divisor_start[last] + work.spatial_at[last]
+            choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+            if work.pick[last] + 1 < choices:
+                _pick_step(tables, work, last, work.pick[last] + 1)
+                break
+            _pick_step(tables, work, last, 0)
+            last -= 1
+        if last < 0:
+            return
+
+
+@inlined
+def _pick_step(
+    tables: ProofTables,
+    work: Work,
+    d: int,
+    pick: int,
+) -> None:
+    """Sets how far a dimension's loops above the element tile step."""
+    at = tables.divisor_start[d] + work.spatial_at[d]
+    work.pick[d] = pick
+    work.step_at[d] = tables.multiples[tables.multiple_start[at] + pick]
+    work.step[d] = tables.divisors[tables.divisor_start[d] + work.step_at[d]]
+    work.extent[d] = work.step[d] // work.spatial[d]
+
+
+@inlined
+def _fix_tiles(
+    tables: ProofTables,
+    work: Work,
+    inner_set: int,
+    vary: bool,
+) -> None:
+    """Marks dimensions that need no loop in the shared buffer.
+
+    That is a dimension that no tensor kept by the element buffers depends on: such a loop can move
+    into the element tile, which costs no room there and never raises the words that enter it. Used
+    only where these tensors have axes of one term each and the groups do not change.
+    """
+    plain = not vary
+    for t in range(tables.sliding.size):
+        if (inner_set >> t) & 1 and tables.sliding[t]:
+            plain = False
+    for d in range(tables.sizes.size):
+        work.fixed_tile[d] = int(plain and inner_set != 0)
+        for t in range(tables.sliding.size):
+            if (inner_set >> t) & 1 and tables.relevant[t, d]:
+                work.fixed_tile[d] = 0
+
+
+@lean
+def _split_loops(
+    tables: ProofTables,
+    outer: OuterTables,
+    vectors: Vectors,
+    v: int,
+    inner_set: int,
+    outer_set: int,
+    k: int,
+    loose: int,
+    cycles: int,
+    threshold: int,
+    found: Found,
+    work: Work,
+) -> None:
+    """Walks the shared buffer's tiles above one element tile.
+
+    `loose` is the least energy of the words that enter the element tile, however the loops split.
+    """
+    n = tables.sizes.size
+    for d in range(n):
+        work.outer_pick[d] = 0
+        work.middle_at[d] = work.step_at[d]
+        work.middle[d] = work.step[d]
+    limit_energy, limit_cycles = found.limit[0], found.limit[1]
+    while True:
+        if fits(tables, BUFFER, outer_set, work.middle):
+            cell = cell_of(tables, work.middle_at)
+            if work.base[k] + loose + outer.energy[k, cell] < threshold:
+                found.counts[OUTER_TILES] += 1
+                _try_tiling(
+                    tables, outer, vectors, v, inner_set, outer_set, k, cycles, threshold,
+                    found, work,
+                )  # fmt: skip
+                if found.limit[0] != limit_energy or found.limit[1] != limit_cycles:
+                    limit_energy, limit_cycles = found.limit[0], found.limit[1]
+                    threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
+            last = n - 1
+        else:
+            last = n - 1
+            while last >= 0 and work.outer_pick[last] == 0:
+                last -= 1
+            if last < 0:
+                return
+            _pick_middle(tables, work, last, 0)
+            last -= 1
+        while last >= 0:
+            at = tables.divisor_start[last] + work.step_at[last]
+            choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+            if work.outer_pick[last] + 1 < choices and not work.fixed_tile[last]:
+                _pick_middle(tables, work, last, work.outer_pick[last] + 1)
+                break
+            _pick_middle(tables, work, last, 0)
+            last -= 1
+        if last < 0:
+            return
+
+
+@inlined
+def _pick_middle(
+    tables: ProofTables,
+    work: Work,
+    d: int,
+    pick: int,
+) -> None:
+    """Sets the shared buffer's tile along a dimension."""
+    at = tables.divisor_start[d] + work.step_at[d]
+    work.outer_pick[d] = pick
+    work.middle_at[d] = tables.multiples[tables.multiple_start[at] + pick]
+    work.middle[d] = tables.divisors[tables.divisor_start[d] + work.middle_at[d]]
+
+
+@lean
+def _try_tiling(
+    tables: ProofTables,
+    outer: OuterTables,
+    vectors: Vectors,
+    v: int,
+    inner_set: int,
+    outer_set: int,
+    k: int,
+    cycles: int,
+    threshold: int,
+    found: Found,
+    work: Work,
+) -> None:
+    """Tries the orders of the tiling in hand, if its bound lets it pass."""
+    elements, reduction = vectors.elements[v], vectors.reduction[v]
+    both, least_outer, inner_loops, outer_loops = bound_tiling(
+        tables, outer, work, inner_set, outer_set
+    )
+    least = work.base[k] + both
+    if least >= threshold:
+        return
+    if tables.limited:
+        n = tables.sizes.size
+        slowest = bound_traffic(
+            tables, work, inner_set, outer_set, cycles, elements, reduction, n, n, 0
+        )
+        if not is_below(found.kind, least, slowest, found.limit[0], found.limit[1]):
+            return
+    found.counts[TILINGS] += 1
+    order_loops(
+        tables, elements, reduction, v, inner_set, outer_set, cycles, work.base[k], least_outer,
+        inner_loops, outer_loops, found, work,
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""Exact comparison of objectives in compiled code.
+
+An outcome is an energy in whole units and a number of whole cycles, both below 2^62. Objectives
+are compared as whole numbers of up to 186 bits, so ties are ties and "proven" has no tolerance.
+"""
+
+from __future__ import annotations
+
+from costmodel.compiled import lean
+from costmodel.costs import Objective
+from costmodel.errors import ConfigError
+
+EDP, ENERGY, LATENCY, ED2P = range(4)
+KINDS: dict[str, int] = {"edp": EDP, "energy": ENERGY, "latency": LATENCY, "ed2p": ED2P}
+
+INFINITE = 2**62
+"""Stands for the energy of what is not allowed; larger than any energy."""
+
+_DIGIT = 31
+_MASK = 2**31 - 1
+
+
+def objective_kind(objective: Objective | str) -> int:
+    """The number of an objective in compiled code.
+
+    Raises:
+        ConfigError: it is none that the proof can treat.
+    """
+    if objective not in KINDS:
+        raise ConfigError(
+            "The exact search needs an objective that never falls when energy or latency rises: "
+            f"{', '.join(KINDS)}; got {objective!r}."
+        )
+    return KINDS[objective]
+
+
+def value(kind: int, energy: int, cycles: int) -> int:
+    """The objective as a Python integer (units, cycles)."""
+    if kind == ENERGY:
+        return energy
+    if kind == LATENCY:
+        return cycles
+    return energy * cycles if kind == EDP else energy * cycles * cycles
+
+
+@lean
+def _product(
+    a: int,
+    b: int,
+    c: int,
+) -> tuple[int, int, int, int, int, int]:
+    """A * b * c for factors below 2^62, as digits to base 2^31, highest first."""
+    a0, a1, b0, b1, c0, c1 = a & _MASK, a >> _DIGIT, b & _MASK, b >> _DIGIT, c & _MASK, c >> _DIGIT
+    # Every sum stays below 2^63: two products of digits and a carry.
+    x = a0 * b0
+    p0 = x & _MASK
+    x = a0 * b1 + (x >> _DIGIT)
+    y = a1 * b0 + (x & _MASK)
+    p1 = y & _MASK
+    x = a1 * b1 + (x >> _DIGIT) + (y >> _DIGIT)
+    p2 = x & _MASK
+    p3 = x >> _DIGIT
+    x = p0 * c0
+    q0 = x & _MASK
+    x = p1 * c0 + (x >> _DIGIT)
+    y = p0 * c1 + (x & _MASK)
+    q1 = y & _MASK
+    x = p2 * c0 + (x >> _DIGIT)
+    z = p1 * c1 + (x & _MASK) + (y >> _DIGIT)
+    q2 = z & _MASK
+    x = p3 * c0 + (x >> _DIGIT)
+    y = p2 * c1 + (x & _MASK) + (z >> _DIGIT)
+    q3 = y & _MASK
+    x = p3 * c1 + (x >> _DIGIT) + (y >> _DIGIT)
+    return x >> _DIGIT, x & _MASK, q3, q2, q1, q0
+
+
+@lean
+def is_below(
+    kind: int,
+    energy: int,
+    cycles: int,
+    limit_energy: int,
+    limit_cycles: int,
+) -> bool:
+    """Whether an outcome beats a limit: a smaller objective, exactly.
+
+    Energy breaks ties of latency and latency those of energy, so that the best mapping for one is
+    not wasteful in the other.
+    """
+    if kind == ENERGY:
+        return energy < limit_energy or (energy == limit_energy and cycles < limit_cycles)
+    if kind == LATENCY:
+        return cycles < limit_cycles or (cycles == limit_cycles and energy < limit_energy)
+    # Exact arithmetic is needed only where rounding could decide.
+    ours = float(energy) * float(cycles)
+    its = float(limit_energy) * float(limit_cycles)
+    if kind == ED2P:
+        ours *= cycles
+        its *= limit_cycles
+    if ours < its * (1 - 1e-14):
+        return True
+    if ours > its * (1 + 1e-14):
+        return False
+    third, its_third = (cycles, limit_cycles) if kind == ED2P else (1, 1)
+    return _product(energy, cycles, third) < _product(limit_energy, limit_cycles, its_third)
+
+
+@lean
+def energy_threshold(
+    kind: int,
+    cycles: int,
+    limit_energy: int,
+    limit_cycles: int,
+) -> int:
+    """The least energy that does not beat a limit at so many cycles: prune what is not below it."""
+    low, high = 0, INFINITE
+    while low < high:
+        middle = (low + high) >> 1
+        if is_below(kind, middle, cycles, limit_energy, limit_cycles):
+            low = middle + 1
+        else:
+            high = middle
+    return low

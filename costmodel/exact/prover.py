@@ -1,0 +1,406 @@
+"""The proof as an object: it works in small steps and holds, at any moment, what is certain.
+
+Rounds: every unit whose floor is below a target is searched for mappings below the target. A round
+that finds none certifies the target as a lower bound; the first one that finds some ends with the
+optimum. A mapping offered from outside only makes targets beyond it unnecessary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from costmodel import moves
+from costmodel.costs import STATUS_OK, Objective
+from costmodel.errors import ConfigError, ContractError
+from costmodel.exact.branch import prove_units
+from costmodel.exact.feasible import why_infeasible
+from costmodel.exact.objective import ED2P, EDP, INFINITE, LATENCY, is_below, objective_kind, value
+from costmodel.exact.outer import build_outer_tables
+from costmodel.exact.spatial import bound_units, list_vectors
+from costmodel.exact.state import BLOCKS, INNER_SET, OUTER_SET, VECTOR, make_work, nothing_found
+from costmodel.exact.tables import BUFFER, DRAM, ELEMENT, build_proof_tables
+from costmodel.exact.tiles import bounds_of_tiling
+from costmodel.loopnest import LoopNestModel
+from costmodel.mapspace import MapSpace
+from costmodel.space import Codes
+
+# A step ends after about so many tiles: some 50 ms.
+STEP_TILES = 200_000
+
+# The first round looks this far above the floor; every further one doubles the distance.
+FIRST_RISE = Fraction(1, 200)
+
+
+Outcome = tuple[int, int]
+"""Energy in whole units and cycles of a mapping, or of a bound."""
+
+
+class Prover:
+    """Finds the best mappings of a map space and proves that there are none better.
+
+    Attributes:
+        space: the map space.
+        objective: what is minimised.
+        keep: tensors kept per level, where that is fixed; None: as the machine has it.
+        unit_pj: the unit of energy, pJ.
+        finished: whether the optimum is proven.
+        rounds: rounds begun.
+    """
+
+    def __init__(
+        self,
+        space: MapSpace,
+        *,
+        objective: Objective = "edp",
+        keep: Mapping[str, Sequence[str]] | None = None,
+        top: int = 1,
+    ) -> None:
+        """Builds the tables that bounds are read from: most of the memory, some of the time.
+
+        Args:
+            space: a map space that `costmodel.exact.tables.why_not` has nothing against.
+            objective: `edp`, `energy`, `latency` or `ed2p`.
+            keep: the tensors that a level keeps, for levels where that is not searched; only on
+                machines where it could be.
+            top: how many of the best tilings to find.
+
+        Raises:
+            ConfigError: the space or the objective is none that can be proven, or an unknown
+                level or tensor.
+        """
+        if top < 1:
+            raise ConfigError(f"top must be at least 1, got {top}.")
+        self.space = space
+        self.objective: Objective = objective
+        self.keep = None if keep is None else {level: tuple(keep[level]) for level in keep}
+        self._kind = objective_kind(objective)
+        self._tables, units = build_proof_tables(space, self.keep)
+        self.unit_pj = units.unit_pj
+        self._units = units
+        self._outer = build_outer_tables(self._tables)
+        self._vectors = list_vectors(self._tables)
+        self._work = make_work(self._tables)
+        self._found = nothing_found(self._kind, self._tables.sizes.size, top)
+        self._offered: tuple[Outcome, Codes] | None = None
+        self._list_units()
+        self._next = 0
+        self._rise = FIRST_RISE
+        self.rounds = 0
+        self.finished = not self._unit_vector.size
+        self._lower: Outcome = (0, 0)
+        if not self.finished:
+            self._lower = self._floor(0)
+            self._begin_round()
+
+    def _list_units(self) -> None:
+        """Lists the units that hold any mapping by rising floor."""
+        shape = (self._vectors.elements.size, self._tables.inner_sets.size)
+        energy, cycles = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        bound_units(self._tables, self._outer, self._vectors, energy, cycles, self._work)
+        vector, kept = np.nonzero(energy < INFINITE)
+        energy, cycles = energy[vector, kept], cycles[vector, kept]
+        power = {EDP: 1, ED2P: 2}.get(self._kind, 0)
+        floors = energy * cycles.astype(np.float64) ** power
+        primary, secondary = (cycles, energy) if self._kind == LATENCY else (floors, cycles)
+        order = np.lexsort((secondary, primary))
+        self._unit_energy, self._unit_cycles = energy[order], cycles[order]
+        self._unit_vector = np.ascontiguousarray(vector[order])
+        self._unit_set = self._tables.inner_sets[kept[order]]
+
+    def _floor(self, unit: int) -> Outcome:
+        """The floor of a unit."""
+        return int(self._unit_energy[unit]), int(self._unit_cycles[unit])
+
+    def value_of(self, outcome: Outcome) -> int:
+        """The objective of an outcome, in units of energy and cycles."""
+        return value(self._kind, *outcome)
+
+    def _begin_round(self) -> None:
+        """Sets the next target: a rise above what is certain, but never above what is at hand."""
+        self.rounds += 1
+        self._next = 0
+        energy, cycles = self._lower
+        rise, self._rise = 1 + self._rise, 2 * self._rise
+        if self._kind == LATENCY:
+            target = (0, int(cycles * rise) + 1)
+        else:
+            target = (int(energy * rise) + 1, cycles)
+        worst = self._to_beat()
+        if target[0] >= INFINITE or is_below(self._kind, *worst, *target):
+            target = worst
+        self._found.limit[:] = target
+
+    def _to_beat(self) -> Outcome:
+        """What a mapping must beat to be among the best."""
+        worst = int(self._found.energy[-1]), int(self._found.cycles[-1])
+        if self._offered is not None and self._found.energy.size == 1:
+            offered = self._offered[0]
+            return offered if is_below(self._kind, *offered, *worst) else worst
+        return worst
+
+    @property
+    def _limit(self) -> Outcome:
+        return int(self._found.limit[0]), int(self._found.limit[1])
+
+    def step(self, tiles: int = STEP_TILES) -> None:
+        """Works for about so many tiles.
+
+        Raises:
+            ContractError: the proof is finished.
+        """
+        if self.finished:
+            raise ContractError("The proof is finished: there is nothing left to do.")
+        self._walk(tiles)
+        if self._next < self._first_beyond():
+            return
+        # Nothing below the limit is left, in any unit.
+        self._lower = max(self._lower, self._limit, key=self.value_of)
+        if self._limit == self._to_beat():
+            self.finished = True
+        else:
+            self._begin_round()
+
+    def _walk(self, tiles: int) -> None:
+        beyond = self._first_beyond()
+        if self._next < beyond:
+            self._next = prove_units(
+                self._tables, self._outer, self._vectors, self._unit_vector, self._unit_set,
+                self._next, beyond, tiles, self._found, self._work,
+            )  # fmt: skip
+
+    def _first_beyond(self) -> int:
+        """The first unit whose floor does not beat the limit; units are sorted by floor."""
+        low, high = 0, self._unit_vector.size
+        while low < high:
+            middle = (low + high) // 2
+            if is_below(self._kind, *self._floor(middle), *self._limit):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def search_below(self, limit: Outcome) -> Outcome | None:
+        """Searches all mappings below a limit; for a second look at a proof.
+
+        What this object has found is forgotten.
+
+        Returns:
+            The outcome of the best mapping below the limit, None if there is none.
+        """
+        self._found.energy[:] = INFINITE
+        self._found.cycles[:] = INFINITE
+        self._offered = None
+        self._found.limit[:] = limit
+        self._next = 0
+        while self._next < self._first_beyond():
+            self._walk(STEP_TILES)
+        return self.best_outcome
+
+    @property
+    def best_outcome(self) -> Outcome | None:
+        """Energy and cycles of the best mapping found; None before the first."""
+        best = int(self._found.energy[0]), int(self._found.cycles[0])
+        if self._offered is not None and is_below(self._kind, *self._offered[0], *best):
+            return self._offered[0]
+        return best if best[0] < INFINITE else None
+
+    @property
+    def lower_outcome(self) -> Outcome:
+        """What no mapping undercuts."""
+        best = self.best_outcome
+        if self.finished:
+            return best or self._lower
+        certain = self._lower
+        if self._next < self._unit_vector.size:
+            # Units before the next one hold nothing below the limit, the others nothing below
+            # their floor.
+            certain = max(
+                certain, min(self._floor(self._next), self._limit, key=self.value_of),
+                key=self.value_of,
+            )  # fmt: skip
+        return certain if best is None else min(certain, best, key=self.value_of)
+
+    @property
+    def gap(self) -> float:
+        """How far the best mapping can be above the optimum, as a share; inf before the first."""
+        best = self.best_outcome
+        if best is None:
+            return float("inf")
+        reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
+        return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Inner tiles, outer tiles and tilings bounded, and loop orders evaluated."""
+        names = ("inner_tiles", "outer_tiles", "tilings", "orders")
+        return {name: int(n) for name, n in zip(names, self._found.counts, strict=True)}
+
+    def codes(self) -> Codes:
+        """`[m, D]` the best mappings found so far, best first."""
+        found = [
+            self._code(i)
+            for i in range(self._found.energy.size)
+            if self._found.energy[i] < INFINITE
+        ]
+        if self._offered is not None and self.best_outcome == self._offered[0]:
+            found = [self._offered[1], *found][: self._found.energy.size]
+        return np.array(found, np.int32).reshape(len(found), self.space.cardinality.size)
+
+    def _code(self, index: int) -> Codes:
+        tables, space = self.space.tables, self.space
+        n = tables.sizes.size
+        row = self._found.rows[index]
+        spatial, extent, middle = row[:n], row[n : 2 * n], row[2 * n : 3 * n]
+        factors = np.ones((n, tables.slot_level.size), np.int64)
+        factors[:, tables.temporal_slot[ELEMENT]] = extent
+        if tables.spatial_slot[BUFFER] >= 0:
+            factors[:, tables.spatial_slot[BUFFER]] = spatial
+        factors[:, tables.temporal_slot[BUFFER]] = middle // (extent * spatial)
+        factors[:, tables.temporal_slot[DRAM]] = tables.sizes // middle
+        code = np.zeros(space.cardinality.size, np.int32)
+        for d in range(n):
+            code[d] = moves.find_row(tables, d, factors[d]) - tables.row_start[d]
+        for level, block in ((BUFFER, 3), (DRAM, 4)):
+            order = np.ascontiguousarray(row[block * n : (block + 1) * n][::-1])
+            code[tables.order_column[level]] = moves.order_index(order)
+        vector = row[BLOCKS * n + VECTOR]
+        if tables.spatial_order_column[BUFFER] >= 0:
+            code[tables.spatial_order_column[BUFFER]] = self._vectors.order[vector]
+        if tables.spatial_axis_column[BUFFER] >= 0:
+            code[tables.spatial_axis_column[BUFFER]] = self._vectors.axes[vector]
+        for level, column, tile in ((ELEMENT, INNER_SET, extent), (BUFFER, OUTER_SET, middle)):
+            kept = int(row[BLOCKS * n + column])
+            if tables.keep_column[level] >= 0:
+                code[tables.keep_column[level]] = kept
+            if tables.banks_column[level] >= 0:
+                code[tables.banks_column[level]] = self._allocation(level, kept, tile)
+        return code
+
+    def _allocation(self, level: int, kept: int, extent: Any) -> int:
+        """The bank allocation that holds the tiles of these extents; spare banks go to the last."""
+        workload = self.space.workload
+        sizes = dict(zip(workload.dimension_names, extent.tolist(), strict=True))
+        words = int(self._tables.bank_words[level])
+        banks = []
+        for t, tensor in enumerate(workload.tensors):
+            tile = 1
+            for axis in tensor.axes:
+                tile *= 1 + sum(factor * (sizes[name] - 1) for name, factor in axis.terms)
+            banks.append(-(-tile // words) if (kept >> t) & 1 else 1)
+        banks[-1] += int(self._tables.banks[level]) - sum(banks)
+        return moves.allocation_row(self.space.tables, level, np.array(banks))
+
+    def offer(self, codes: Codes) -> None:
+        """Takes mappings found elsewhere, so that nothing worse is looked for.
+
+        Args:
+            codes: `[B, D]`; infeasible ones, and those that keep other tensors, are passed over.
+        """
+        for code, outcome in zip(codes, self.outcomes(codes), strict=True):
+            best = self.best_outcome
+            if outcome is None or not self._keeps_allowed(code):
+                continue
+            if best is None or is_below(self._kind, *outcome, *best):
+                self._offered = (outcome, code.copy())
+        to_beat = self._to_beat()
+        if is_below(self._kind, *to_beat, *self._limit):
+            self._found.limit[:] = to_beat
+
+    def outcomes(self, codes: Codes) -> list[Outcome | None]:
+        """Exact energy and cycles of mappings `[B, D]` by the cost model; None where infeasible."""
+        costs = LoopNestModel().evaluate(self.space, codes, detail=True)
+        detail = costs.detail
+        assert detail is not None  # it was asked for
+        counts = detail.reads + detail.fills + detail.updates
+        levels = (counts * detail.instances[:, :, None]).sum(axis=2)
+        outcomes: list[Outcome | None] = []
+        for b in range(len(codes)):
+            if costs.status[b] != STATUS_OK:
+                outcomes.append(None)
+                continue
+            energy = self.space.workload.macs * self._units.mac
+            for words, per_word in zip(levels[b].tolist(), self._units.levels, strict=True):
+                energy += words * per_word
+            energy += round(Fraction(float(detail.network_energy_pj[b].sum())) / self.unit_pj)
+            outcomes.append((energy, int(costs.latency_cycles[b])))
+        return outcomes
+
+    def _keeps_allowed(self, code: Codes) -> bool:
+        tables = self.space.tables
+        return all(
+            tables.keep_column[level] < 0 or code[tables.keep_column[level]] in allowed
+            for level, allowed in (
+                (ELEMENT, self._tables.inner_sets),
+                (BUFFER, self._tables.outer_sets),
+            )
+        )
+
+    def require_feasible(self) -> None:
+        """Raises if the proof has shown that there is no mapping at all.
+
+        Raises:
+            ConfigError: no mapping is feasible; says which constraint excludes all, and what
+                would admit one.
+        """
+        if self.finished and self.best_outcome is None:
+            raise ConfigError(why_infeasible(self.space, self._tables))
+
+    def bounds(self, codes: Codes) -> tuple[Any, Any]:
+        """What the bounds say of the tilings of mappings, whatever their loop orders.
+
+        Args:
+            codes: `[B, D]` feasible mappings.
+
+        Returns:
+            `[B, 3]` energy (units) and cycles: the floor of the mapping's unit, the bound for its
+            element tile, and that for its tiling.
+        """
+        tables, space = self.space.tables, self.space
+        n = tables.sizes.size
+        rows = codes[:, :n] + tables.row_start[:-1]
+        factors = tables.factors[rows].transpose(0, 2, 1)
+        extent = factors[:, tables.temporal_slot[ELEMENT]]
+        slot = tables.spatial_slot[BUFFER]
+        spatial = factors[:, slot] if slot >= 0 else np.ones_like(extent)
+        step = extent * spatial
+        middle = step * factors[:, tables.temporal_slot[BUFFER]]
+        energy = np.zeros((len(codes), 3), np.int64)
+        cycles = np.zeros((len(codes), 3), np.int64)
+        vectors = {tuple(row): v for v, row in enumerate(self._vectors.factor.tolist())}
+        units = {
+            (int(v), int(kept)): unit
+            for unit, (v, kept) in enumerate(zip(self._unit_vector, self._unit_set, strict=True))
+        }
+        everything = 2 ** len(space.workload.tensors) - 1
+        kept = [
+            codes[:, column] if column >= 0 else np.full(len(codes), everything)
+            for column in (tables.keep_column[ELEMENT], tables.keep_column[BUFFER])
+        ]
+        for b in range(len(codes)):
+            v = vectors[tuple(spatial[b].tolist())]
+            unit = units[v, int(kept[0][b])]
+            energy[b, 0], cycles[b, 0] = self._unit_energy[unit], self._unit_cycles[unit]
+            bounds_of_tiling(
+                self._tables, self._outer, self._vectors, v, int(kept[0][b]),
+                int(np.flatnonzero(self._tables.outer_sets == kept[1][b])[0]),
+                extent[b].astype(np.int64), self._positions(step[b]), self._positions(middle[b]),
+                self._work, energy[b, 1:], cycles[b, 1:],
+            )  # fmt: skip
+        return energy, cycles
+
+    def _positions(self, extent: Any) -> Any:
+        """Positions `[n]` of extents among the divisors of their dimensions."""
+        tables = self._tables
+        return np.array(
+            [
+                np.searchsorted(tables.divisors[start:end], value)
+                for start, end, value in zip(
+                    tables.divisor_start[:-1], tables.divisor_start[1:], extent, strict=True
+                )
+            ],
+            np.int64,
+        )
