@@ -9,6 +9,8 @@ and the bandwidth limits are float64, where every count below 2^53 is exact as w
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from costmodel.compiled import inlined, lean
@@ -242,12 +244,14 @@ def _loops_above(
 
 
 @lean
-def _hops_per_delivery(
-    tables: NestTables,
+def hops_per_delivery(
+    tables: Any,
     t: int,
-    level: int,
-    code: Codes,
-    rows: Array,
+    mesh: Array,
+    order: Array,
+    axes: int,
+    factor: Array,
+    inside: Array,
     offsets: Array,
     tile_of: Array,
     lowest: Array,
@@ -258,25 +262,33 @@ def _hops_per_delivery(
     A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
     mesh is filled row by row. A group of children that share a tile is reached along the first
     row to its furthest column, then up and down each of its columns.
+
+    Args:
+        tables: anything with the sizes and projections of `NestTables`.
+        t: the tensor.
+        mesh: `[2]` width and height.
+        order: `[n]` dimensions of the spatial loops, outermost first.
+        axes: bit d: dimension d runs along the height.
+        factor: `[n]` spatial factors.
+        inside: `[n]` extents of the child tile.
+        offsets: `[n]` scratch; the others are scratch too, one entry per child.
+        tile_of: scratch.
+        lowest: scratch.
+        highest: scratch.
     """
     n = tables.sizes.size
-    slot = tables.spatial_slot[level]
-    order = tables.orders[code[tables.spatial_order_column[level]]]
-    column = tables.spatial_axis_column[level]
-    axes = code[column] if column >= 0 else 0
     along_x = 1
     along_y = 1
     for d in range(n):
-        factor = tables.factors[rows[d], slot]
         if (axes >> d) & 1:
-            along_y *= factor
+            along_y *= factor[d]
         else:
-            along_x *= factor
+            along_x *= factor[d]
     children = along_x * along_y
     if children == 1:
         return 0.0
-    width = max(tables.mesh[level, 0], along_x)
-    height = max(tables.mesh[level, 1], along_y)
+    width = max(mesh[0], along_x)
+    height = max(mesh[1], along_y)
     axes_of_tensor = tables.axis_start[t + 1] - tables.axis_start[t]
     for child in range(children):
         rest = child
@@ -284,13 +296,11 @@ def _hops_per_delivery(
             offsets[a] = 0
         for position in range(n - 1, -1, -1):
             d = order[position]
-            factor = tables.factors[rows[d], slot]
-            index = rest % factor
-            rest //= factor
+            index = rest % factor[d]
+            rest //= factor[d]
             axis = tables.axis_of[t, d]
             if axis >= 0:
-                inside = tables.within[rows[d], slot + 1]
-                offsets[axis] += tables.coefficient_of[t, d] * inside * index
+                offsets[axis] += tables.coefficient_of[t, d] * inside[d] * index
         key = 0
         for a in range(axes_of_tensor):
             span = 1
@@ -384,9 +394,16 @@ def evaluate_mappings(
             hops = 0.0
             for level in range(levels - 1, -1, -1):
                 groups *= _multicast_groups(tables, t, level, rows, scratch.children)
-                if tables.hop_energy[level] > 0 and tables.spatial_slot[level] >= 0:
-                    per_delivery = _hops_per_delivery(
-                        tables, t, level, code, rows,
+                slot = tables.spatial_slot[level]
+                if tables.hop_energy[level] > 0 and slot >= 0:
+                    for d in range(n):
+                        scratch.factor[d] = tables.factors[rows[d], slot]
+                        scratch.inside[d] = tables.within[rows[d], slot + 1]
+                    column = tables.spatial_axis_column[level]
+                    per_delivery = hops_per_delivery(
+                        tables, t, tables.mesh[level],
+                        tables.orders[code[tables.spatial_order_column[level]]],
+                        code[column] if column >= 0 else 0, scratch.factor, scratch.inside,
                         moved, scratch.children, scratch.lowest, scratch.highest,
                     )  # fmt: skip
                     hops += per_delivery * tables.hop_energy[level] * entering * above[level]

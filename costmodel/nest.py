@@ -104,8 +104,9 @@ class Scratch(NamedTuple):
     Per mapping: rows `[n]` its factorisation rows; kept and tile `[L, T]`; the temporal loops above
     the innermost level, innermost first, as dimension, trips, step `[n * L]` and outer
     `[n * L + 1]`, with start `[L]`; moved `[n]` displacements. Per level `[L]`: above, the
-    instances in use; accesses, reading and writing, the traffic of one instance. Per instance
-    below a level: children; per column of the mesh: lowest and highest.
+    instances in use; accesses, reading and writing, the traffic of one instance. For hops:
+    factor and inside `[n]`, the spatial factors and the extents of a child; per instance below a
+    level: children; per column of the mesh: lowest and highest.
     """
 
     rows: Array
@@ -121,6 +122,8 @@ class Scratch(NamedTuple):
     accesses: Array
     reading: npt.NDArray[np.float64]
     writing: npt.NDArray[np.float64]
+    factor: Array
+    inside: Array
     children: Array
     lowest: Array
     highest: Array
@@ -144,6 +147,8 @@ def make_scratch(tables: NestTables) -> Scratch:
         accesses=np.zeros(levels, np.int64),
         reading=np.zeros(levels),
         writing=np.zeros(levels),
+        factor=np.zeros(n, np.int64),
+        inside=np.zeros(n, np.int64),
         children=np.zeros(elements, np.int64),
         lowest=np.zeros(elements, np.int64),
         highest=np.zeros(elements, np.int64),

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel import Codes, MapSpace, accelerator, workload
+from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
+from costmodel.exact.prover import Prover
 from costmodel.moves import order_index
 
 # Mappings that one problem may have at the most.
@@ -145,3 +146,51 @@ def _with_orders(space: MapSpace, codes: Codes, level: int, most: int) -> Codes 
             part[:, tables.order_column[level]] = order_index(np.array([*order, *still]))
             parts.append(part)
     return np.concatenate(parts) if parts else codes
+
+
+def check_problem(seed: int, most: int = MOST_MAPPINGS) -> int:
+    """Holds the proof of one random problem against all of its mappings.
+
+    The optimum must be equal, and every bound at most the exact minimum over the loop orders (and
+    bank allocations) of each tiling.
+
+    Args:
+        seed: decides the problem.
+        most: mappings that it may have.
+
+    Returns:
+        How many mappings it has.
+    """
+    space, codes, objective = random_problem(np.random.default_rng(seed), most)
+    prover = Prover(space, objective=objective)
+    while not prover.finished:
+        prover.step()
+    if len(codes) == 0:
+        assert prover.best_outcome is None
+        return 0
+    costs = LoopNestModel().evaluate(space, codes)
+    winner = prover.codes()
+    assert len(winner) == 1, "no mapping was found"
+    assert prover.outcomes(winner)[0] == prover.best_outcome, "the winner costs something else"
+    assert prover.lower_outcome == prover.best_outcome
+    least = costs.objective(objective).min()
+    reached = LoopNestModel().evaluate(space, winner).objective(objective)[0]
+    # The same integers, multiplied in floating point in another order.
+    assert reached <= least * (1 + 1e-14), f"{objective}: {reached} is not the least, {least}"
+    tilings = codes.copy()
+    for column, kind in enumerate(space.attribute_kinds):
+        if kind in ("order", "banks"):
+            tilings[:, column] = 0
+    tilings, group = np.unique(tilings, axis=0, return_inverse=True)
+    energy = np.full(len(tilings), np.inf)
+    cycles = np.full(len(tilings), np.inf)
+    np.minimum.at(energy, group.ravel(), costs.energy_pj)
+    np.minimum.at(cycles, group.ravel(), costs.latency_cycles)
+    bound_energy, bound_cycles = prover.bounds(tilings)
+    unit = float(prover.unit_pj)
+    for name, column in (("floor", 0), ("element tile", 1), ("tiling", 2)):
+        above = bound_energy[:, column] * unit > energy * (1 + 1e-14)
+        assert not above.any(), f"bound of {name} on energy: {space.describe(tilings[above][0])}"
+        above = bound_cycles[:, column] > cycles
+        assert not above.any(), f"bound of {name} on cycles: {space.describe(tilings[above][0])}"
+    return len(codes)

@@ -96,6 +96,8 @@ def _prove_unit(
     threshold = energy_threshold(found.kind, cycles, found.limit[0], found.limit[1])
     limit_energy, limit_cycles = found.limit[0], found.limit[1]
     vary = _groups_vary(tables, work)
+    work.place[0] = vectors.order[v]
+    work.place[1] = vectors.axes[v]
     _fix_tiles(tables, work, inner_set, vary)
     fresh = True
     while True:
@@ -302,6 +304,6 @@ def _try_tiling(
             return
     found.counts[TILINGS] += 1
     order_loops(
-        tables, elements, reduction, v, inner_set, outer_set, cycles, work.base[k], least_outer,
-        inner_loops, outer_loops, found, work,
+        tables, elements, reduction, work.place, inner_set, outer_set, cycles, work.base[k],
+        least_outer, inner_loops, outer_loops, found, work,
     )  # fmt: skip

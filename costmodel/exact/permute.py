@@ -6,9 +6,19 @@ from costmodel.compiled import inlined, lean
 from costmodel.exact.charges import case_of, level_traffic, model_cycles, outer_charge
 from costmodel.exact.objective import energy_threshold, is_below
 from costmodel.exact.orders import SETTLED, Orders, copy_flow, put_outside, start_flows
-from costmodel.exact.state import BLOCKS, INNER_SET, ORDERS, OUTER_SET, VECTOR, Found, Work
+from costmodel.exact.state import (
+    BLOCKS,
+    INNER_SET,
+    ORDERS,
+    OUTER_SET,
+    SPATIAL_AXES,
+    SPATIAL_ORDER,
+    Found,
+    Work,
+)
 from costmodel.exact.tables import ProofTables
 from costmodel.exact.traffic import tile_words
+from costmodel.nest import Array
 
 
 @lean
@@ -16,7 +26,7 @@ def order_loops(
     tables: ProofTables,
     elements: int,
     reduction: int,
-    v: int,
+    place: Array,
     inner_set: int,
     outer_set: int,
     cycles: int,
@@ -33,7 +43,7 @@ def order_loops(
         tables: the problem.
         elements: elements in use.
         reduction: elements that add to one output word.
-        v: the spatial vector.
+        place: `[2]` order and axes of the spatial loops.
         inner_set: tensors kept by the element buffers, as bits.
         outer_set: tensors kept by the shared buffer.
         cycles: compute cycles.
@@ -97,7 +107,7 @@ def order_loops(
                 if done or depth - first_outer == outer_loops:
                     found.counts[ORDERS] += 1
                     _record(
-                        tables, elements, reduction, v, inner_set, outer_set, cycles, base,
+                        tables, elements, reduction, place, inner_set, outer_set, cycles, base,
                         depth, first_outer, inner_loops, outer_loops, found, work,
                     )  # fmt: skip
                     threshold = energy_threshold(found.kind, cycles, found.limit[0], found.limit[1])
@@ -151,7 +161,7 @@ def _record(
     tables: ProofTables,
     elements: int,
     reduction: int,
-    v: int,
+    place: Array,
     inner_set: int,
     outer_set: int,
     cycles: int,
@@ -188,10 +198,10 @@ def _record(
     if not is_below(found.kind, energy, slowest, found.limit[0], found.limit[1]):
         return
     held = found.energy.size
-    place = _place(found, work, n, v, inner_set, outer_set, energy, slowest)
-    if place < 0:
+    index = _make_room(found, work, n, inner_set, outer_set, energy, slowest)
+    if index < 0:
         return
-    row = found.rows[place]
+    row = found.rows[index]
     for d in range(n):
         row[d] = work.spatial[d]
         row[n + d] = work.extent[d]
@@ -215,9 +225,10 @@ def _record(
                 count += 1
     row[BLOCKS * n + INNER_SET] = inner_set
     row[BLOCKS * n + OUTER_SET] = outer_set
-    row[BLOCKS * n + VECTOR] = v
-    found.energy[place] = energy
-    found.cycles[place] = slowest
+    row[BLOCKS * n + SPATIAL_ORDER] = place[0]
+    row[BLOCKS * n + SPATIAL_AXES] = place[1]
+    found.energy[index] = energy
+    found.cycles[index] = slowest
     last_energy, last_cycles = found.energy[held - 1], found.cycles[held - 1]
     if is_below(found.kind, last_energy, last_cycles, found.limit[0], found.limit[1]):
         found.limit[0] = last_energy
@@ -225,11 +236,10 @@ def _record(
 
 
 @inlined
-def _place(
+def _make_room(
     found: Found,
     work: Work,
     n: int,
-    v: int,
     inner_set: int,
     outer_set: int,
     energy: int,
@@ -237,13 +247,12 @@ def _place(
 ) -> int:
     """Makes room among the best and returns where; -1 if this tiling is there already, no worse.
 
-    Mappings that differ only in their loop orders count as one: the best of them is held.
+    Mappings that differ only in the order or place of their loops count as one: the best is held.
     """
     held = found.energy.size
     gap = held - 1
     for i in range(held):
-        same = found.rows[i, BLOCKS * n + VECTOR] == v
-        same = same and found.rows[i, BLOCKS * n + INNER_SET] == inner_set
+        same = found.rows[i, BLOCKS * n + INNER_SET] == inner_set
         same = same and found.rows[i, BLOCKS * n + OUTER_SET] == outer_set
         for d in range(n):
             same = same and found.rows[i, d] == work.spatial[d]

@@ -20,16 +20,25 @@ from costmodel.exact.branch import prove_units
 from costmodel.exact.feasible import why_infeasible
 from costmodel.exact.objective import ED2P, EDP, INFINITE, LATENCY, is_below, objective_kind, value
 from costmodel.exact.outer import build_outer_tables
-from costmodel.exact.spatial import bound_units, list_vectors
-from costmodel.exact.state import BLOCKS, INNER_SET, OUTER_SET, VECTOR, make_work, nothing_found
+from costmodel.exact.spatial import arrange, bound_units, list_vectors
+from costmodel.exact.state import (
+    BLOCKS,
+    INNER_SET,
+    OUTER_SET,
+    SPATIAL_AXES,
+    SPATIAL_ORDER,
+    make_work,
+    nothing_found,
+)
 from costmodel.exact.tables import BUFFER, DRAM, ELEMENT, build_proof_tables
-from costmodel.exact.tiles import bounds_of_tiling
+from costmodel.exact.tiles import Vectors, bounds_of_tiling
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from costmodel.space import Codes
 
 # A step ends after about so many tiles: some 50 ms.
 STEP_TILES = 200_000
+UNLIMITED_TILES = 2**62
 
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
@@ -84,6 +93,7 @@ class Prover:
         self._outer = build_outer_tables(self._tables)
         self._vectors = list_vectors(self._tables)
         self._work = make_work(self._tables)
+        self._arranged: dict[int, Vectors] = {}
         self._found = nothing_found(self._kind, self._tables.sizes.size, top)
         self._offered: tuple[Outcome, Codes] | None = None
         self._list_units()
@@ -165,12 +175,30 @@ class Prover:
             self._begin_round()
 
     def _walk(self, tiles: int) -> None:
+        """Searches units from the next one on, about so many tiles."""
         beyond = self._first_beyond()
-        if self._next < beyond:
+        if self._next >= beyond:
+            return
+        if not self._tables.half_hop:
             self._next = prove_units(
                 self._tables, self._outer, self._vectors, self._unit_vector, self._unit_set,
                 self._next, beyond, tiles, self._found, self._work,
             )  # fmt: skip
+            return
+        # Where a hop costs energy, a unit is all the ways to lay its vector on the mesh.
+        goal = sum(self._found.counts[:2]) + tiles
+        while self._next < beyond and sum(self._found.counts[:2]) < goal:
+            v = int(self._unit_vector[self._next])
+            if v not in self._arranged:
+                self._arranged[v] = arrange(self._tables, self._vectors, v)
+            ways = self._arranged[v]
+            count = ways.elements.size
+            prove_units(
+                self._tables, self._outer, ways, np.arange(count),
+                np.full(count, self._unit_set[self._next]), 0, count, UNLIMITED_TILES,
+                self._found, self._work,
+            )  # fmt: skip
+            self._next += 1
 
     def _first_beyond(self) -> int:
         """The first unit whose floor does not beat the limit; units are sorted by floor."""
@@ -267,11 +295,12 @@ class Prover:
         for level, block in ((BUFFER, 3), (DRAM, 4)):
             order = np.ascontiguousarray(row[block * n : (block + 1) * n][::-1])
             code[tables.order_column[level]] = moves.order_index(order)
-        vector = row[BLOCKS * n + VECTOR]
-        if tables.spatial_order_column[BUFFER] >= 0:
-            code[tables.spatial_order_column[BUFFER]] = self._vectors.order[vector]
-        if tables.spatial_axis_column[BUFFER] >= 0:
-            code[tables.spatial_axis_column[BUFFER]] = self._vectors.axes[vector]
+        for column, block in (
+            (tables.spatial_order_column[BUFFER], SPATIAL_ORDER),
+            (tables.spatial_axis_column[BUFFER], SPATIAL_AXES),
+        ):
+            if column >= 0:
+                code[column] = row[BLOCKS * n + block]
         for level, column, tile in ((ELEMENT, INNER_SET, extent), (BUFFER, OUTER_SET, middle)):
             kept = int(row[BLOCKS * n + column])
             if tables.keep_column[level] >= 0:
@@ -383,9 +412,16 @@ class Prover:
         for b in range(len(codes)):
             v = vectors[tuple(spatial[b].tolist())]
             unit = units[v, int(kept[0][b])]
-            energy[b, 0], cycles[b, 0] = self._unit_energy[unit], self._unit_cycles[unit]
+            energy[b, 0], cycles[b, 0] = self._floor(unit)
+            here = Vectors(*(column[v : v + 1].copy() for column in self._vectors))
+            for field, columns in (
+                (here.order, tables.spatial_order_column),
+                (here.axes, tables.spatial_axis_column),
+            ):
+                if columns[BUFFER] >= 0:
+                    field[0] = codes[b, columns[BUFFER]]
             bounds_of_tiling(
-                self._tables, self._outer, self._vectors, v, int(kept[0][b]),
+                self._tables, self._outer, here, 0, int(kept[0][b]),
                 int(np.flatnonzero(self._tables.outer_sets == kept[1][b])[0]),
                 extent[b].astype(np.int64), self._positions(step[b]), self._positions(middle[b]),
                 self._work, energy[b, 1:], cycles[b, 1:],

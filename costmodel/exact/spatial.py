@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from costmodel.compiled import lean
 from costmodel.exact.charges import case_of, fill_charges, fits, least_cycles, level_traffic
 from costmodel.exact.objective import INFINITE
-from costmodel.exact.state import OuterTables, Work
+from costmodel.exact.state import OuterTables, Work, make_work
 from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables, divisors_of
 from costmodel.exact.tiles import Vectors
+from costmodel.kernel import hops_per_delivery
+from costmodel.moves import order_index
 from costmodel.nest import Array
 
 
@@ -37,7 +41,6 @@ def list_vectors(tables: ProofTables) -> Vectors:
         at=at,
         elements=products,
         reduction=np.where(adding, factors, 1).prod(axis=1),
-        hops=np.zeros((len(factors), tables.sliding.size), dtype=np.int64),
         order=np.zeros(len(factors), dtype=np.int64),
         axes=axes,
     )
@@ -55,6 +58,83 @@ def _mesh_axes(factors: Array, mesh: Array) -> Array:
     return axes
 
 
+def arrange(tables: ProofTables, vectors: Vectors, v: int) -> Vectors:
+    """The ways to lay one spatial vector on the mesh, where a hop costs energy.
+
+    Of two ways one is left out if it takes no fewer hops for any tensor; where the hops depend on
+    the element tile all are kept.
+    """
+    factor = vectors.factor[v]
+    n = factor.size
+    spread = np.flatnonzero(factor > 1).tolist()
+    still = [d for d in range(n) if d not in spread]
+    axes = np.array([sum(1 << d for d in chosen) for chosen in _subsets(spread)])
+    along = ((axes[:, None] >> np.arange(n)) & 1) == 1
+    high = np.where(along, factor, 1).prod(axis=1) <= tables.mesh[1]
+    wide = np.where(along, 1, factor).prod(axis=1) <= tables.mesh[0]
+    axes = axes[high & wide]
+    orders = np.array(
+        [order_index(np.array([*order, *still])) for order in itertools.permutations(spread)]
+    )
+    order, axis = (grid.ravel() for grid in np.meshgrid(orders, axes, indexing="ij"))
+    hops = np.zeros((len(order), tables.sliding.size), np.int64)
+    _fill_hops(tables, factor, order, axis, hops, make_work(tables))
+    chosen = np.arange(len(order))
+    if not _hops_vary(tables, factor):
+        _, chosen = np.unique(hops, axis=0, return_index=True)
+        least = [
+            i
+            for i in chosen
+            if not any((hops[j] <= hops[i]).all() and (hops[j] != hops[i]).any() for j in chosen)
+        ]
+        chosen = np.array(least)
+    rows = np.full(len(chosen), v)
+    return Vectors(
+        factor=vectors.factor[rows],
+        at=vectors.at[rows],
+        elements=vectors.elements[rows],
+        reduction=vectors.reduction[rows],
+        order=order[chosen].astype(np.int64),
+        axes=axis[chosen].astype(np.int64),
+    )
+
+
+def _subsets(members: list[int]) -> list[tuple[int, ...]]:
+    return [
+        subset
+        for size in range(len(members) + 1)
+        for subset in itertools.combinations(members, size)
+    ]
+
+
+def _hops_vary(tables: ProofTables, factor: Array) -> bool:
+    """Whether two loops along one axis are spatial: which tiles coincide then depends on them."""
+    for axis in range(tables.credit_start.size):
+        terms = tables.term_dimension[tables.term_start[axis] : tables.term_start[axis + 1]]
+        if (factor[terms] > 1).sum() > 1:
+            return True
+    return False
+
+
+@lean
+def _fill_hops(
+    tables: ProofTables,
+    factor: Array,
+    order: Array,
+    axes: Array,
+    hops: Array,
+    work: Work,
+) -> None:
+    """Fills twice the hops of one delivery `[A, T]` for every arrangement, element tiles of 1."""
+    for a in range(order.size):
+        for t in range(tables.sliding.size):
+            found = hops_per_delivery(
+                tables, t, tables.mesh, tables.orders[order[a]], axes[a], factor, work.extent,
+                work.moved, work.offsets, work.lowest, work.highest,
+            )  # fmt: skip
+            hops[a, t] = int(2 * found)
+
+
 @lean
 def bound_units(
     tables: ProofTables,
@@ -66,12 +146,15 @@ def bound_units(
 ) -> None:
     """Fills the floors of all units, `[V, inner sets]`: energy (INFINITE: nothing fits) and cycles.
 
-    Per axis of a tensor the least over every element tile is taken apart, whatever fits.
+    Per axis of a tensor the least over every element tile is taken apart, whatever fits. Hops are
+    left out: they depend on where the loops lie on the mesh.
     """
     n = tables.sizes.size
     tensors = tables.sliding.size
     for d in range(n):
         work.extent[d] = 1
+    for t in range(tensors):
+        work.hops[t] = 0
     for v in range(vectors.elements.size):
         compute = tables.macs // vectors.elements[v]
         elements, reduction = vectors.elements[v], vectors.reduction[v]
@@ -91,7 +174,7 @@ def bound_units(
                 words *= _least_along(tables, outer, axis, vectors.at[v])
             work.inner_bound[0, t] = words
         fill_charges(
-            tables, compute, elements, reduction, work.groups, vectors.hops[v],
+            tables, compute, elements, reduction, work.groups, work.hops,
             work.fixed, work.inner_charge,
         )  # fmt: skip
         first_time = tables.output_words * reduction // elements

@@ -18,8 +18,8 @@ from costmodel.nest import Array
 # the element buffers' tiles, extents of the shared buffer's tile, and the dimensions of the shared
 # buffer's and of DRAM's loops, innermost first.
 BLOCKS = 5
-INNER_SET, OUTER_SET, VECTOR = 0, 1, 2
-EXTRA = 3
+INNER_SET, OUTER_SET, SPATIAL_ORDER, SPATIAL_AXES = range(4)
+EXTRA = 4
 
 INNER_TILES, OUTER_TILES, TILINGS, ORDERS = range(4)
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
         kind: the objective, `costmodel.exact.objective.KINDS`.
         energy: `[B]` in units, ascending by objective; INFINITE where nothing was found yet.
         cycles: `[B]`.
-        rows: `[B, 5n + 3]` the mappings.
+        rows: `[B, 5n + 4]` the mappings.
         limit: `[2]` energy and cycles: only what is below is looked for.
         counts: `[4]` inner tiles, outer tiles and tilings bounded, orders evaluated.
     """
@@ -109,6 +109,11 @@ class Work(NamedTuple):
     traffic: Array
     tensor_traffic: Array
     offsets: Array
+    hops: Array
+    place: Array
+    moved: Array
+    lowest: Array
+    highest: Array
     axis_step: Array
     axis_trip: Array
     axis_inner: Array
@@ -149,7 +154,12 @@ def make_work(tables: ProofTables) -> Work:
         loose=np.zeros(tables.outer_sets.size, np.int64),
         traffic=np.zeros((3, 2), np.int64),
         tensor_traffic=np.zeros((tensors, 3, 2), np.int64),
-        offsets=np.zeros(max(1, tables.fanout), np.int64),
+        offsets=np.zeros(tables.fanout, np.int64),
+        hops=np.zeros(tensors, np.int64),
+        place=np.zeros(2, np.int64),
+        moved=vector(),
+        lowest=np.zeros(tables.fanout, np.int64),
+        highest=np.zeros(tables.fanout, np.int64),
         axis_step=np.zeros(2 * terms, np.int64),
         axis_trip=np.zeros(2 * terms, np.int64),
         axis_inner=np.zeros(2 * terms, np.int64),

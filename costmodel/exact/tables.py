@@ -47,7 +47,8 @@ class ProofTables(NamedTuple):
     Machine:
         mac_energy, energy `[L]`, half_hop (below the buffer) in units; bandwidth `[L, 2]` words per
         cycle read and written, inf without limit; limited 1 where any is finite; capacity `[L]`
-        words (-1: unbounded); banks and bank_words `[L]` (0: unbanked); fanout; mesh `[2]`.
+        words (-1: unbounded); banks and bank_words `[L]` (0: unbanked); fanout; mesh `[2]`; orders
+        `[n!, n]` of spatial loops, outermost first.
 
     Keep sets (bit t: tensor t is kept):
         inner_sets: those of the element buffers; outer_sets `[K]`: those of the shared buffer.
@@ -86,6 +87,7 @@ class ProofTables(NamedTuple):
     bank_words: Array
     fanout: int
     mesh: Array
+    orders: npt.NDArray[np.int8]
     inner_sets: Array
     outer_sets: Array
 
@@ -158,6 +160,7 @@ def build_proof_tables(
         bank_words=t.bank_words,
         fanout=levels[BUFFER].fanout,
         mesh=t.mesh[BUFFER],
+        orders=t.orders,
         inner_sets=_keep_sets(space, ELEMENT, keep or {}),
         outer_sets=_keep_sets(space, BUFFER, keep or {}),
     )

@@ -21,6 +21,7 @@ from costmodel.exact.orders import list_loops
 from costmodel.exact.state import OuterTables, Work
 from costmodel.exact.tables import BUFFER, ProofTables
 from costmodel.exact.traffic import bound_entering, look_up_credits, split_credit
+from costmodel.kernel import hops_per_delivery
 from costmodel.nest import Array
 
 
@@ -31,16 +32,14 @@ class Vectors(NamedTuple):
         factor: `[V, n]` spatial factors; at `[V, n]` their positions among the divisors.
         elements: `[V]` elements in use.
         reduction: `[V]` elements that add to one output word.
-        hops: `[V, T]` energy of one delivery of all distinct tiles, in units.
-        order: `[V]` index of the order of the spatial loops; axes `[V]` those along the mesh's
-            height, as bits.
+        order: `[V]` index of the order of the spatial loops.
+        axes: `[V]` dimensions along the mesh's height, as bits.
     """
 
     factor: Array
     at: Array
     elements: Array
     reduction: Array
-    hops: Array
     order: Array
     axes: Array
 
@@ -75,8 +74,14 @@ def charge_groups(
     """Fills the groups of the element tile in hand, and what they alone decide."""
     for t in range(tables.sliding.size):
         work.groups[t] = count_groups(tables, t, work.spatial, work.extent, work.offsets)
+        if tables.half_hop > 0:
+            hops = hops_per_delivery(
+                tables, t, tables.mesh, tables.orders[vectors.order[v]], vectors.axes[v],
+                work.spatial, work.extent, work.moved, work.offsets, work.lowest, work.highest,
+            )  # fmt: skip
+            work.hops[t] = int(2 * hops) * tables.half_hop
     fill_charges(
-        tables, cycles, vectors.elements[v], vectors.reduction[v], work.groups, vectors.hops[v],
+        tables, cycles, vectors.elements[v], vectors.reduction[v], work.groups, work.hops,
         work.fixed, work.inner_charge,
     )  # fmt: skip
     for k in range(tables.outer_sets.size):
