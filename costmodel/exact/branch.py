@@ -12,6 +12,7 @@ from costmodel.exact.charges import fits
 from costmodel.exact.objective import INFINITE, energy_threshold, is_below
 from costmodel.exact.permute import order_loops
 from costmodel.exact.state import INNER_TILES, OUTER_TILES, TILINGS, Found, OuterTables, Work
+from costmodel.exact.subtree import may_hold_better, start_unit
 from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables
 from costmodel.exact.tiles import (
     Vectors,
@@ -39,6 +40,10 @@ def _groups_vary(
         if spread > 1:
             return True
     return False
+
+
+# Below so many element tiles a bound on all of them costs more than it saves.
+FEWEST_LEAVES = 32
 
 
 @lean
@@ -89,77 +94,97 @@ def _prove_unit(
     found: Found,
     work: Work,
 ) -> None:
-    """Walks the element tiles of a unit, and everything above those that the bound lets pass."""
+    """Walks the element tiles of a unit, one dimension after another.
+
+    At depth d the first d + 1 dimensions have their extents, the others are at their smallest.
+    """
     n = tables.sizes.size
     cycles = enter_vector(tables, vectors, work, v)
-    elements, reduction = vectors.elements[v], vectors.reduction[v]
     threshold = energy_threshold(found.kind, cycles, found.limit[0], found.limit[1])
     limit_energy, limit_cycles = found.limit[0], found.limit[1]
     vary = _groups_vary(tables, work)
     work.place[0] = vectors.order[v]
     work.place[1] = vectors.axes[v]
     _fix_tiles(tables, work, inner_set, vary)
-    fresh = True
-    while True:
-        if fits(tables, ELEMENT, inner_set, work.extent):
+    start_unit(tables, vectors, work, v, inner_set, cycles, vary)
+    if not fits(tables, ELEMENT, inner_set, work.extent):
+        return
+    depth = 0
+    if inner_set == 0 and not vary:
+        # Nothing enters the element buffers: their tile makes no difference.
+        depth = n - 1
+    while depth >= 0:
+        descend = depth < n - 1 and (
+            work.leaves[depth + 1] < FEWEST_LEAVES
+            or may_hold_better(tables, outer, work, inner_set, depth + 1, threshold)
+        )
+        if descend:
+            depth += 1
+            continue
+        if depth == n - 1:
             found.counts[INNER_TILES] += 1
-            if fresh or vary:
+            if vary:
                 charge_groups(tables, vectors, work, v, inner_set, cycles)
-                fresh = False
-            bound_element_tile(tables, outer, work)
-            cell = cell_of(tables, work.step_at)
-            survivors = 0
-            for k in range(tables.outer_sets.size):
-                above = outer.energy[k, cell]
-                if above >= INFINITE:
-                    continue
-                outer_set = tables.outer_sets[k]
-                loose = least_inner_energy(tables, work, inner_set, outer_set)
-                least = work.base[k] + loose + above
-                if least >= threshold:
-                    continue
-                if tables.limited:
-                    slowest = bound_traffic(
-                        tables, work, inner_set, outer_set, cycles, elements, reduction,
-                        n, -1, outer.words[k, cell],
-                    )  # fmt: skip
-                    if not is_below(found.kind, least, slowest, found.limit[0], found.limit[1]):
-                        continue
-                work.live[survivors] = k
-                work.loose[survivors] = loose
-                survivors += 1
-            for s in range(survivors):
-                k = work.live[s]
-                _split_loops(
-                    tables, outer, vectors, v, inner_set, tables.outer_sets[k], k,
-                    work.loose[s], cycles, threshold, found, work,
-                )  # fmt: skip
-                if found.limit[0] != limit_energy or found.limit[1] != limit_cycles:
-                    limit_energy, limit_cycles = found.limit[0], found.limit[1]
-                    threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
-            last = n - 1
-        else:
-            # Larger tiles of the last dimension that has grown do not fit either.
-            last = n - 1
-            while last >= 0 and work.pick[last] == 0:
-                last -= 1
-            if last < 0:
+            _try_element_tile(tables, outer, vectors, v, inner_set, cycles, threshold, found, work)
+            if found.limit[0] != limit_energy or found.limit[1] != limit_cycles:
+                limit_energy, limit_cycles = found.limit[0], found.limit[1]
+                threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
+            if inner_set == 0 and not vary:
                 return
-            _pick_step(tables, work, last, 0)
-            last -= 1
-        if inner_set == 0 and not vary:
-            # Nothing enters the element buffers: their tile makes no difference.
-            return
-        while last >= 0:
-            at = tables.divisor_start[last] + work.spatial_at[last]
+        while depth >= 0:
+            at = tables.divisor_start[depth] + work.spatial_at[depth]
             choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
-            if work.pick[last] + 1 < choices:
-                _pick_step(tables, work, last, work.pick[last] + 1)
-                break
-            _pick_step(tables, work, last, 0)
-            last -= 1
-        if last < 0:
-            return
+            if work.pick[depth] + 1 < choices:
+                _pick_step(tables, work, depth, work.pick[depth] + 1)
+                if fits(tables, ELEMENT, inner_set, work.extent):
+                    break
+                # Nor do larger extents of this dimension.
+            _pick_step(tables, work, depth, 0)
+            depth -= 1
+
+
+@inlined
+def _try_element_tile(
+    tables: ProofTables,
+    outer: OuterTables,
+    vectors: Vectors,
+    v: int,
+    inner_set: int,
+    cycles: int,
+    threshold: int,
+    found: Found,
+    work: Work,
+) -> None:
+    """Bounds one element tile, and walks the shared buffer's tiles above it if it may win."""
+    n = tables.sizes.size
+    bound_element_tile(tables, outer, work)
+    cell = cell_of(tables, work.step_at)
+    survivors = 0
+    for k in range(tables.outer_sets.size):
+        above = outer.energy[k, cell]
+        if above >= INFINITE:
+            continue
+        outer_set = tables.outer_sets[k]
+        loose = least_inner_energy(tables, work, inner_set, outer_set)
+        least = work.base[k] + loose + above
+        if least >= threshold:
+            continue
+        if tables.limited:
+            slowest = bound_traffic(
+                tables, work, inner_set, outer_set, cycles, vectors.elements[v],
+                vectors.reduction[v], n, -1, outer.words[k, cell],
+            )  # fmt: skip
+            if not is_below(found.kind, least, slowest, found.limit[0], found.limit[1]):
+                continue
+        work.live[survivors] = k
+        work.loose[survivors] = loose
+        survivors += 1
+    for s in range(survivors):
+        k = work.live[s]
+        _split_loops(
+            tables, outer, vectors, v, inner_set, tables.outer_sets[k], k, work.loose[s], cycles,
+            found, work,
+        )  # fmt: skip
 
 
 @inlined
@@ -212,12 +237,12 @@ def _split_loops(
     k: int,
     loose: int,
     cycles: int,
-    threshold: int,
     found: Found,
     work: Work,
 ) -> None:
-    """Walks the shared buffer's tiles above one element tile.
+    """Walks the shared buffer's tiles above one element tile, one dimension after another.
 
+    The least outer cost of what a tile is a multiple of bounds all tiles that are still to come.
     `loose` is the least energy of the words that enter the element tile, however the loops split.
     """
     n = tables.sizes.size
@@ -226,37 +251,33 @@ def _split_loops(
         work.middle_at[d] = work.step_at[d]
         work.middle[d] = work.step[d]
     limit_energy, limit_cycles = found.limit[0], found.limit[1]
-    while True:
-        if fits(tables, BUFFER, outer_set, work.middle):
-            cell = cell_of(tables, work.middle_at)
-            if work.base[k] + loose + outer.energy[k, cell] < threshold:
-                found.counts[OUTER_TILES] += 1
-                _try_tiling(
-                    tables, outer, vectors, v, inner_set, outer_set, k, cycles, threshold,
-                    found, work,
-                )  # fmt: skip
-                if found.limit[0] != limit_energy or found.limit[1] != limit_cycles:
-                    limit_energy, limit_cycles = found.limit[0], found.limit[1]
-                    threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
-            last = n - 1
-        else:
-            last = n - 1
-            while last >= 0 and work.outer_pick[last] == 0:
-                last -= 1
-            if last < 0:
-                return
-            _pick_middle(tables, work, last, 0)
-            last -= 1
-        while last >= 0:
-            at = tables.divisor_start[last] + work.step_at[last]
+    threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
+    if not fits(tables, BUFFER, outer_set, work.middle):
+        return
+    cell = cell_of(tables, work.middle_at)
+    depth = 0
+    while depth >= 0:
+        if work.base[k] + loose + outer.energy[k, cell] < threshold:
+            if depth < n - 1:
+                depth += 1
+                continue
+            found.counts[OUTER_TILES] += 1
+            _try_tiling(
+                tables, outer, vectors, v, inner_set, outer_set, k, cycles, threshold, found, work
+            )
+            if found.limit[0] != limit_energy or found.limit[1] != limit_cycles:
+                limit_energy, limit_cycles = found.limit[0], found.limit[1]
+                threshold = energy_threshold(found.kind, cycles, limit_energy, limit_cycles)
+        while depth >= 0:
+            at = tables.divisor_start[depth] + work.step_at[depth]
             choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
-            if work.outer_pick[last] + 1 < choices and not work.fixed_tile[last]:
-                _pick_middle(tables, work, last, work.outer_pick[last] + 1)
-                break
-            _pick_middle(tables, work, last, 0)
-            last -= 1
-        if last < 0:
-            return
+            if work.outer_pick[depth] + 1 < choices and not work.fixed_tile[depth]:
+                _pick_middle(tables, work, depth, work.outer_pick[depth] + 1)
+                if fits(tables, BUFFER, outer_set, work.middle):
+                    break
+            _pick_middle(tables, work, depth, 0)
+            depth -= 1
+        cell = cell_of(tables, work.middle_at)
 
 
 @inlined

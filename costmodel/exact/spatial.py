@@ -12,6 +12,7 @@ from costmodel.exact.objective import INFINITE
 from costmodel.exact.state import OuterTables, Work, make_work
 from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables, divisors_of
 from costmodel.exact.tiles import Vectors
+from costmodel.exact.traffic import least_along
 from costmodel.kernel import hops_per_delivery
 from costmodel.moves import order_index
 from costmodel.nest import Array
@@ -171,7 +172,7 @@ def bound_units(
                 for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
                     longest = max(longest, work.spatial[tables.term_dimension[k]])
                 work.groups[t] *= longest
-                words *= _least_along(tables, outer, axis, vectors.at[v])
+                words *= least_along(tables, outer.loose, axis, vectors.at[v], vectors.at[v], 0)
             work.inner_bound[0, t] = words
         fill_charges(
             tables, compute, elements, reduction, work.groups, work.hops,
@@ -213,61 +214,3 @@ def bound_units(
                     slowest = min(slowest, least_cycles(tables, work.traffic, compute))
             if tables.limited and slowest < INFINITE:
                 cycles[v, i] = slowest
-
-
-@lean
-def _least_along(
-    tables: ProofTables,
-    outer: OuterTables,
-    axis: int,
-    at: Array,
-) -> int:
-    """Least share of an axis in the words that enter an element tile, over all extents of it.
-
-    Args:
-        tables: the problem.
-        outer: holds the credit tables.
-        axis: index among the axes of all tensors.
-        at: `[n]` positions of the spatial factors.
-    """
-    begin, end = tables.term_start[axis], tables.term_start[axis + 1]
-    combinations = 1
-    for k in range(begin, end):
-        d = tables.term_dimension[k]
-        own = tables.divisor_start[d] + at[d]
-        combinations *= tables.multiple_start[own + 1] - tables.multiple_start[own]
-    best = INFINITE
-    for combination in range(combinations):
-        rest = combination
-        length = 1
-        along = 1
-        cell = 0
-        for k in range(begin, end):
-            d = tables.term_dimension[k]
-            own = tables.divisor_start[d] + at[d]
-            choices = tables.multiple_start[own + 1] - tables.multiple_start[own]
-            position = tables.multiples[tables.multiple_start[own] + rest % choices]
-            rest //= choices
-            step = tables.divisors[tables.divisor_start[d] + position]
-            length += tables.term_coefficient[k] * (step // tables.divisors[own] - 1)
-            along *= tables.sizes[d] // step
-            cell += tables.credit_stride[k] * position
-        if tables.credit_start[axis] < 0:
-            best = min(best, length * along)
-            continue
-        where = tables.credit_start[axis] + cell
-        best = min(best, length * min(along, outer.loose[where]))
-        rest = combination
-        for k in range(begin, end):
-            d = tables.term_dimension[k]
-            own = tables.divisor_start[d] + at[d]
-            choices = tables.multiple_start[own + 1] - tables.multiple_start[own]
-            position = tables.multiples[tables.multiple_start[own] + rest % choices]
-            rest //= choices
-            step = tables.divisors[tables.divisor_start[d] + position]
-            if step == tables.sizes[d]:
-                continue
-            shift = min(length, tables.term_coefficient[k] * step)
-            uncredited = outer.loose[where + (1 + k - begin) * tables.credit_cells[axis]]
-            best = min(best, shift * along + (length - shift) * uncredited)
-    return best

@@ -106,6 +106,12 @@ class Work(NamedTuple):
     live: Array
     base: Array
     loose: Array
+    low_fixed: Array
+    low_charge: Array
+    low_base: Array
+    least: Array
+    resting: Array
+    leaves: Array
     traffic: Array
     tensor_traffic: Array
     offsets: Array
@@ -152,6 +158,12 @@ def make_work(tables: ProofTables) -> Work:
         live=np.zeros(tables.outer_sets.size, np.int64),
         base=np.zeros(tables.outer_sets.size, np.int64),
         loose=np.zeros(tables.outer_sets.size, np.int64),
+        low_fixed=np.zeros((tensors, 4), np.int64),
+        low_charge=np.zeros((tensors, 4), np.int64),
+        low_base=np.zeros(tables.outer_sets.size, np.int64),
+        least=np.ones(tensors, np.int64),
+        resting=np.ones(tensors, np.int64),
+        leaves=np.ones(n + 1, np.int64),
         traffic=np.zeros((3, 2), np.int64),
         tensor_traffic=np.zeros((tensors, 3, 2), np.int64),
         offsets=np.zeros(tables.fanout, np.int64),

@@ -14,6 +14,7 @@ innermost loop that does not move the tensor, kind 1 + k for one over the axis's
 from __future__ import annotations
 
 from costmodel.compiled import inlined, lean
+from costmodel.exact.objective import INFINITE
 from costmodel.exact.tables import ProofTables
 from costmodel.nest import Array
 
@@ -291,3 +292,66 @@ def bound_entering(
         for h in range(n):
             if tables.relevant[t, h] == 0:
                 bound[h, t] = at_rest * held[t]
+
+
+@lean
+def least_along(
+    tables: ProofTables,
+    loose: Array,
+    axis: int,
+    spatial_at: Array,
+    step_at: Array,
+    chosen: int,
+) -> int:
+    """Least share of an axis in the words that enter an element tile, over the extents left open.
+
+    Args:
+        tables: the problem.
+        loose: credit tables over every split of the loops.
+        axis: index among the axes of all tensors.
+        spatial_at: `[n]` positions of the spatial factors.
+        step_at: `[n]` positions of what the loops above the tile step over.
+        chosen: dimensions before this one have their step; the others may take any.
+    """
+    begin, end = tables.term_start[axis], tables.term_start[axis + 1]
+    combinations = 1
+    for k in range(begin, end):
+        d = tables.term_dimension[k]
+        own = tables.divisor_start[d] + spatial_at[d]
+        if d >= chosen:
+            combinations *= tables.multiple_start[own + 1] - tables.multiple_start[own]
+    best = INFINITE
+    for combination in range(combinations):
+        # Twice over the terms: the whole axis first, then what a step of each term moves.
+        length = 1
+        along = 1
+        cell = 0
+        rest = combination
+        for k in range(begin, end):
+            d = tables.term_dimension[k]
+            own = tables.divisor_start[d] + spatial_at[d]
+            position = step_at[d]
+            if d >= chosen:
+                choices = tables.multiple_start[own + 1] - tables.multiple_start[own]
+                position = tables.multiples[tables.multiple_start[own] + rest % choices]
+                rest //= choices
+            step = tables.divisors[tables.divisor_start[d] + position]
+            length += tables.term_coefficient[k] * (step // tables.divisors[own] - 1)
+            along *= tables.sizes[d] // step
+            cell += tables.credit_stride[k] * position
+        if tables.credit_start[axis] < 0:
+            best = min(best, length * along)
+            continue
+        where = tables.credit_start[axis] + cell
+        best = min(best, length * min(along, loose[where]))
+        for k in range(begin, end):
+            d = tables.term_dimension[k]
+            own = cell // tables.credit_stride[k]
+            own %= tables.divisor_start[d + 1] - tables.divisor_start[d]
+            step = tables.divisors[tables.divisor_start[d] + own]
+            if step == tables.sizes[d]:
+                continue
+            shift = min(length, tables.term_coefficient[k] * step)
+            uncredited = loose[where + (1 + k - begin) * tables.credit_cells[axis]]
+            best = min(best, shift * along + (length - shift) * uncredited)
+    return best

@@ -1,0 +1,118 @@
+"""Bounds on all element tiles that share the extents of their first dimensions.
+
+Letters: n dimensions, T tensors, K outer keep sets.
+"""
+
+from __future__ import annotations
+
+from costmodel.compiled import inlined, lean
+from costmodel.exact.charges import case_of, fill_charges
+from costmodel.exact.objective import INFINITE
+from costmodel.exact.state import OuterTables, Work
+from costmodel.exact.tables import ProofTables
+from costmodel.exact.tiles import Vectors, cell_of, charge_groups
+from costmodel.exact.traffic import least_along
+
+
+@inlined
+def start_unit(
+    tables: ProofTables,
+    vectors: Vectors,
+    work: Work,
+    v: int,
+    inner_set: int,
+    cycles: int,
+    vary: bool,
+) -> None:
+    """Fills what holds for every element tile of a unit: the least charges, the leaves below.
+
+    Where the groups depend on the element tile there are at least as many as the longest spatial
+    loop along each axis makes, and hops are left out.
+    """
+    charge_groups(tables, vectors, work, v, inner_set, cycles)
+    if vary:
+        for t in range(tables.sliding.size):
+            work.hops[t] = 0
+            work.groups[t] = 1
+            for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+                longest = 1
+                for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+                    longest = max(longest, work.spatial[tables.term_dimension[k]])
+                work.groups[t] *= longest
+    fill_charges(
+        tables, cycles, vectors.elements[v], vectors.reduction[v], work.groups, work.hops,
+        work.low_fixed, work.low_charge,
+    )  # fmt: skip
+    for k in range(tables.outer_sets.size):
+        work.low_base[k] = tables.macs * tables.mac_energy
+        for t in range(tables.sliding.size):
+            case = case_of(t, inner_set, tables.outer_sets[k])
+            work.low_base[k] += work.low_fixed[t, case]
+    n = tables.sizes.size
+    work.leaves[n] = 1
+    for d in range(n - 1, -1, -1):
+        at = tables.divisor_start[d] + work.spatial_at[d]
+        choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+        work.leaves[d] = work.leaves[d + 1] * choices
+
+
+@lean
+def may_hold_better(
+    tables: ProofTables,
+    outer: OuterTables,
+    work: Work,
+    inner_set: int,
+    chosen: int,
+    threshold: int,
+) -> bool:
+    """Whether an element tile with the first extents in hand may lead below a threshold.
+
+    Per tensor the extents that are left open take what is least for each axis, and their loops
+    are none; the shared buffer's tile is a multiple of what is chosen.
+
+    Args:
+        tables: the problem.
+        outer: least outer costs.
+        work: the tile in hand; dimensions from `chosen` on at their smallest.
+        inner_set: tensors kept by the element buffers, as bits.
+        chosen: how many dimensions have their extent.
+        threshold: energy to stay below.
+    """
+    n = tables.sizes.size
+    some_loop = False
+    for d in range(chosen):
+        some_loop = some_loop or work.step[d] < tables.sizes[d]
+    for t in range(tables.sliding.size):
+        if (inner_set >> t) & 1 == 0:
+            continue
+        work.least[t] = 1
+        work.resting[t] = 1
+        for d in range(chosen):
+            if not tables.relevant[t, d]:
+                work.resting[t] *= tables.sizes[d] // work.step[d]
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            work.least[t] *= least_along(
+                tables, outer.loose, axis, work.spatial_at, work.step_at, chosen
+            )
+    cell = cell_of(tables, work.step_at)
+    for k in range(tables.outer_sets.size):
+        if outer.energy[k, cell] >= INFINITE:
+            continue
+        above = work.low_base[k] + outer.energy[k, cell]
+        # Row n: no loop at all, which only the open extents allow.
+        for h in range(n + 1):
+            if h == n and some_loop:
+                continue
+            if h < n and work.step[h] == tables.sizes[h]:
+                continue
+            energy = above
+            for t in range(tables.sliding.size):
+                if (inner_set >> t) & 1 == 0:
+                    continue
+                words = work.least[t]
+                if h < n and tables.relevant[t, h]:
+                    words *= work.resting[t]
+                energy += work.low_charge[t, case_of(t, inner_set, tables.outer_sets[k])] * words
+            if energy < threshold:
+                return True
+    return False
