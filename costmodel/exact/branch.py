@@ -55,10 +55,9 @@ def prove_units(
     unit_set: Array,
     begin: int,
     end: int,
-    budget: int,
     found: Found,
     work: Work,
-) -> int:
+) -> None:
     """Searches units `begin` to `end` for mappings below the limit.
 
     Args:
@@ -69,19 +68,11 @@ def prove_units(
         unit_set: `[U]` the tensors that its element buffers keep, as bits.
         begin: the first unit.
         end: past the last one.
-        budget: after so many tiles no further unit is begun.
         found: the best mappings and the limit; updated.
         work: working memory.
-
-    Returns:
-        The unit that would be next.
     """
-    started = found.counts[INNER_TILES] + found.counts[OUTER_TILES]
     for unit in range(begin, end):
-        if found.counts[INNER_TILES] + found.counts[OUTER_TILES] - started >= budget:
-            return unit
         _prove_unit(tables, outer, vectors, unit_vector[unit], unit_set[unit], found, work)
-    return end
 
 
 @lean

@@ -7,45 +7,33 @@ optimum. A mapping offered from outside only makes targets beyond it unnecessary
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from costmodel import moves
-from costmodel.costs import STATUS_OK, Objective
+from costmodel.costs import Objective
 from costmodel.errors import ConfigError, ContractError
-from costmodel.exact.branch import prove_units
 from costmodel.exact.feasible import why_infeasible
 from costmodel.exact.objective import ED2P, EDP, INFINITE, LATENCY, is_below, objective_kind, value
 from costmodel.exact.outer import build_outer_tables
-from costmodel.exact.spatial import arrange, bound_units, list_vectors
-from costmodel.exact.state import (
-    BLOCKS,
-    INNER_SET,
-    OUTER_SET,
-    SPATIAL_AXES,
-    SPATIAL_ORDER,
-    make_work,
-    nothing_found,
-)
-from costmodel.exact.tables import BUFFER, DRAM, ELEMENT, build_proof_tables
+from costmodel.exact.spatial import bound_units, list_vectors
+from costmodel.exact.state import make_work, nothing_found
+from costmodel.exact.tables import BUFFER, ELEMENT, build_proof_tables
 from costmodel.exact.tiles import Vectors, bounds_of_tiling
-from costmodel.loopnest import LoopNestModel
+from costmodel.exact.walk import Walk
+from costmodel.exact.winners import Outcome, code_of, exact_outcomes
 from costmodel.mapspace import MapSpace
+from costmodel.nest import Array
 from costmodel.space import Codes
 
 # A step ends after about so many tiles: some 50 ms.
 STEP_TILES = 200_000
-UNLIMITED_TILES = 2**62
 
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
-
-
-Outcome = tuple[int, int]
-"""Energy in whole units and cycles of a mapping, or of a bound."""
 
 
 class Prover:
@@ -67,6 +55,7 @@ class Prover:
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
         top: int = 1,
+        threads: int | None = None,
     ) -> None:
         """Builds the tables that bounds are read from: most of the memory, some of the time.
 
@@ -76,6 +65,8 @@ class Prover:
             keep: the tensors that a level keeps, for levels where that is not searched; only on
                 machines where it could be.
             top: how many of the best tilings to find.
+            threads: how many work at a time; None: one per processor, at most four. What is found
+                does not depend on it.
 
         Raises:
             ConfigError: the space or the objective is none that can be proven, or an unknown
@@ -92,11 +83,12 @@ class Prover:
         self._units = units
         self._outer = build_outer_tables(self._tables)
         self._vectors = list_vectors(self._tables)
-        self._work = make_work(self._tables)
-        self._arranged: dict[int, Vectors] = {}
         self._found = nothing_found(self._kind, self._tables.sizes.size, top)
         self._offered: tuple[Outcome, Codes] | None = None
         self._list_units()
+        self._walk = Walk(
+            self._tables, self._outer, self._vectors, self._unit_vector, self._unit_set, threads
+        )
         self._next = 0
         self._rise = FIRST_RISE
         self.rounds = 0
@@ -110,13 +102,17 @@ class Prover:
         """Lists the units that hold any mapping by rising floor."""
         shape = (self._vectors.elements.size, self._tables.inner_sets.size)
         energy, cycles = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        bound_units(self._tables, self._outer, self._vectors, energy, cycles, self._work)
+        bound_units(
+            self._tables, self._outer, self._vectors, energy, cycles, make_work(self._tables)
+        )
         vector, kept = np.nonzero(energy < INFINITE)
         energy, cycles = energy[vector, kept], cycles[vector, kept]
         power = {EDP: 1, ED2P: 2}.get(self._kind, 0)
         floors = energy * cycles.astype(np.float64) ** power
         primary, secondary = (cycles, energy) if self._kind == LATENCY else (floors, cycles)
         order = np.lexsort((secondary, primary))
+        if power:
+            order = _in_exact_order(self._kind, order, floors, energy, cycles)
         self._unit_energy, self._unit_cycles = energy[order], cycles[order]
         self._unit_vector = np.ascontiguousarray(vector[order])
         self._unit_set = self._tables.inner_sets[kept[order]]
@@ -164,7 +160,7 @@ class Prover:
         """
         if self.finished:
             raise ContractError("The proof is finished: there is nothing left to do.")
-        self._walk(tiles)
+        self._search(tiles)
         if self._next < self._first_beyond():
             return
         # Nothing below the limit is left, in any unit.
@@ -174,31 +170,10 @@ class Prover:
         else:
             self._begin_round()
 
-    def _walk(self, tiles: int) -> None:
-        """Searches units from the next one on, about so many tiles."""
+    def _search(self, tiles: int) -> None:
         beyond = self._first_beyond()
-        if self._next >= beyond:
-            return
-        if not self._tables.half_hop:
-            self._next = prove_units(
-                self._tables, self._outer, self._vectors, self._unit_vector, self._unit_set,
-                self._next, beyond, tiles, self._found, self._work,
-            )  # fmt: skip
-            return
-        # Where a hop costs energy, a unit is all the ways to lay its vector on the mesh.
-        goal = sum(self._found.counts[:2]) + tiles
-        while self._next < beyond and sum(self._found.counts[:2]) < goal:
-            v = int(self._unit_vector[self._next])
-            if v not in self._arranged:
-                self._arranged[v] = arrange(self._tables, self._vectors, v)
-            ways = self._arranged[v]
-            count = ways.elements.size
-            prove_units(
-                self._tables, self._outer, ways, np.arange(count),
-                np.full(count, self._unit_set[self._next]), 0, count, UNLIMITED_TILES,
-                self._found, self._work,
-            )  # fmt: skip
-            self._next += 1
+        if self._next < beyond:
+            self._next = self._walk.search(self._next, beyond, tiles, self._found)
 
     def _first_beyond(self) -> int:
         """The first unit whose floor does not beat the limit; units are sorted by floor."""
@@ -225,7 +200,7 @@ class Prover:
         self._found.limit[:] = limit
         self._next = 0
         while self._next < self._first_beyond():
-            self._walk(STEP_TILES)
+            self._search(STEP_TILES)
         return self.best_outcome
 
     @property
@@ -270,58 +245,13 @@ class Prover:
     def codes(self) -> Codes:
         """`[m, D]` the best mappings found so far, best first."""
         found = [
-            self._code(i)
+            code_of(self.space, self._tables, self._found.rows[i])
             for i in range(self._found.energy.size)
             if self._found.energy[i] < INFINITE
         ]
         if self._offered is not None and self.best_outcome == self._offered[0]:
             found = [self._offered[1], *found][: self._found.energy.size]
         return np.array(found, np.int32).reshape(len(found), self.space.cardinality.size)
-
-    def _code(self, index: int) -> Codes:
-        tables, space = self.space.tables, self.space
-        n = tables.sizes.size
-        row = self._found.rows[index]
-        spatial, extent, middle = row[:n], row[n : 2 * n], row[2 * n : 3 * n]
-        factors = np.ones((n, tables.slot_level.size), np.int64)
-        factors[:, tables.temporal_slot[ELEMENT]] = extent
-        if tables.spatial_slot[BUFFER] >= 0:
-            factors[:, tables.spatial_slot[BUFFER]] = spatial
-        factors[:, tables.temporal_slot[BUFFER]] = middle // (extent * spatial)
-        factors[:, tables.temporal_slot[DRAM]] = tables.sizes // middle
-        code = np.zeros(space.cardinality.size, np.int32)
-        for d in range(n):
-            code[d] = moves.find_row(tables, d, factors[d]) - tables.row_start[d]
-        for level, block in ((BUFFER, 3), (DRAM, 4)):
-            order = np.ascontiguousarray(row[block * n : (block + 1) * n][::-1])
-            code[tables.order_column[level]] = moves.order_index(order)
-        for column, block in (
-            (tables.spatial_order_column[BUFFER], SPATIAL_ORDER),
-            (tables.spatial_axis_column[BUFFER], SPATIAL_AXES),
-        ):
-            if column >= 0:
-                code[column] = row[BLOCKS * n + block]
-        for level, column, tile in ((ELEMENT, INNER_SET, extent), (BUFFER, OUTER_SET, middle)):
-            kept = int(row[BLOCKS * n + column])
-            if tables.keep_column[level] >= 0:
-                code[tables.keep_column[level]] = kept
-            if tables.banks_column[level] >= 0:
-                code[tables.banks_column[level]] = self._allocation(level, kept, tile)
-        return code
-
-    def _allocation(self, level: int, kept: int, extent: Any) -> int:
-        """The bank allocation that holds the tiles of these extents; spare banks go to the last."""
-        workload = self.space.workload
-        sizes = dict(zip(workload.dimension_names, extent.tolist(), strict=True))
-        words = int(self._tables.bank_words[level])
-        banks = []
-        for t, tensor in enumerate(workload.tensors):
-            tile = 1
-            for axis in tensor.axes:
-                tile *= 1 + sum(factor * (sizes[name] - 1) for name, factor in axis.terms)
-            banks.append(-(-tile // words) if (kept >> t) & 1 else 1)
-        banks[-1] += int(self._tables.banks[level]) - sum(banks)
-        return moves.allocation_row(self.space.tables, level, np.array(banks))
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings found elsewhere, so that nothing worse is looked for.
@@ -341,22 +271,7 @@ class Prover:
 
     def outcomes(self, codes: Codes) -> list[Outcome | None]:
         """Exact energy and cycles of mappings `[B, D]` by the cost model; None where infeasible."""
-        costs = LoopNestModel().evaluate(self.space, codes, detail=True)
-        detail = costs.detail
-        assert detail is not None  # it was asked for
-        counts = detail.reads + detail.fills + detail.updates
-        levels = (counts * detail.instances[:, :, None]).sum(axis=2)
-        outcomes: list[Outcome | None] = []
-        for b in range(len(codes)):
-            if costs.status[b] != STATUS_OK:
-                outcomes.append(None)
-                continue
-            energy = self.space.workload.macs * self._units.mac
-            for words, per_word in zip(levels[b].tolist(), self._units.levels, strict=True):
-                energy += words * per_word
-            energy += round(Fraction(float(detail.network_energy_pj[b].sum())) / self.unit_pj)
-            outcomes.append((energy, int(costs.latency_cycles[b])))
-        return outcomes
+        return exact_outcomes(self.space, self._units, codes)
 
     def _keeps_allowed(self, code: Codes) -> bool:
         tables = self.space.tables
@@ -409,6 +324,7 @@ class Prover:
             codes[:, column] if column >= 0 else np.full(len(codes), everything)
             for column in (tables.keep_column[ELEMENT], tables.keep_column[BUFFER])
         ]
+        work = make_work(self._tables)
         for b in range(len(codes)):
             v = vectors[tuple(spatial[b].tolist())]
             unit = units[v, int(kept[0][b])]
@@ -424,7 +340,7 @@ class Prover:
                 self._tables, self._outer, here, 0, int(kept[0][b]),
                 int(np.flatnonzero(self._tables.outer_sets == kept[1][b])[0]),
                 extent[b].astype(np.int64), self._positions(step[b]), self._positions(middle[b]),
-                self._work, energy[b, 1:], cycles[b, 1:],
+                work, energy[b, 1:], cycles[b, 1:],
             )  # fmt: skip
         return energy, cycles
 
@@ -440,3 +356,19 @@ class Prover:
             ],
             np.int64,
         )
+
+
+def _in_exact_order(kind: int, order: Array, floors: Any, energy: Array, cycles: Array) -> Array:
+    """Repairs an order by rounded floors where rounding may have swapped neighbours."""
+    ranked = floors[order]
+    close = ranked[1:] <= ranked[:-1] * (1 + 1e-14)
+    differs = (energy[order][1:] != energy[order][:-1]) | (cycles[order][1:] != cycles[order][:-1])
+    if not (close & differs).any():
+        return order
+    edges = [0, *(np.flatnonzero(~close) + 1).tolist(), len(order)]
+    for begin, end in itertools.pairwise(edges):
+        order[begin:end] = sorted(
+            order[begin:end].tolist(),
+            key=lambda unit: value(kind, int(energy[unit]), int(cycles[unit])),
+        )
+    return order
