@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SEARCHERS: Mapping[str, str] = MappingProxyType(
     {
         "annealing": "searchers.annealing:Annealing",
+        "exact": "searchers.exact:Exact",
         "genetic": "searchers.genetic:Genetic",
         "gradient": "searchers.gradient:Gradient",
         "random": "searchers.random:Random",

@@ -99,6 +99,16 @@ class Searcher(ABC):
         self.surrogate_queries = 0
         self._asked: Codes | None = None
 
+    @property
+    def lower_bound(self) -> float | None:
+        """A loss that no mapping undercuts, where the searcher can prove one; else None."""
+        return None
+
+    @property
+    def awaits_losses(self) -> bool:
+        """Whether the last proposal's losses have yet to be told."""
+        return self._asked is not None
+
     def ask(self, n: int) -> Codes:
         """Proposes mappings.
 

@@ -78,6 +78,7 @@ class Prover:
         self.objective: Objective = objective
         self.keep = None if keep is None else {level: tuple(keep[level]) for level in keep}
         self._kind = objective_kind(objective)
+        self._threads = threads
         self._tables, units = build_proof_tables(space, self.keep)
         self.unit_pj = units.unit_pj
         self._units = units
@@ -90,7 +91,6 @@ class Prover:
             self._tables, self._outer, self._vectors, self._unit_vector, self._unit_set, threads
         )
         self._next = 0
-        self._rise = FIRST_RISE
         self.rounds = 0
         self.finished = not self._unit_vector.size
         self._lower: Outcome = (0, 0)
@@ -130,7 +130,7 @@ class Prover:
         self.rounds += 1
         self._next = 0
         energy, cycles = self._lower
-        rise, self._rise = 1 + self._rise, 2 * self._rise
+        rise = 1 + FIRST_RISE * 2 ** (self.rounds - 1)
         if self._kind == LATENCY:
             target = (0, int(cycles * rise) + 1)
         else:
@@ -235,6 +235,77 @@ class Prover:
             return float("inf")
         reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
         return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
+
+    def search_vectors(self, elements: int, limit: Outcome) -> tuple[Outcome, Codes] | None:
+        """Searches the mappings on exactly so many elements for the best one below a limit.
+
+        What this object has found or certified is not touched.
+
+        Args:
+            elements: processing elements in use.
+            limit: energy in units and cycles that the mapping must beat.
+
+        Returns:
+            Its outcome and code `[D]`; None if there is none.
+        """
+        units = np.flatnonzero(self._vectors.elements[self._unit_vector] == elements)
+        walk = Walk(
+            self._tables, self._outer, self._vectors, self._unit_vector[units],
+            self._unit_set[units], self._threads,
+        )  # fmt: skip
+        found = nothing_found(self._kind, self._tables.sizes.size, 1)
+        found.limit[:] = limit
+        following = 0
+        while following < units.size:
+            following = walk.search(following, units.size, STEP_TILES, found)
+        self._found.counts[:] += found.counts
+        if found.energy[0] >= INFINITE:
+            return None
+        outcome = int(found.energy[0]), int(found.cycles[0])
+        return outcome, code_of(self.space, self._tables, found.rows[0])
+
+    @property
+    def element_counts(self) -> list[int]:
+        """Numbers of elements that some mapping uses, ascending."""
+        used = np.unique(self._vectors.elements[self._unit_vector])
+        return [int(count) for count in used]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides how the proof continues: arrays, numbers and None."""
+        found = self._found
+        offered = None
+        if self._offered is not None:
+            outcome, code = self._offered
+            offered = {"energy": outcome[0], "cycles": outcome[1], "code": code.copy()}
+        return {
+            "energy": found.energy.copy(),
+            "cycles": found.cycles.copy(),
+            "rows": found.rows.copy(),
+            "limit": found.limit.copy(),
+            "counts": found.counts.copy(),
+            "offered": offered,
+            "next": self._next,
+            "rounds": self.rounds,
+            "block": self._walk.block,
+            "lower_energy": self._lower[0],
+            "lower_cycles": self._lower[1],
+            "finished": self.finished,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state_dict()` of a proof made with the same arguments."""
+        for name in ("energy", "cycles", "rows", "limit", "counts"):
+            getattr(self._found, name)[...] = state[name]
+        offered = state["offered"]
+        self._offered = None
+        if offered is not None:
+            code = np.array(offered["code"], np.int32)
+            self._offered = ((int(offered["energy"]), int(offered["cycles"])), code)
+        self._next = int(state["next"])
+        self.rounds = int(state["rounds"])
+        self._walk.block = int(state["block"])
+        self._lower = int(state["lower_energy"]), int(state["lower_cycles"])
+        self.finished = bool(state["finished"])
 
     @property
     def counts(self) -> dict[str, int]:
