@@ -1,7 +1,8 @@
 """`mapspace benchmark`: searchers x workloads x seeds under one budget, on Ray Tune, resumable.
 
-The run folder holds `experiment.json` (what is run), `tune/` (while it runs), then `curves.parquet`
-and `summary.json`. The same command again continues an interrupted run and leaves a finished one.
+The run folder holds `experiment.json` (what is run), `certificates/` (the proven optima), `tune/`
+(while it runs), then `curves.parquet` and `summary.json`. The same command again continues an
+interrupted run and leaves a finished one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from orchestrator import results as results_module
 from orchestrator.experiment import Plan, make_searcher
-from orchestrator.results import Bounds, Results, Run
+from orchestrator.proofs import bound_workloads
+from orchestrator.results import ROUNDING, Results, Run
 
 EXPERIMENT_FILE = "experiment.json"
 TUNE_FOLDER = "tune"
@@ -55,13 +57,15 @@ def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Res
 
     Raises:
         ConfigError: the folder holds another experiment.
-        MapspaceError: trials failed.
+        MapspaceError: trials failed, or found what is proven not to exist.
     """
     folder = Path(folder)
     identity = describe(plan)
     if _begin(folder, identity):
         progress(f"{plan.benchmark.name}: already finished in {folder}")
         return results_module.load(folder)
+    # Before Ray starts: a proof takes memory and a processor, and no search shall wait for it.
+    bounds = bound_workloads(plan, folder, progress)
     with _quiet_tune():
         if plan.benchmark.host == "trials":
             runs = _run_trials(plan, folder / TUNE_FOLDER, progress)
@@ -76,10 +80,11 @@ def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Res
     runs.sort(key=lambda run: (order[run.searcher, run.workload], run.seed))
     results = Results(
         experiment=identity["experiment"],
-        bounds={name: bounds_of(plan, name) for name in plan.workloads},
+        bounds=bounds,
         runs=tuple(runs),
         provenance={**identity["provenance"], **_environment()},
     )
+    _check_bounds(results)
     results_module.save(results, folder)
     # What is needed is in the two files; Tune's folder is for continuing only.
     shutil.rmtree(folder / TUNE_FOLDER, ignore_errors=True)
@@ -90,7 +95,8 @@ def describe(plan: Plan) -> dict[str, Any]:
     """What decides the results of a benchmark, as JSON types: two equal ones are the same run."""
     model = LoopNestModel()
     return {
-        "experiment": json.loads(plan.benchmark.model_dump_json()),
+        # How long a proof may take decides nothing that a search does.
+        "experiment": json.loads(plan.benchmark.model_dump_json(exclude={"proof_seconds"})),
         "provenance": {
             "model": model.name,
             "model_version": model.version,
@@ -101,17 +107,21 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
 
 
-def bounds_of(plan: Plan, name: str) -> Bounds:
-    """The bounds of a workload for the benchmark's objective."""
-    from costmodel.bounds import algorithmic_minimum, floor, known_optimum
+def _check_bounds(results: Results) -> None:
+    """Holds every search against the bounds.
 
-    found, objective = plan.workloads[name], plan.benchmark.objective
-    optimum = known_optimum(found, plan.accelerator) if objective == "edp" else None
-    return Bounds(
-        minimum=algorithmic_minimum(found, plan.accelerator).objective(objective),
-        floor=floor(found, plan.accelerator).objective(objective),
-        optimum=optimum,
-    )
+    Raises:
+        MapspaceError: one found less than the least: cost model and proof contradict each other.
+    """
+    for run in results.runs:
+        least = results.bounds[run.workload].reference
+        if run.best_loss < least * (1 - ROUNDING):
+            raise MapspaceError(
+                f"{run.workload}: expected no {results.objective_name} below {least!r}, which is "
+                f"certified as the least, but {run.searcher} with seed {run.seed} found "
+                f"{run.best_loss!r}: an error in the proof or the cost model, please report it. "
+                "With proof_seconds: 0 the same command goes on without proofs."
+            )
 
 
 def _begin(folder: Path, identity: dict[str, Any]) -> bool:
@@ -160,11 +170,8 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         for start in range(0, len(benchmark.seeds), chunk)
     ]
     trainable = tune.with_parameters(run_trial, plan=plan, checkpoint_seconds=CHECKPOINT_SECONDS)
-    path = str((storage / TUNE_NAME).resolve())
-    if tune.Tuner.can_restore(path):
-        progress(f"{benchmark.name}: continuing")
-        tuner = tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
-    else:
+    tuner = _interrupted(plan, storage, trainable, progress)
+    if tuner is None:
         progress(
             f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
             f"{len(plan.workloads)} x {len(benchmark.seeds)}, {_budget(plan)} each, "
@@ -225,11 +232,8 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
             for entry, workload, seed in tasks
         ]
     )
-    path = str((storage / TUNE_NAME).resolve())
-    if tune.Tuner.can_restore(path):
-        progress(f"{benchmark.name}: continuing")
-        tuner = tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
-    else:
+    tuner = _interrupted(plan, storage, trainable, progress)
+    if tuner is None:
         progress(
             f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
             f"in blocks of {benchmark.block_size} mappings"
@@ -252,11 +256,22 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         )
     _fit(tuner, storage.parent)
     # A continued run searched with the copy that Tune restored; the final state is saved.
-    search.restore_from_dir(path)
+    search.restore_from_dir(str(storage / TUNE_NAME))
     return [
         unpack_run(pack_result(done.evaluator.result()), entry.label, workload, seed)
         for (entry, workload, seed), done in zip(tasks, search.searches, strict=True)
     ]
+
+
+def _interrupted(plan: Plan, storage: Path, trainable: Any, progress: Say) -> Any:
+    """The tuner of a run that was interrupted; None where none was."""
+    from ray import tune
+
+    path = str((storage / TUNE_NAME).resolve())
+    if not tune.Tuner.can_restore(path):
+        return None
+    progress(f"{plan.benchmark.name}: continuing")
+    return tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
 
 
 def _fit(tuner: Any, folder: Path) -> Any:

@@ -27,38 +27,84 @@ def cli() -> None:
 @cli.command()
 @click.argument("workload")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
-@click.option("--searcher", default="structured", show_default=True, help="The method.")
-@click.option("--seconds", type=float, help="Budget of search time; 2 if no budget is given.")
+@click.option("--searcher", help="The method; else exact where it applies.")
+@click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
 @click.option("--iterations", type=int, help="Budget of cost queries.")
 @click.option("--objective", type=click.Choice(OBJECTIVES), default="edp", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--surrogate", help="Surrogate folder for --searcher gradient; else the shipped one.")
-@click.option("--output", type=click.Path(path_type=Path), help="Also write the mapping record.")
+@click.option("--gap", default="0", help="Stop a proof within so much of the optimum, such as 1%.")
+@click.option("--top", type=click.IntRange(1), default=1, help="Find so many of the best tilings.")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="LEVEL=TENSORS",
+    help="Tensors that a level keeps where the machine leaves it open: L1=Weights,Outputs.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Also write the mapping record, and beside it the certificate.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def search(
     workload: str,
     seconds: float | None,
     iterations: int | None,
+    gap: str,
+    keep: tuple[str, ...],
     output: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Finds a mapping of WORKLOAD now.
+    """Finds a mapping of WORKLOAD now: the proven best one where a proof is possible.
 
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
-    prints the best mapping so far.
+    prints the best mapping so far and how far from the optimum it can be.
     """
-    from orchestrator.search import Request
+    from orchestrator.explain import Request
     from orchestrator.search import search as run_search
 
-    if seconds is None and iterations is None:
-        seconds = 2.0
+    kept = _keep(keep)
     if output is not None and not output.parent.is_dir():
         raise ConfigError(f"{output}: the folder {output.parent} does not exist.")
-    answer = run_search(Request(workload, seconds=seconds, iterations=iterations, **options))
+    request = Request(
+        workload, seconds=seconds, iterations=iterations, gap=_share(gap), keep=kept, **options
+    )
+    answer = run_search(request)
     if output is not None:
         output.write_text(json.dumps(answer.summary["record"]) + "\n")
+        if answer.certificate is not None:
+            answer.certificate.write(output.with_suffix(".certificate.json"))
     click.echo(json.dumps(answer.summary) if as_json else answer.text)
+
+
+@cli.command()
+@click.argument("certificate", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def verify(certificate: Path, as_json: bool) -> None:
+    """Proves again what CERTIFICATE claims: nothing in it is taken on trust.
+
+    Exits with 1 if a claim is wrong.
+    """
+    from orchestrator.prove import verify_file
+
+    holds, text = verify_file(certificate, as_json=as_json)
+    click.echo(text)
+    if not holds:
+        raise MapspaceError(f"{certificate}: the certificate does not hold.")
+
+
+@cli.command()
+@click.argument("workload")
+@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Also draw it into a PNG file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def pareto(workload: str, accelerator: str, plot: Path | None, as_json: bool) -> None:
+    """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
+    from orchestrator.prove import front
+
+    click.echo(front(workload, accelerator, plot=plot, as_json=as_json))
 
 
 @cli.command()
@@ -129,6 +175,27 @@ def benchmark(experiment: str, tracking_uri: str | None, output: Path | None, re
 
 
 @cli.command()
+@click.argument("experiment")
+@click.option("--tracking-uri", help="MLflow; else a SQLite file in the run folder.")
+@click.option("--output", type=click.Path(path_type=Path), help="Run folder; else runs/NAME.")
+def sweep(experiment: str, tracking_uri: str | None, output: Path | None) -> None:
+    """Proves the best mapping of every accelerator x workload of EXPERIMENT, on Ray tasks.
+
+    EXPERIMENT is a YAML file or a shipped one's name. The same command again continues an
+    interrupted sweep.
+    """
+    from orchestrator.experiment import find_experiment
+    from orchestrator.sweep import run_sweep
+    from orchestrator.tracking import default_uri
+
+    path = find_experiment(experiment)
+    answer = run_sweep(path, output, tracking_uri=tracking_uri)
+    uri = tracking_uri or default_uri(answer.folder)
+    click.echo(f"{answer.text}\n\nresults  {answer.folder}\npage     {answer.page}")
+    click.echo(f"MLflow   {open_mlflow(uri)}")
+
+
+@cli.command()
 @click.argument("run", type=click.Path(path_type=Path))
 def report(run: Path) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several."""
@@ -160,6 +227,39 @@ def list_(kind: str | None) -> None:
     from orchestrator.catalogue import catalogue
 
     click.echo(catalogue(kind))
+
+
+def _share(text: str) -> float:
+    """A share such as 1% or 0.01.
+
+    Raises:
+        ConfigError: it is none, or below 0.
+    """
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < float("inf"):
+        raise ConfigError(f"--gap: expected a share of 0 or more such as 1% or 0.01, got {text!r}.")
+    return share
+
+
+def _keep(entries: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """Tensors by level from texts such as L1=Weights,Outputs (L1= for none).
+
+    Raises:
+        ConfigError: an entry has another form, or a level is given twice.
+    """
+    kept: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        level, equals, tensors = entry.partition("=")
+        if not equals or not level or level in kept:
+            raise ConfigError(
+                f"--keep: expected LEVEL=TENSOR,TENSOR once per level, got {entry!r}."
+            )
+        kept[level] = tuple(name.strip() for name in tensors.split(",") if name.strip())
+    return kept or None
 
 
 def open_mlflow(uri: str) -> str:

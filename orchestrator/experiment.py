@@ -84,6 +84,8 @@ class Benchmark(StrictModel):
     """Virtual seconds that every counted true query takes, for a cost model slower than ours."""
     objective: Objective = "edp"
     """What to minimise."""
+    proof_seconds: NonNegativeNumber = 60.0
+    """Time to prove the optimum of each workload beforehand, off the searchers' clock; 0: none."""
     host: Literal["trials", "blocks"] = "trials"
     """`trials`: one Tune trial is whole searches. `blocks`: one is a block of mappings."""
     seeds_per_trial: Size | None = None

@@ -1,4 +1,4 @@
-"""Figures of a benchmark: best-so-far curves as small multiples, and the final losses."""
+"""Figures of a benchmark, in per cent above the optimum: curves and where every search ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orchestrator.results import Axis, Results
 
@@ -31,6 +30,9 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 INK = "#1f2933"
 MUTED = "#697586"
 COLUMNS = 4
+
+# Below so many per cent the axis of a curve is linear, down to the optimum itself at 0.
+LINEAR_PERCENT = 0.1
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def styles(results: Results) -> dict[str, Style]:
 
 
 def draw_curves(results: Results, axis: Axis, path: Path) -> None:
-    """Best-so-far over an axis, one panel per workload, with 95 % bands over the seeds.
+    """Best-so-far in per cent above the optimum, a panel per workload, 95 % bands over the seeds.
 
     Args:
         results: the benchmark.
@@ -76,9 +78,8 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
         _draw_panel(panel, results, workload, axis, look)
     for panel in list(panels.flat)[len(workloads) :]:
         panel.set_visible(False)
-    objective = _objective_text(results)
     for row in panels:
-        row[0].set_ylabel(f"normalised {objective}", color=INK)
+        row[0].set_ylabel(_percent_text(results), color=INK)
     label = "cost queries (iterations)" if axis == "evaluation" else "search time, seconds"
     for column in range(columns):
         lowest = max(r for r in range(rows) if panels[r, column].get_visible())
@@ -88,47 +89,53 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
 
 
 def draw_final(results: Results, path: Path) -> None:
-    """Final losses over the best known reference: a dot per workload, a bar for their mean.
+    """Final per cent above the optimum: a dot per workload, a bar for their geometric mean.
 
-    The reference is the proven optimum where all workloads have one, else the floor.
+    Dots of workloads whose optimum is not proven are hollow: they lie at most so far above it.
     """
     look = styles(results)
-    known = all(results.bounds[name].optimum is not None for name in results.workloads)
+    proven = np.array([results.bounds[name].proven for name in results.workloads])
     labels = list(results.searchers)[::-1]
     figure = _figure(9.2, 0.48 * len(labels) + 1.15)
     panel = figure.subplots()
     for height, label in enumerate(labels):
-        ratios = []
-        for workload in results.workloads:
-            gap = results.gap(label, workload, "optimum" if known else "floor")
-            if gap is not None and math.isfinite(gap):
-                ratios.append(max(1 + gap, 1.0))
-        if not ratios:
+        percents = np.array(
+            [100 * float(results.above(label, name).mean) for name in results.workloads]
+        )
+        finite = np.isfinite(percents)
+        if not finite.any():
             continue
         colour = look[label].colour
-        mean = float(np.exp(np.mean(np.log(ratios))))
-        panel.barh(height, mean - 1, left=1, height=0.18, color=colour, alpha=0.3, zorder=1)
-        panel.scatter(
-            ratios, [height] * len(ratios), s=20, color=colour, alpha=0.75, zorder=2, lw=0
-        )
+        mean = 100 * float(np.expm1(np.log1p(percents[finite] / 100).mean()))
+        panel.barh(height, mean, height=0.18, color=colour, alpha=0.3, zorder=1)
+        for shown, face in ((finite & proven, colour), (finite & ~proven, "none")):
+            panel.scatter(
+                percents[shown],
+                np.full(shown.sum(), height),
+                s=20,
+                facecolors=face,
+                edgecolors=colour,
+                alpha=0.75,
+                zorder=2,
+                lw=0 if face == colour else 1.2,
+            )
         panel.plot([mean, mean], [height - 0.3, height + 0.3], color=colour, lw=2.6, zorder=3)
         panel.annotate(
-            f"{mean:.3f}\N{MULTIPLICATION SIGN}",
-            (max(*ratios, mean), height),
+            f"{mean:.2f} %",
+            (max(percents[finite].max(), mean), height),
             xytext=(8, 0),
             textcoords="offset points",
             va="center",
             color=INK,
             fontsize=9.5,
         )
-    panel.axvline(1.0, color=INK, lw=1.0)
+    panel.axvline(0.0, color=INK, lw=1.0)
     panel.set_yticks(range(len(labels)), labels, color=INK)
     panel.set_ylim(-0.6, len(labels) - 0.4)
-    panel.set_xlim(left=1 - 0.02 * (panel.get_xlim()[1] - 1))
+    panel.set_xlim(left=-0.02 * panel.get_xlim()[1])
     low, high = panel.get_xlim()
     panel.set_xlim(low, high + 0.09 * (high - low))
-    reference = "the optimum" if known else "the floor"
-    panel.set_xlabel(f"final {_objective_text(results)} over {reference}", color=INK)
+    panel.set_xlabel(f"final {_percent_text(results)}", color=INK)
     _tidy(panel)
     panel.tick_params(axis="y", length=0, labelsize=10.5)
     panel.grid(axis="y", visible=False)
@@ -138,19 +145,24 @@ def draw_final(results: Results, path: Path) -> None:
 def _draw_panel(
     panel: Axes, results: Results, workload: str, axis: Axis, look: dict[str, Style]
 ) -> None:
-    bounds = results.bounds[workload]
     grid = results.grid(workload, axis)
-    lowest = bounds.floor / bounds.minimum
-    highest = lowest * 1.3
+    highest = 1.0
     for label in results.searchers:
-        curve = results.curve(label, workload, axis, grid)
+        curve = results.curve_above(label, workload, axis, grid)
         style = look[label]
-        # An interval knows nothing of the bound below which nothing lies.
-        low = np.maximum(curve.low, (bounds.optimum or bounds.floor) / bounds.minimum)
-        panel.fill_between(grid, low, curve.high, color=style.colour, alpha=0.16, lw=0, zorder=2)
+        mean = 100 * curve.mean
+        panel.fill_between(
+            grid,
+            100 * curve.low,
+            100 * curve.high,
+            color=style.colour,
+            alpha=0.16,
+            lw=0,
+            zorder=2,
+        )
         panel.plot(
             grid,
-            curve.mean,
+            mean,
             color=style.colour,
             ls=style.dash,
             lw=1.9,
@@ -158,38 +170,20 @@ def _draw_panel(
             solid_capstyle="round",
         )
         # The first moments are far above everything of interest: let them leave the panel.
-        settled = curve.mean[np.isfinite(curve.mean)]
+        settled = mean[np.isfinite(mean)]
         if settled.size:
-            highest = max(highest, float(np.quantile(settled, 0.72)))
+            highest = max(highest, float(np.quantile(settled, 0.9)))
     panel.set_xscale("log")
-    panel.set_yscale("log")
+    panel.set_yscale("symlog", linthresh=LINEAR_PERCENT, linscale=0.5)
     panel.set_xlim(grid[0], grid[-1])
-    panel.set_ylim(lowest * (lowest / highest) ** 0.06, highest * (highest / lowest) ** 0.04)
-    _reference_lines(panel, results, workload, grid)
-    panel.set_title(workload, loc="left", fontsize=11, fontweight="bold", color=INK, pad=6)
-    _tidy(panel)
-    _number_ticks(panel)
-
-
-def _reference_lines(panel: Axes, results: Results, workload: str, grid: Any) -> None:
+    # A curve that runs along the optimum stays visible.
+    panel.set_ylim(-0.15 * LINEAR_PERCENT, 1.3 * highest)
     bounds = results.bounds[workload]
-    lines: list[tuple[str, float, Any]] = [("floor", bounds.floor, (0, (1, 2)))]
-    if bounds.optimum is not None:
-        lines.append(("optimum", bounds.optimum, "-"))
-    for name, value, dash in lines:
-        height = value / bounds.minimum
-        panel.axhline(height, color=INK, lw=0.9, ls=dash, zorder=1)
-        panel.annotate(
-            name,
-            (grid[0], height),
-            xytext=(4, 2.5 if name == "optimum" else -2.5),
-            textcoords="offset points",
-            va="bottom" if name == "optimum" else "top",
-            fontsize=7.5,
-            color=MUTED,
-            bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.75},
-            zorder=4,
-        )
+    title = workload if bounds.proven else f"{workload} (at most)"
+    panel.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=6)
+    panel.axhline(0.0, color=INK, lw=0.9, ls="-" if bounds.proven else (0, (1, 2)), zorder=1)
+    _tidy(panel)
+    _percent_ticks(panel)
 
 
 def _legend(figure: Figure, results: Results, look: dict[str, Style]) -> None:
@@ -230,26 +224,27 @@ def _tidy(panel: Axes) -> None:
     panel.tick_params(colors=MUTED, labelsize=9, which="both")
 
 
-def _number_ticks(panel: Axes) -> None:
-    """Plain numbers at a few places of the logarithmic y axis; it rarely spans a decade."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+def _percent_ticks(panel: Axes) -> None:
+    """Plain numbers at a few places of the y axis."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    low, high = panel.get_ylim()
-    ticks: npt.NDArray[np.float64]
-    if high / low < 8:
-        ticks = np.asarray(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
-    else:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        ticks = np.array([step * 10.0**power for power in powers for step in (1, 2, 5)])
-    ticks = ticks[(ticks >= low) & (ticks <= high)]
-    panel.yaxis.set_major_locator(FixedLocator(ticks.tolist()))
+    high = panel.get_ylim()[1]
+    decades = range(round(math.log10(LINEAR_PERCENT)), math.ceil(math.log10(high)) + 1)
+    # Thirds of decades where there is room for them.
+    steps = (1, 3) if high < 300 else (1,)
+    ticks = [0.0, *(step * 10.0**decade for decade in decades for step in steps)]
+    panel.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick <= high]))
     panel.yaxis.set_minor_locator(NullLocator())
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _objective_text(results: Results) -> str:
-    objective = str(results.experiment["objective"])
-    return objective.upper() if objective in ("edp", "ed2p") else objective
+def _percent_text(results: Results) -> str:
+    """What an axis shows; panels and dots of a mixture say which of the two they are."""
+    if results.proven:
+        return f"{results.objective_name}, % above the proven optimum"
+    if any(results.bounds[name].proven for name in results.workloads):
+        return f"{results.objective_name}, % above the optimum or a lower bound"
+    return f"{results.objective_name}, % above a lower bound"
 
 
 def _lighter(colour: str, share: float) -> str:

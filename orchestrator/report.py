@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from costmodel.errors import ConfigError
-from orchestrator.results import SUMMARY_FILE, Axis, Ratio, Results, load
+from orchestrator.explain import UNITS
+from orchestrator.results import SUMMARY_FILE, Axis, Bounds, Interval, Ratio, Results, load
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"
@@ -85,7 +87,11 @@ def write_report(folder: str | Path) -> Path:
         draw_curves(results, "evaluation", files["evaluation"])
         draw_curves(results, "seconds", files["seconds"])
         drawn[place] = list(files.values())
-        sections.append(_section(results, files))
+        section = _section(results, files)
+        section["bounds"] = [
+            _bound(results, name, place, place.relative_to(folder)) for name in results.workloads
+        ]
+        sections.append(section)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -111,30 +117,34 @@ def write_report(folder: str | Path) -> Path:
 
 
 def text_table(results: Results) -> str:
-    """The final table of a benchmark for a terminal."""
-    objective = _objective(results)
-    known = all(results.bounds[name].optimum is not None for name in results.workloads)
-    header = [f"normalised {objective}", *results.workloads, "mean"]
-    if known:
-        header.append("over optimum")
-    rows = []
-    for label in results.searchers:
-        row = [label]
-        row += [_number(float(results.final(label, name).mean)) for name in results.workloads]
-        row.append(_number(results.overall(label)))
-        if known:
-            row.append(_percent(results.overall_gap(label, "optimum")))
-        rows.append(row)
-    for label, cells, overall in _references(results):
-        rows.append([label, *cells, overall, *([""] if known else [])])
+    """The final table of a benchmark for a terminal, in per cent above the optimum."""
+    what = "the proven optimum" if results.proven else "the optimum"
+    header = [f"{results.objective_name}, % above {what}", *_columns(results), "mean"]
+    rows = [
+        [
+            label,
+            *(_percent(float(results.above(label, name).mean)) for name in results.workloads),
+            _percent(results.overall_above(label)),
+        ]
+        for label in results.searchers
+    ]
+    bounds = [results.bounds[name] for name in results.workloads]
+    unit = UNITS[str(results.experiment["objective"])]
+    for reference, proven in (("proven optimum", True), ("lower bound", False)):
+        if any(bound.proven == proven for bound in bounds):
+            cells = [f"{b.reference:.5g}" if b.proven == proven else NOTHING for b in bounds]
+            rows.append([f"{reference}, {unit}", *cells, ""])
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    return "\n".join(
+    lines = [
         "  ".join(
             cell.ljust(width) if column == 0 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in [header, *rows]
-    )
+    ]
+    reasons = dict.fromkeys(_reason(bound) for bound in bounds if not bound.proven)
+    lines += [f"at most: above a lower bound; no optimum is proven: {reason}" for reason in reasons]
+    return "\n".join(lines)
 
 
 def paper_comparison(results: Results) -> list[tuple[str, dict[str, Ratio], float]]:
@@ -164,15 +174,16 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
     look = styles(results)
     by_time = results.primary_axis == "seconds"
     labels = results.searchers
+    scales = "Both axes are logarithmic, below 0.1 % linear down to 0, the optimum."
     figures = {
         "evaluation": (
             "Best so far against iterations",
-            "Both axes logarithmic. Lines: geometric mean over the seeds; bands: its 95 % "
-            "interval, cut at the optimum. A line starts when every seed has a feasible mapping.",
+            f"{scales} Lines: geometric mean over the seeds; bands: its 95 % interval, cut at the "
+            "optimum. A line starts when every seed has a feasible mapping.",
         ),
         "seconds": (
             "Best so far against search time",
-            "The same searches over the time that they had taken, both axes logarithmic. "
+            "The same searches over the time that they had taken. "
             + (
                 "All methods had the same time."
                 if by_time
@@ -181,19 +192,16 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
         ),
     }
     order = ("seconds", "evaluation") if by_time else ("evaluation", "seconds")
-    finals = {
-        name: {label: float(results.final(label, name).mean) for label in labels}
-        for name in results.workloads
-    }
-    overall = {label: results.overall(label) for label in labels}
     comparison = paper_comparison(results)
     return {
         "heading": results.experiment["name"],
         "description": " ".join(str(results.experiment.get("description", "")).split()),
         "setting": _setting(results),
-        "objective": _objective(results),
+        "objective": results.objective_name,
+        "proven": results.proven,
         "seeds": len(results.experiment["seeds"]),
         "workloads": results.workloads,
+        "columns": _columns(results),
         "labels": labels,
         "final": _image(files["final"]),
         "figures": [
@@ -204,36 +212,8 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
             }
             for axis in order
         ],
-        "rows": [
-            {
-                "label": label,
-                "colour": look[label].colour,
-                "overall": _number(overall[label]),
-                "best": _is_best(overall[label], overall.values()),
-                "gaps": [
-                    {
-                        "optimum": _percent(results.gap(label, name, "optimum")),
-                        "floor": _percent(results.gap(label, name, "floor")),
-                    }
-                    for name in results.workloads
-                ]
-                + [
-                    {
-                        "optimum": _percent(results.overall_gap(label, "optimum")),
-                        "floor": _percent(results.overall_gap(label, "floor")),
-                    }
-                ],
-                "cells": [
-                    {
-                        "mean": _number(finals[name][label]),
-                        "range": _range(*_ends(results, label, name)),
-                        "best": _is_best(finals[name][label], finals[name].values()),
-                    }
-                    for name in results.workloads
-                ],
-            }
-            for label in labels
-        ],
+        "above": _rows(results, results.above, results.overall_above, _percent),
+        "normalised": _rows(results, results.final, results.overall, _number),
         "references": [
             {"label": label, "cells": cells, "overall": mean}
             for label, cells, mean in _references(results)
@@ -261,6 +241,79 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
         ],
         "spent": [_spent(results, label, look[label].colour) for label in labels],
     }
+
+
+def _columns(results: Results) -> list[str]:
+    """Names of the workloads; those whose optimum is not proven are marked."""
+    return [
+        name if results.bounds[name].proven else f"{name} (at most)" for name in results.workloads
+    ]
+
+
+def _rows(
+    results: Results,
+    final: Callable[[str, str], Interval],
+    overall: Callable[[str], float],
+    text: Callable[[float], str],
+) -> list[dict[str, Any]]:
+    """A row per searcher of a table of final losses, in the measure that the functions give."""
+    from orchestrator.plots import styles
+
+    look = styles(results)
+    labels = results.searchers
+    # Normalised, in either measure: shares above the optimum may be as good as 0.
+    best = {
+        name: _best({label: float(results.final(label, name).mean) for label in labels})
+        for name in results.workloads
+    }
+    best_overall = _best({label: results.overall(label) for label in labels})
+    rows = []
+    for label in labels:
+        finals = {name: final(label, name) for name in results.workloads}
+        rows.append(
+            {
+                "label": label,
+                "colour": look[label].colour,
+                "overall": text(overall(label)),
+                "best": label in best_overall,
+                "cells": [
+                    {
+                        "mean": text(float(interval.mean)),
+                        "range": _range(text, float(interval.low), float(interval.high)),
+                        "best": label in best[name],
+                    }
+                    for name, interval in finals.items()
+                ],
+            }
+        )
+    return rows
+
+
+def _bound(results: Results, name: str, place: Path, relative: Path) -> dict[str, Any]:
+    """What a workload's column is measured against, and where that is proven."""
+    bounds = results.bounds[name]
+    certificate = bounds.certificate
+    link = None
+    if certificate is not None and (place / certificate).is_file():
+        link = quote((relative / certificate).as_posix())
+    if not bounds.proven:
+        status = f"a lower bound; the optimum is not proven ({_reason(bounds)})"
+    elif bounds.note or bounds.proof_seconds is None:
+        status = "the optimum, from the table of proven ones"
+    else:
+        status = f"the optimum, proven in {bounds.proof_seconds:.2f} s"
+    return {
+        "workload": name,
+        "value": f"{bounds.reference:.10g}",
+        "unit": UNITS[str(results.experiment["objective"])],
+        "status": status,
+        "link": link,
+    }
+
+
+def _reason(bounds: Bounds) -> str:
+    """Why an optimum is not proven; runs from before there were proofs do not say."""
+    return bounds.note.rstrip(".") or "no proof was tried"
 
 
 def _paper_note(results: Results) -> str:
@@ -296,7 +349,7 @@ def _setting(results: Results) -> str:
         f"{len(experiment['seeds'])} seeds",
         f"{budget} per search",
         f"accelerator {experiment['accelerator']}",
-        f"objective {_objective(results)}",
+        f"objective {results.objective_name}",
         f"host “{experiment['host']}”: "
         + (
             "one Tune trial is whole searches"
@@ -313,13 +366,13 @@ def _references(results: Results) -> list[tuple[str, list[str], str]]:
     """Rows of the bounds, normalised: label, a cell per workload, the geometric mean."""
     rows = []
     for label, field in (("optimum (proven)", "optimum"), ("floor", "floor")):
-        values = [
-            (getattr(results.bounds[name], field), results.bounds[name].minimum)
-            for name in results.workloads
-        ]
-        if all(value is None for value, _ in values):
+        values = [getattr(results.bounds[name], field) for name in results.workloads]
+        if all(value is None for value in values):
             continue
-        shares = [math.nan if value is None else value / minimum for value, minimum in values]
+        shares = [
+            math.nan if value is None else value / results.bounds[name].minimum
+            for name, value in zip(results.workloads, values, strict=True)
+        ]
         mean = float(np.exp(np.mean(np.log(shares))))
         rows.append((label, [_number(share) for share in shares], _number(mean)))
     return rows
@@ -370,42 +423,35 @@ def _provenance(found: Sequence[Results]) -> list[tuple[str, str]]:
     ]
 
 
-def _ends(results: Results, label: str, workload: str) -> tuple[float, float]:
-    final = results.final(label, workload)
-    return float(final.low), float(final.high)
-
-
-def _is_best(value: float, values: Any) -> bool:
-    """Whether a value is the least, up to what the table shows."""
-    return math.isfinite(value) and value <= min(v for v in values if math.isfinite(v)) * 1.0005
+def _best(values: dict[str, float]) -> set[str]:
+    """The labels of the least value, up to what a table shows."""
+    finite = [value for value in values.values() if math.isfinite(value)]
+    return {label for label, value in values.items() if finite and value <= 1.0005 * min(finite)}
 
 
 def _ratio(ratio: Ratio) -> dict[str, str]:
     spread = ratio.high > ratio.low
     return {
         "mean": f"{ratio.mean:.2f}{TIMES}",
-        "range": _range(ratio.low, ratio.high) if spread else "",
+        "range": _range("{:.2f}".format, ratio.low, ratio.high) if spread else "",
     }
 
 
-def _range(low: float, high: float) -> str:
-    return f"{low:.2f} to {high:.2f}" if math.isfinite(low) and math.isfinite(high) else ""
+def _range(text: Callable[[float], str], low: float, high: float) -> str:
+    return f"{text(low)} to {text(high)}" if math.isfinite(low) and math.isfinite(high) else ""
 
 
 def _number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else NOTHING
 
 
-def _percent(share: float | None) -> str:
-    if share is None or not math.isfinite(share):
+def _percent(share: float) -> str:
+    """A share in per cent: 0 is the reference itself, which rounding shall not pretend."""
+    if not math.isfinite(share):
         return NOTHING
-    # Published optima are rounded: what is below one by the rounding is on it.
-    return f"+{max(100 * share, 0.0):.2f} %"
-
-
-def _objective(results: Results) -> str:
-    objective = str(results.experiment["objective"])
-    return objective.upper() if objective in ("edp", "ed2p") else objective
+    if 0 < share < 0.00005:
+        return "<0.01"
+    return f"{100 * share:.2f}" if share else "0"
 
 
 def _image(path: Path) -> str:

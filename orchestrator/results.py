@@ -29,6 +29,10 @@ CURVES_FILE = "curves.parquet"
 SUMMARY_FILE = "summary.json"
 CONFIDENCE = 0.95
 
+# The cost model sums energies in floating point, a proof in whole units: a share above the optimum
+# below this is their rounding.
+ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Run:
@@ -85,11 +89,32 @@ class Bounds:
         minimum: the paper's algorithmic minimum; losses divided by it are "normalised".
         floor: what every mapping must pay; tighter than the minimum.
         optimum: the least value where it is proven, else None.
+        lower_bound: what no mapping undercuts by a proof that was not finished, else None.
+        proof_seconds: how long the proof took; None where there is none.
+        certificate: the proof's file within the run folder; None where there is none.
+        note: why no optimum was proven in this run, empty where one was.
     """
 
     minimum: float
     floor: float
     optimum: float | None
+    # Summaries from before there were proofs end here; their optima are those of `known_optimum`.
+    lower_bound: float | None = None
+    proof_seconds: float | None = None
+    certificate: str | None = None
+    note: str = ""
+
+    @property
+    def proven(self) -> bool:
+        """Whether the optimum is known for certain."""
+        return self.optimum is not None
+
+    @property
+    def reference(self) -> float:
+        """What results are compared with: the proven optimum, else the greatest lower bound."""
+        if self.optimum is not None:
+            return self.optimum
+        return max(self.floor, self.lower_bound or 0.0)
 
 
 @dataclass(frozen=True)
@@ -161,6 +186,17 @@ class Results:
         return tuple(dict.fromkeys(run.workload for run in self.runs))
 
     @property
+    def objective_name(self) -> str:
+        """The objective as it is written: EDP, energy."""
+        objective = str(self.experiment["objective"])
+        return objective.upper() if objective in ("edp", "ed2p") else objective
+
+    @property
+    def proven(self) -> bool:
+        """Whether the optimum of every workload is proven."""
+        return all(self.bounds[name].proven for name in self.workloads)
+
+    @property
     def primary_axis(self) -> Axis:
         """What the budget limits."""
         return "seconds" if self.experiment.get("seconds") is not None else "evaluation"
@@ -195,18 +231,36 @@ class Results:
         beyond = points > end * (1 + 1e-9)
         return Interval(*(np.where(beyond, np.nan, part) for part in asdict(interval).values()))
 
+    def curve_above(
+        self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike
+    ) -> Interval:
+        """The same as shares above the workload's reference, `[G]`."""
+        return self._above(self.curve(searcher, workload, axis, grid), workload)
+
     def final(self, searcher: str, workload: str) -> Interval:
         """Normalised final loss over the seeds."""
         losses = [run.best_loss for run in self.of(searcher, workload)]
         return geometric_interval(np.array(losses) / self.bounds[workload].minimum)
 
-    def gap(self, searcher: str, workload: str, to: Literal["floor", "optimum"]) -> float | None:
-        """Geometric mean of final loss / bound, minus 1; None where the bound is not known."""
+    def above(self, searcher: str, workload: str) -> Interval:
+        """Final loss over the seeds as a share above the workload's reference.
+
+        Where the optimum is proven, this is how far above it a search ends; else it ends at most so
+        far above it.
+        """
+        return self._above(self.final(searcher, workload), workload)
+
+    def _above(self, normalised: Interval, workload: str) -> Interval:
         bounds = self.bounds[workload]
-        bound = bounds.floor if to == "floor" else bounds.optimum
-        if bound is None:
-            return None
-        return float(self.final(searcher, workload).mean) * bounds.minimum / bound - 1
+        mean, low, high = (
+            np.asarray(part) * (bounds.minimum / bounds.reference) - 1
+            for part in (normalised.mean, normalised.low, normalised.high)
+        )
+        # An interval knows nothing of the bound below which nothing lies.
+        low = np.where(low < 0, 0.0, low)
+        return Interval(
+            *(np.where(np.abs(part) < ROUNDING, 0.0, part) for part in (mean, low, high))
+        )
 
     def ratio(self, searcher: str, reference: str) -> Ratio:
         """Final loss of a searcher over that of a reference, geometric mean over the workloads.
@@ -246,11 +300,15 @@ class Results:
         finals = [float(self.final(searcher, workload).mean) for workload in self.workloads]
         return float(np.exp(np.mean(np.log(finals))))
 
-    def overall_gap(self, searcher: str, to: Literal["floor", "optimum"]) -> float | None:
-        """The same as a gap to a bound, over the workloads whose bound is known."""
-        gaps = [self.gap(searcher, workload, to) for workload in self.workloads]
-        known = [gap for gap in gaps if gap is not None]
-        return float(np.exp(np.mean(np.log1p(known)))) - 1 if known else None
+    def overall_above(self, searcher: str) -> float:
+        """The same as a share above the workloads' references."""
+        shares = [float(self.above(searcher, workload).mean) for workload in self.workloads]
+        return float(np.expm1(np.mean(np.log1p(shares))))
+
+
+def percent_name(proven: bool) -> str:
+    """How files and MLflow call per cent above a reference: it is the optimum or a lower bound."""
+    return f"percent_above_{'optimum' if proven else 'lower_bound'}"
 
 
 def save(results: Results, folder: str | Path) -> None:
@@ -336,16 +394,16 @@ def _summary(results: Results) -> dict[str, Any]:
     statistics = {
         searcher: {
             "geometric_mean_normalised": _number(results.overall(searcher)),
-            "geometric_mean_gap_to_floor": _number(results.overall_gap(searcher, "floor")),
-            "geometric_mean_gap_to_optimum": _number(results.overall_gap(searcher, "optimum")),
+            percent_name(results.proven): _percent(results.overall_above(searcher)),
             "workloads": {
                 workload: {
                     **{
                         key: _number(float(value))
                         for key, value in asdict(results.final(searcher, workload)).items()
                     },
-                    "gap_to_floor": _number(results.gap(searcher, workload, "floor")),
-                    "gap_to_optimum": _number(results.gap(searcher, workload, "optimum")),
+                    percent_name(results.bounds[workload].proven): _percent(
+                        float(results.above(searcher, workload).mean)
+                    ),
                 }
                 for workload in results.workloads
             },
@@ -377,6 +435,10 @@ def _run_entries(runs: Iterable[Run]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _number(value: float | None) -> float | None:
+def _number(value: float) -> float | None:
     """JSON has no inf and no nan: both become null."""
-    return value if value is not None and math.isfinite(value) else None
+    return value if math.isfinite(value) else None
+
+
+def _percent(share: float) -> float | None:
+    return _number(100 * share)

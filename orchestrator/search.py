@@ -12,54 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from costmodel.costs import Objective
-from costmodel.errors import MapspaceError
+from costmodel.errors import ConfigError, MapspaceError
+from orchestrator.explain import UNITS, Answer, Request, explain, percent
+from orchestrator.live import Live
 
-# A line of progress is printed at most this often, in seconds.
-PROGRESS_SECONDS = 0.2
+if TYPE_CHECKING:
+    from costmodel.exact.prover import Prover
+    from costmodel.mapspace import MapSpace
+
 WARM_UP_ITERATIONS = 256
-UNITS = {"edp": "pJ x cycles", "energy": "pJ", "latency": "cycles", "ed2p": "pJ x cycles^2"}
-
-
-@dataclass(frozen=True)
-class Request:
-    """What `mapspace search` was asked.
-
-    Attributes:
-        workload: a preset's name, a YAML file or an inline workload.
-        accelerator: a preset's name or a YAML file.
-        searcher: a key of the table of searchers.
-        seconds: budget of search time.
-        iterations: budget of cost queries.
-        objective: what to minimise.
-        seed: decides the search under a budget of iterations.
-        surrogate: a surrogate's folder for a learned searcher; None: the shipped one.
-    """
-
-    workload: str
-    accelerator: str
-    searcher: str
-    seconds: float | None
-    iterations: int | None
-    objective: Objective
-    seed: int
-    surrogate: str | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The winner of a search.
-
-    Attributes:
-        summary: what `--json` prints.
-        text: what a person reads.
-    """
-
-    summary: dict[str, Any]
-    text: str
+# A proof that takes longer ends with the gap that it has reached; other searchers end sooner.
+PROOF_SECONDS = 60.0
+SEARCH_SECONDS = 2.0
+# How long the result of another searcher is bounded for, after the search.
+BOUND_SECONDS = 2.0
 
 
 class _InterruptedSearchError(Exception):
@@ -81,35 +49,49 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
     from costmodel.workload import workload
 
     found, device = workload(request.workload), accelerator(request.accelerator)
-    live = _Live(stream or sys.stderr)
-    live.line(f"searching {found.name} on {device.name} with {request.searcher}")
+    live = Live(stream or sys.stderr)
+    method = f" with {request.searcher}" if request.searcher is not None else ""
+    live.line(f"searching {found.name} on {device.name}{method}")
 
     # Only now what takes longer to import.
     import searchers
     from costmodel.bounds import floor
+    from costmodel.exact.feasible import why_infeasible
+    from costmodel.exact.tables import why_not
     from costmodel.loopnest import LoopNestModel
     from costmodel.mapspace import MapSpace
-    from orchestrator.experiment import predictor
 
     space = MapSpace(found, device)
+    problem = why_infeasible(space, request.keep)
+    if problem is not None:
+        raise ConfigError(problem)
+    name, obstacle = request.searcher, why_not(space)
+    if name is None:
+        name = "exact" if obstacle is None else "structured"
+        if obstacle is not None:
+            live.line(f"no proof is possible, so {name} searches: {obstacle}")
     model = LoopNestModel()
-    extra: dict[str, Any] = {}
-    if "predictor" in searchers.hyperparameters(request.searcher):
-        extra["predictor"] = predictor(space, request.surrogate)
 
     def make() -> searchers.Searcher:
-        return searchers.make(request.searcher, space, seed=request.seed, **extra)
+        return searchers.make(name, space, seed=request.seed, **_parameters(request, name, space))
 
     searcher = make()
     bound = floor(space.workload, space.accelerator).objective(request.objective)
+    seconds = request.seconds
+    if seconds is None and request.iterations is None:
+        seconds = PROOF_SECONDS if name == "exact" else SEARCH_SECONDS
 
-    def improved(evaluator: searchers.Evaluator) -> None:
-        live.update(
-            lambda: (
-                f"{evaluator.elapsed:8.2f} s {evaluator.iterations_used:>13,} iterations   "
-                f"best {request.objective} {evaluator.best_loss:.5g} {UNITS[request.objective]}"
-                f"   {_percent(evaluator.best_loss / bound - 1)} above the floor"
-            )
+    def progress() -> str:
+        certain = searcher.lower_bound
+        standing = (
+            f"{percent(evaluator.best_loss / bound - 1)} above the floor"
+            if certain is None
+            else f"certainly within {percent(evaluator.best_loss / certain - 1)} of the optimum"
+        )
+        return (
+            f"{evaluator.elapsed:8.2f} s {evaluator.iterations_used:>13,} iterations   "
+            f"best {request.objective} {evaluator.best_loss:.5g} {UNITS[request.objective]}"
+            f"   {standing}"
         )
 
     evaluator = searchers.Evaluator(
@@ -117,17 +99,18 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
         space,
         objective=request.objective,
         iterations=request.iterations,
-        seconds=request.seconds,
-        on_improvement=improved,
+        seconds=seconds,
+        on_improvement=lambda _: live.update(progress),
     )
     with live.notice_after(1.0, "compiling; this is done once per installation"):
-        throwaway = searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS)
-        make().run(throwaway)
+        _warm_up(name, make, model, space)
     with _interruptible() as interrupted:
 
         def after_step(_: searchers.Searcher) -> None:
             if interrupted.is_set():
                 raise _InterruptedSearchError
+            if searcher.lower_bound is not None:
+                live.update(progress)
 
         try:
             searcher.run(evaluator, after_step)
@@ -140,111 +123,72 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
             f"No feasible mapping of {space.workload.name} on {space.accelerator.name} was found "
             f"in {result.iterations:,} iterations and {result.seconds:.3g} s."
         )
-    return _explain(request, space, model, result)
+    prover = searcher.prover if isinstance(searcher, _exact()) else None
+    if prover is None and obstacle is None and request.keep is None:
+        prover = _bound(request, space, result.best_code)
+    return explain(request, name, space, model, result, prover)
 
 
-def _explain(request: Request, space: Any, model: Any, result: Any) -> Answer:
-    from costmodel.bounds import algorithmic_minimum, floor, known_optimum
-    from costmodel.records import mapping_record
+def _exact() -> type[Any]:
+    from searchers.exact import Exact
 
-    costs = model.evaluate(space, result.best_code[None], detail=True)
-    energy = float(costs.energy_pj[0])
-    cycles = float(costs.latency_cycles[0])
-    minimum = algorithmic_minimum(space.workload, space.accelerator)
-    lower = floor(space.workload, space.accelerator)
-    optimum = known_optimum(space.workload, space.accelerator)
-    bound = lower.objective(request.objective)
-    edp = energy * cycles
-    gap = result.best_loss / bound - 1
-    summary = {
-        # The floor is a true lower bound, so a mapping on it is optimal.
-        "proven": result.best_loss <= bound * (1 + 1e-9),
-        "lower_bound": bound,
-        "workload": space.workload.name,
-        "accelerator": space.accelerator.name,
-        "model": model.name,
-        "model_version": model.version,
-        "searcher": request.searcher,
-        "objective": request.objective,
-        "seed": request.seed,
-        "iterations": result.iterations,
-        "true_queries": result.true_queries,
-        "surrogate_queries": result.surrogate_queries,
-        "seconds": result.seconds,
-        "energy_pj": energy,
-        "latency_cycles": cycles,
-        "edp": edp,
-        "utilisation": float(costs.detail.utilisation[0]),
-        "normalised_edp": edp / minimum.edp,
-        "gap_to_floor": gap,
-        "gap_to_optimum": None if optimum is None else edp / optimum - 1,
-        "record": mapping_record(space, result.best_code),
-    }
-    lines = [
-        f"{space.workload}",
-        "",
-        str(space.describe(result.best_code)),
-        "",
-        *_energy_table(space, costs.detail, energy),
-        "",
-        f"cycles          {cycles:,.0f}",
-        f"utilisation     {_percent(summary['utilisation'])}",
-        f"EDP             {edp:.6g} pJ x cycles ({_joule_seconds(space, edp)})",
-        f"normalised EDP  {summary['normalised_edp']:.4f} x the algorithmic minimum",
-        f"floor           {bound:.6g} {UNITS[request.objective]}, "
-        f"gap {_percent(gap)} ({request.objective})",
-    ]
-    if summary["proven"]:
-        lines.append("optimal         the floor is reached")
-    if optimum is not None:
-        # Published optima are rounded, so a found one can be below by the rounding.
-        above = max(summary["gap_to_optimum"], 0.0)
-        lines.append(f"known optimum   {optimum:.6g} pJ x cycles, gap {_percent(above)} (EDP)")
-    lines.append(
-        f"search          {result.iterations:,} iterations in {result.seconds:.2f} s "
-        f"with {request.searcher}, seed {request.seed}"
-    )
-    return Answer(summary, "\n".join(lines))
+    return Exact
 
 
-def _energy_table(space: Any, detail: Any, total: float) -> Iterator[str]:
-    """Energy by level (rows) and tensor (columns), in a unit that suits the total."""
-    scale, unit = next(
-        (scale, unit)
-        for scale, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
-        if total >= scale or scale == 1.0
-    )
-    names = space.workload.tensor_names
-    width = max(10, *(len(name) + 2 for name in names))
-    first = max(14, *(len(level.name) + 2 for level in space.accelerator.levels))
-    head = f"energy, {unit}"
-    yield f"{head:<{first}}" + "".join(f"{name:>{width}}" for name in (*names, "total", "share"))
+def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
+    """The hyperparameters that a request decides, for a searcher that has them.
 
-    def row(label: str, parts: list[float | None], whole: float) -> str:
-        cells = [" " * width if part is None else f"{part / scale:>{width}.4f}" for part in parts]
-        share = f"{100 * whole / total:.1f} %"
-        return f"{label:<{first}}{''.join(cells)}{whole / scale:>{width}.4f}{share:>{width}}"
+    Raises:
+        ConfigError: the request asks for what only a proof can give.
+    """
+    import searchers
 
-    for index, level in enumerate(space.accelerator.levels):
-        parts = detail.energy_pj[0, index].tolist()
-        yield row(level.name, parts, sum(parts))
-    if detail.network_energy_pj.any():
-        parts = detail.network_energy_pj[0].tolist()
-        yield row("network", parts, sum(parts))
-    blank: list[float | None] = [None] * len(names)
-    yield row("MAC", blank, detail.mac_energy_pj)
-    columns = (detail.energy_pj[0].sum(axis=0) + detail.network_energy_pj[0]).tolist()
-    yield row("total", columns, total)
+    known = searchers.hyperparameters(name)
+    asked: dict[str, Any] = {"gap": request.gap, "top": request.top, "keep": request.keep}
+    defaults = {"gap": 0.0, "top": 1, "keep": None}
+    chosen: dict[str, Any] = {}
+    for key, value in asked.items():
+        if value == defaults[key]:
+            continue
+        if key not in known:
+            raise ConfigError(f"--{key} is for the exact searcher; {name} has no such parameter.")
+        chosen[key] = value
+    if "objective" in known:
+        chosen["objective"] = request.objective
+    if "predictor" in known:
+        from orchestrator.experiment import predictor
+
+        chosen["predictor"] = predictor(space, request.surrogate)
+    return chosen
 
 
-def _joule_seconds(space: Any, edp: float) -> str:
-    """EDP in joule seconds: 1 pJ = 1e-12 J, a cycle is 1 / clock."""
-    return f"{edp * 1e-12 / (space.accelerator.clock_ghz * 1e9):.4g} J s"
+def _warm_up(name: str, make: Callable[[], Any], model: Any, space: MapSpace) -> None:
+    """Loads compiled code, so that no search time goes into that."""
+    import searchers
+    from costmodel.accelerator import accelerator
+    from costmodel.mapspace import MapSpace
+    from costmodel.workload import workload
+
+    throwaway = searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS)
+    if name == "exact":
+        # The smallest proof compiles as much as the largest.
+        space = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator("mm256"))
+        throwaway = searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS)
+        searchers.make(name, space, seed=0).run(throwaway)
+    else:
+        make().run(throwaway)
 
 
-def _percent(share: float) -> str:
-    value = 100 * share
-    return f"{value:.2f} %" if abs(value) < 1000 else f"{value:.3g} %"
+def _bound(request: Request, space: MapSpace, best: Any) -> Prover:
+    """Bounds what another searcher found, from its result on."""
+    from costmodel.exact.prover import Prover
+
+    started = time.monotonic()
+    prover = Prover(space, objective=request.objective)
+    prover.offer(best[None])
+    while not prover.finished and time.monotonic() - started < BOUND_SECONDS:
+        prover.step()
+    return prover
 
 
 @contextmanager
@@ -265,56 +209,3 @@ def _interruptible() -> Iterator[threading.Event]:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-class _Live:
-    """Progress on a stream: one line that changes on a terminal, plain lines elsewhere."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-        self.terminal = stream.isatty()
-        self._printed_at = -PROGRESS_SECONDS
-        self._open = False
-        self._late: Callable[[], str] | None = None
-
-    def line(self, text: str) -> None:
-        """Prints a line that stays."""
-        self.end()
-        print(text, file=self.stream, flush=True)
-
-    def update(self, text: Callable[[], str]) -> None:
-        """Prints the state of affairs, if the last one is not too recent."""
-        now = time.monotonic()
-        if now - self._printed_at < PROGRESS_SECONDS:
-            self._late = text
-            return
-        self._printed_at = now
-        self._late = None
-        self._print(text())
-
-    def end(self) -> None:
-        """Prints the last update that was held back, and ends the changing line."""
-        if self._late is not None:
-            late, self._late = self._late, None
-            self._print(late())
-        if self._open:
-            print(file=self.stream, flush=True)
-            self._open = False
-
-    def _print(self, text: str) -> None:
-        if self.terminal:
-            print(f"\r{text}\x1b[K", end="", file=self.stream, flush=True)
-            self._open = True
-        else:
-            print(text, file=self.stream, flush=True)
-
-    @contextmanager
-    def notice_after(self, seconds: float, text: str) -> Iterator[None]:
-        """Prints a line if the block takes longer than so many seconds."""
-        timer = threading.Timer(seconds, self.line, (text,))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()

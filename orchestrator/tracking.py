@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from costmodel.errors import MapspaceError
-from orchestrator.results import CURVES_FILE, SUMMARY_FILE, Results
+from orchestrator.proofs import CERTIFICATES_FOLDER
+from orchestrator.results import CURVES_FILE, SUMMARY_FILE, Results, percent_name
 
 TRACKING_FILE = "mlflow.json"
 DATABASE_FILE = "mlflow.db"
@@ -74,6 +75,8 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
             _log_summary(client, parent, results)
             for name in (CURVES_FILE, SUMMARY_FILE):
                 client.log_artifact(parent, str(folder / name))
+            if (folder / CERTIFICATES_FOLDER).is_dir():
+                client.log_artifacts(parent, str(folder / CERTIFICATES_FOLDER), CERTIFICATES_FOLDER)
             client.set_terminated(parent)
     except (MlflowException, SQLAlchemyError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -129,7 +132,11 @@ def _parent(client: Any, experiment: str, results: Results, folder: Path, tracki
         tags={"mapspace.kind": "benchmark", "mlflow.note.content": description},
     )
     parent = str(run.info.run_id)
-    _log_params(client, parent, {**results.experiment, **results.provenance})
+    _log_params(
+        client,
+        parent,
+        {**results.experiment, **results.provenance, "optimum_proven": results.proven},
+    )
     partial = folder / f".{TRACKING_FILE}.partial"
     partial.write_text(json.dumps({"tracking_uri": tracking_uri, "parent": parent}) + "\n")
     os.replace(partial, path)
@@ -174,7 +181,11 @@ def _log_child(
     }
     parameters = {f"parameters.{key}": value for key, value in entry["parameters"].items()}
     entry = {key: value for key, value in entry.items() if key != "parameters"}
-    _log_params(client, child, {**entry, **parameters, "workload": workload, **budget})
+    _log_params(
+        client,
+        child,
+        {**entry, **parameters, "workload": workload, **budget, **_bound_params(results, workload)},
+    )
     metrics = [
         Metric(name, value, started + round(1000 * seconds), step)
         for name, value, seconds, step in _curve_metrics(results, searcher, workload)
@@ -194,6 +205,13 @@ def _log_child(
     client.set_terminated(child, end_time=end)
 
 
+def _bound_params(results: Results, workload: str) -> dict[str, Any]:
+    """What the per cent of a workload are above."""
+    bounds = results.bounds[workload]
+    known = {"optimum": bounds.optimum} if bounds.proven else {"lower_bound": bounds.reference}
+    return {**known, "optimum_proven": bounds.proven}
+
+
 def _curve_metrics(
     results: Results, searcher: str, workload: str
 ) -> Iterable[tuple[str, float, float, int]]:
@@ -205,6 +223,7 @@ def _curve_metrics(
     end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
     grid = np.unique(np.append(grid[grid < end], end))
     curve = results.curve(searcher, workload, axis, grid)
+    above = results.curve_above(searcher, workload, axis, grid)
     # How far the other axis has come, on average over the seeds, at every point of the grid.
     own = "evaluation" if axis == "evaluation" else "time"
     other = "time" if axis == "evaluation" else "evaluation"
@@ -220,15 +239,14 @@ def _curve_metrics(
         axis=0,
     )
     seconds, evaluations = (along, grid) if axis == "evaluation" else (grid, along)
-    bounds = results.bounds[workload]
+    percent = percent_name(results.bounds[workload].proven)
     for index in range(len(grid)):
         mean = float(curve.mean[index])
         if not np.isfinite(mean):
             continue
         place = (float(seconds[index]), round(float(evaluations[index])))
         yield f"normalised_{objective}", mean, *place
-        if bounds.optimum is not None:
-            yield "gap_to_optimum", mean * bounds.minimum / bounds.optimum - 1, *place
+        yield percent, 100 * float(above.mean[index]), *place
 
 
 def _final_metrics(results: Results, searcher: str, workload: str) -> dict[str, float]:
@@ -238,13 +256,12 @@ def _final_metrics(results: Results, searcher: str, workload: str) -> dict[str, 
         "final": float(final.mean),
         "final_low": float(final.low),
         "final_high": float(final.high),
-        "final_gap_to_floor": results.gap(searcher, workload, "floor"),
         "mean_iterations": float(np.mean([run.iterations for run in runs])),
         "mean_true_queries": float(np.mean([run.true_queries for run in runs])),
         "mean_surrogate_queries": float(np.mean([run.surrogate_queries for run in runs])),
         "mean_seconds": float(np.mean([run.seconds for run in runs])),
     }
-    return {name: v for name, v in values.items() if v is not None and np.isfinite(v)}
+    return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
 def _log_summary(client: Any, parent: str, results: Results) -> None:
@@ -253,12 +270,12 @@ def _log_summary(client: Any, parent: str, results: Results) -> None:
     now = round(time.time() * 1000)
     metrics = []
     for searcher in results.searchers:
-        name = metric_name(searcher)
-        overall, gap = results.overall(searcher), results.overall_gap(searcher, "optimum")
+        overall = results.overall(searcher)
+        # Where a run found nothing there is neither.
         if np.isfinite(overall):
+            name, percent = metric_name(searcher), 100 * results.overall_above(searcher)
             metrics.append(Metric(f"normalised/{name}", overall, now, 0))
-        if gap is not None and np.isfinite(gap):
-            metrics.append(Metric(f"gap_to_optimum/{name}", gap, now, 0))
+            metrics.append(Metric(f"{percent_name(results.proven)}/{name}", percent, now, 0))
     client.log_batch(parent, metrics=metrics)
 
 

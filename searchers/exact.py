@@ -20,7 +20,7 @@ import numpy as np
 from costmodel.costs import Objective
 from costmodel.errors import ConfigError
 from costmodel.exact.prover import Prover
-from costmodel.exact.tables import why_not
+from costmodel.exact.tables import BUFFER, ELEMENT, keep_sets, why_not
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from searchers.base import Codes, Losses, Searcher, require
@@ -43,6 +43,7 @@ class Exact(Searcher):
         objective: Objective = "edp",
         gap: float = 0.0,
         keep: Mapping[str, Sequence[str]] | None = None,
+        top: int = 1,
         samples: int = 256,
         threads: int | None = None,
     ) -> None:
@@ -54,6 +55,7 @@ class Exact(Searcher):
             objective: what the host minimises.
             gap: exhausted when the best mapping is certainly within this share of the optimum.
             keep: the tensors that a level keeps, for levels where that is not searched.
+            top: how many of the best tilings to find, for `prover.codes()`.
             samples: proposals of the structured searcher that come first.
             threads: how many work at a time; None: one per processor, at most four.
 
@@ -68,11 +70,15 @@ class Exact(Searcher):
         problem = why_not(space)
         if problem is not None:
             raise ConfigError(problem)
+        for level in (BUFFER, ELEMENT):
+            keep_sets(space, level, keep or {})
         require(gap >= 0, "gap", gap, "0 or more")
+        require(top >= 1, "top", top, "at least 1")
         require(samples >= 1, "samples", samples, "at least 1")
         self.objective = objective
         self.gap = gap
         self.keep = keep
+        self.top = top
         self.samples = samples
         self.threads = threads
         self._nest = space
@@ -87,7 +93,11 @@ class Exact(Searcher):
         """The proof; made when it is first needed."""
         if self._prover is None:
             self._prover = Prover(
-                self._nest, objective=self.objective, keep=self.keep, threads=self.threads
+                self._nest,
+                objective=self.objective,
+                keep=self.keep,
+                top=self.top,
+                threads=self.threads,
             )
             self._prover.offer(self._proposed)
         return self._prover
@@ -158,7 +168,7 @@ class Exact(Searcher):
         return codes[self._nest.feasible(codes)][:n]
 
     def _done(self, prover: Prover) -> bool:
-        return prover.finished or prover.gap <= self.gap
+        return prover.finished or 0 < self.gap >= prover.gap
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
         if self._sampler is not None and self._sampler.awaits_losses:

@@ -10,6 +10,7 @@ import numpy as np
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
+from costmodel.exact.feasible import why_infeasible
 from costmodel.exact.prover import Prover
 from costmodel.moves import order_index
 
@@ -148,6 +149,33 @@ def _with_orders(space: MapSpace, codes: Codes, level: int, most: int) -> Codes 
     return np.concatenate(parts) if parts else codes
 
 
+def tiling_minima(
+    space: MapSpace, codes: Codes, objective: str
+) -> tuple[Codes, np.ndarray, np.ndarray, float]:
+    """The least costs of every tiling over its loop orders and bank allocations.
+
+    Args:
+        space: the map space.
+        codes: `[B, D]` all its mappings.
+        objective: what is minimised.
+
+    Returns:
+        `[G, D]` one mapping per tiling, `[G]` least energy (pJ) and cycles, and the least
+        objective of all.
+    """
+    costs = LoopNestModel().evaluate(space, codes)
+    tilings = codes.copy()
+    for column, kind in enumerate(space.attribute_kinds):
+        if kind in ("order", "banks"):
+            tilings[:, column] = 0
+    _, first, group = np.unique(tilings, axis=0, return_index=True, return_inverse=True)
+    energy = np.full(len(first), np.inf)
+    cycles = np.full(len(first), np.inf)
+    np.minimum.at(energy, group.ravel(), costs.energy_pj)
+    np.minimum.at(cycles, group.ravel(), costs.latency_cycles)
+    return codes[first], energy, cycles, float(costs.objective(objective).min())
+
+
 def check_problem(seed: int, most: int = MOST_MAPPINGS) -> int:
     """Holds the proof of one random problem against all of its mappings.
 
@@ -162,12 +190,13 @@ def check_problem(seed: int, most: int = MOST_MAPPINGS) -> int:
         How many mappings it has.
     """
     space, codes, objective = random_problem(np.random.default_rng(seed), most)
+    if len(codes) == 0:
+        assert why_infeasible(space) is not None
+        return 0
+    assert why_infeasible(space) is None
     prover = Prover(space, objective=objective)
     while not prover.finished:
         prover.step()
-    if len(codes) == 0:
-        assert prover.best_outcome is None
-        return 0
     costs = LoopNestModel().evaluate(space, codes)
     winner = prover.codes()
     assert len(winner) == 1, "no mapping was found"
@@ -177,18 +206,10 @@ def check_problem(seed: int, most: int = MOST_MAPPINGS) -> int:
     reached = LoopNestModel().evaluate(space, winner).objective(objective)[0]
     # The same integers, multiplied in floating point in another order.
     assert reached <= least * (1 + 1e-14), f"{objective}: {reached} is not the least, {least}"
-    tilings = codes.copy()
-    for column, kind in enumerate(space.attribute_kinds):
-        if kind in ("order", "banks"):
-            tilings[:, column] = 0
-    tilings, group = np.unique(tilings, axis=0, return_inverse=True)
-    energy = np.full(len(tilings), np.inf)
-    cycles = np.full(len(tilings), np.inf)
-    np.minimum.at(energy, group.ravel(), costs.energy_pj)
-    np.minimum.at(cycles, group.ravel(), costs.latency_cycles)
+    tilings, energy, cycles, _ = tiling_minima(space, codes, objective)
     bound_energy, bound_cycles = prover.bounds(tilings)
     unit = float(prover.unit_pj)
-    for name, column in (("floor", 0), ("element tile", 1), ("tiling", 2)):
+    for column, name in enumerate(("floor", "subtree", "element tile", "tiling")):
         above = bound_energy[:, column] * unit > energy * (1 + 1e-14)
         assert not above.any(), f"bound of {name} on energy: {space.describe(tilings[above][0])}"
         above = bound_cycles[:, column] > cycles

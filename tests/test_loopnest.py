@@ -164,7 +164,7 @@ def test_optimum_is_found_by_content() -> None:
     assert known_optimum(same, accelerator("mm256")) == known_optimum(
         workload("mttkrp-0"), accelerator("mm256")
     )
-    assert known_optimum(same, accelerator("mm256-bw")) is None
+    assert known_optimum(same, accelerator("edge-1024")) is None
 
 
 def test_counts_of_the_largest_preset_are_exact() -> None:

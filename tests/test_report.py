@@ -12,8 +12,8 @@ from sample_results import make_results
 
 from costmodel.errors import ConfigError
 from orchestrator.plots import styles
-from orchestrator.report import paper_comparison, text_table, write_report
-from orchestrator.results import save
+from orchestrator.report import NOTHING, paper_comparison, text_table, write_report
+from orchestrator.results import Bounds, save
 
 
 class Page(HTMLParser):
@@ -38,6 +38,7 @@ def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
     text = path.read_text()
     page = Page(text)
     assert page.references
+    # No proof, no certificate: nothing is referred to.
     assert all(reference.startswith("data:image/png;base64,") for reference in page.references)
     assert page.tags.count("img") == 6
     assert "<h1>Mapping search compared: t</h1>" in text
@@ -59,9 +60,12 @@ def test_the_numbers_are_the_results(tmp_path: Path) -> None:
     results = make_results()
     save(results, tmp_path)
     text = re.sub(r"\s+", " ", write_report(tmp_path).read_text())
-    assert "6.000" in text  # annealing on left
-    assert "+200.00 %" in text  # its gap to the optimum
-    assert "+300.00 %" in text  # and to the floor
+    assert "6.000" in text  # annealing on left, normalised
+    assert ">200.00<" in text  # and in per cent above the optimum
+    assert "right (at most)" in text
+    assert ">400.00<" in text  # annealing on right, above the floor
+    assert "the optimum, from the table of proven ones" in text
+    assert "a lower bound; the optimum is not proven (no proof was tried)" in text
     assert "2.83\N{MULTIPLICATION SIGN}" in text  # over gradient: sqrt(2 x 4)
     assert "1.40\N{MULTIPLICATION SIGN}" in text  # the paper's
     assert "chains=2" in text
@@ -87,12 +91,43 @@ def test_the_paper_stands_beside_the_same_baselines_only() -> None:
     assert paper_comparison(without) == []
 
 
+def test_certificates_are_linked_where_they_lie(tmp_path: Path) -> None:
+    results = make_results(name="one")
+    file = "certificates/left-1.json"
+    proven = replace(results.bounds["left"], proof_seconds=0.125, certificate=file)
+    lost = replace(results.bounds["right"], certificate="certificates/lost.json", note="too slow.")
+    folder = tmp_path / "run 1"
+    (folder / "certificates").mkdir(parents=True)
+    (folder / file).write_text("{}")
+    save(replace(results, bounds={"left": proven, "right": lost}), folder)
+    for place, link in ((tmp_path, f"run%201/{file}"), (folder, file)):
+        text = write_report(place).read_text()
+        links = [name for name in Page(text).references if not name.startswith("data:")]
+        assert links == [link]
+        assert "the optimum, proven in 0.12 s" in text
+        assert "a lower bound; the optimum is not proven (too slow)" in text
+
+
 def test_the_table_for_a_terminal() -> None:
     lines = text_table(make_results()).splitlines()
-    assert lines[0].split() == ["normalised", "EDP", "left", "right", "mean"]
-    assert lines[1].split() == ["annealing", "6.000", "8.000", "6.928"]
-    assert lines[-1].split() == ["floor", "1.500", "1.600", "1.549"]
-    assert len({line.find("8.000") for line in lines if "8.000" in line}) == 1
+    assert lines[0].split("  ")[0] == "EDP, % above the optimum"
+    assert lines[0].split()[-5:] == ["left", "right", "(at", "most)", "mean"]
+    # sqrt(3 x 5) - 1 is 287.3 %.
+    assert lines[1].split() == ["annealing", "200.00", "400.00", "287.30"]
+    assert lines[4].split()[-2:] == ["20", NOTHING]
+    assert lines[5].split()[-2:] == [NOTHING, "80"]
+    assert lines[6] == "at most: above a lower bound; no optimum is proven: no proof was tried"
+    assert len({line.find("400.00") for line in lines if "400.00" in line}) == 1
+
+
+def test_the_table_tells_the_optimum_from_what_is_close_to_it() -> None:
+    results = make_results()
+    values = {"left": 60.0 / (1 + 1e-6), "right": 600.0}
+    bounds = {name: Bounds(10.0, 15.0, value) for name, value in values.items()}
+    lines = text_table(replace(results, bounds=bounds)).splitlines()
+    assert lines[0].startswith("EDP, % above the proven optimum")
+    assert lines[3].split() == ["random", "<0.01", "0", "<0.01"]
+    assert "at most" not in "\n".join(lines)
 
 
 def test_a_method_has_one_hue_and_its_variants_differ() -> None:

@@ -12,7 +12,7 @@ import pytest
 from sample_results import make_results, make_run
 
 from costmodel.errors import DataError
-from orchestrator.results import Run, geometric_interval, load, save
+from orchestrator.results import Bounds, Run, geometric_interval, load, save
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -45,15 +45,16 @@ def test_a_curve_holds_its_last_improvement() -> None:
     assert run.at([0.4, 0.5, 2.5], "seconds").tolist() == [math.inf, 9.0, 3.0]
 
 
-def test_finals_gaps_and_ratios_by_hand() -> None:
+def test_finals_distances_and_ratios_by_hand() -> None:
     results = make_results()
     # sqrt(40 x 90) = 60, sqrt(20 x 45) = 30.
     assert results.final("annealing", "left").mean == pytest.approx(6.0)
-    assert results.gap("annealing", "left", "optimum") == pytest.approx(2.0)
-    assert results.gap("annealing", "left", "floor") == pytest.approx(3.0)
-    assert results.gap("annealing", "right", "optimum") is None
     assert results.overall("annealing") == pytest.approx(math.sqrt(6.0 * 8.0))
-    assert results.overall_gap("annealing", "optimum") == pytest.approx(2.0)
+    # The optimum of left is 20; of right only the floor is known, 80.
+    assert results.above("annealing", "left").mean == pytest.approx(2.0)
+    assert results.above("annealing", "right").mean == pytest.approx(4.0)
+    assert results.overall_above("annealing") == pytest.approx(math.sqrt(3.0 * 5.0) - 1)
+    assert not results.proven
     ratio = results.ratio("annealing", "gradient (visited)")
     assert ratio.mean == pytest.approx(math.sqrt(2.0 * 4.0))
     assert ratio.low < ratio.mean < ratio.high
@@ -68,6 +69,24 @@ def test_a_curve_is_not_drawn_beyond_what_was_spent() -> None:
     curve = results.curve("random", "left", "evaluation", [1, 50, 100, 101])
     assert curve.mean[:3] == pytest.approx([90.0, 6.0, 6.0])
     assert np.isnan(curve.mean[3])
+
+
+def test_the_reference_is_the_optimum_or_the_greatest_lower_bound() -> None:
+    assert Bounds(10.0, 15.0, 20.0, lower_bound=20.0).reference == 20.0
+    assert Bounds(10.0, 15.0, None).reference == 15.0
+    assert Bounds(10.0, 15.0, None, lower_bound=17.0).reference == 17.0
+    assert Bounds(10.0, 15.0, None, lower_bound=12.0).reference == 15.0
+
+
+def test_no_interval_lies_below_the_optimum_and_rounding_is_nothing() -> None:
+    results = make_results()
+    assert results.final("annealing", "left").low < 2.0
+    assert results.above("annealing", "left").low == 0.0
+    optimum = results.of("random", "left")[0].best_loss * (1 + 1e-15)
+    results = replace(results, bounds={"left": Bounds(10.0, 15.0, optimum)})
+    assert results.above("random", "left").mean == 0.0
+    above = results.curve_above("random", "left", "evaluation", [10, 100])
+    assert above.mean.tolist() == pytest.approx([1.0, 0.0])
 
 
 @pytest.mark.parametrize("axis", ["evaluation", "seconds"])
@@ -96,7 +115,25 @@ def test_files_survive(tmp_path: Path) -> None:
     assert again.bounds == results.bounds
     assert again.experiment == results.experiment
     # Other programs read the summary: strict JSON, without NaN or Infinity.
-    json.loads((tmp_path / "summary.json").read_text(), parse_constant=pytest.fail)
+    text = (tmp_path / "summary.json").read_text()
+    summary = json.loads(text, parse_constant=pytest.fail)
+    workloads = summary["searchers"]["annealing"]["workloads"]
+    assert workloads["left"]["percent_above_optimum"] == pytest.approx(200.0)
+    assert workloads["right"]["percent_above_lower_bound"] == pytest.approx(400.0)
+
+
+def test_a_run_from_before_there_were_proofs_is_read(tmp_path: Path) -> None:
+    results = make_results()
+    save(results, tmp_path)
+    path = tmp_path / "summary.json"
+    summary = json.loads(path.read_text())
+    for entry in summary["bounds"].values():
+        for key in set(entry) - {"minimum", "floor", "optimum"}:
+            del entry[key]
+    path.write_text(json.dumps(summary))
+    again = load(tmp_path)
+    assert again.bounds == results.bounds
+    assert again.above("annealing", "left").mean == pytest.approx(2.0)
 
 
 def test_curves_have_the_promised_columns(tmp_path: Path) -> None:

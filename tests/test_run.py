@@ -37,6 +37,8 @@ def test_the_main_job(
         assert "gradient (deployable)" in results.searchers
         for label in results.searchers:
             assert results.overall(label) > 1
+        assert results.proven
+        assert len(list((tmp_path / name / "certificates").glob("*.json"))) == 8
     # Again: nothing is searched or trained anew.
     kept = [tmp_path / name / "curves.parquet" for name in BENCHMARKS]
     kept += list(tmp_path.glob("surrogate-*/surrogate.safetensors"))

@@ -11,6 +11,7 @@ from sample_results import make_results
 
 from costmodel.errors import MapspaceError
 from orchestrator import tracking
+from orchestrator.proofs import CERTIFICATES_FOLDER
 from orchestrator.results import save
 
 pytestmark = [
@@ -47,6 +48,8 @@ def logged(folder: Path, uri: str, name: str) -> tuple[Any, str]:
     results = make_results(name=name)
     folder.mkdir(exist_ok=True)
     save(results, folder)
+    (folder / CERTIFICATES_FOLDER).mkdir(exist_ok=True)
+    (folder / CERTIFICATES_FOLDER / "left.json").write_text("{}")
     return results, tracking.log_results(results, folder, uri)
 
 
@@ -60,12 +63,25 @@ def test_a_parent_and_a_child_per_searcher_and_workload(store: str, tmp_path: Pa
     assert run.data.params["preset"] == "paper"
     assert run.data.params["iterations"] == "100"
     assert run.data.metrics["final"] == pytest.approx(6.0)
+    assert run.data.metrics["percent_above_optimum"] == pytest.approx(200.0)
+    assert run.data.params["optimum"] == "20.0"
+    assert run.data.params["optimum_proven"] == "true"
+    other = runs["annealing / right"]
+    assert other.data.metrics["percent_above_lower_bound"] == pytest.approx(400.0)
+    assert "percent_above_optimum" not in other.data.metrics
+    assert other.data.params["lower_bound"] == "80.0"
+    assert other.data.params["optimum_proven"] == "false"
     top = client(store).get_run(parent)
     assert top.info.status == "FINISHED"
     assert top.data.metrics["normalised/gradient visited"] == pytest.approx(6**0.5)
+    assert top.data.params["optimum_proven"] == "false"
+    percent = top.data.metrics["percent_above_lower_bound/annealing"]
+    assert percent == pytest.approx(100 * (15**0.5 - 1))
     assert "made up for a test" in top.data.tags["mlflow.note.content"]
     artifacts = {file.path for file in client(store).list_artifacts(parent)}
-    assert artifacts == {"curves.parquet", "summary.json"}
+    assert artifacts == {"certificates", "curves.parquet", "summary.json"}
+    files = client(store).list_artifacts(parent, "certificates")
+    assert [file.path for file in files] == ["certificates/left.json"]
 
 
 def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_path: Path) -> None:
@@ -80,8 +96,9 @@ def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_pa
     assert points[100].value == pytest.approx(6.0)
     assert points[100].timestamp - run.info.start_time == 1000
     assert points[1].timestamp - run.info.start_time == 10
-    gaps = client(store).get_metric_history(run.info.run_id, "gap_to_optimum")
-    assert gaps[-1].value == pytest.approx(2.0)
+    above = client(store).get_metric_history(run.info.run_id, "percent_above_optimum")
+    assert {metric.step for metric in above} == set(points)
+    assert above[-1].value == pytest.approx(200.0)
 
 
 def test_under_a_budget_of_time_the_grid_is_time(store: str, tmp_path: Path) -> None:

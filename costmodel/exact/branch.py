@@ -12,7 +12,7 @@ from costmodel.exact.charges import fits
 from costmodel.exact.objective import INFINITE, energy_threshold, is_below
 from costmodel.exact.permute import order_loops
 from costmodel.exact.state import INNER_TILES, OUTER_TILES, TILINGS, Found, OuterTables, Work
-from costmodel.exact.subtree import may_hold_better, start_unit
+from costmodel.exact.subtree import start_unit, subtree_energy
 from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables
 from costmodel.exact.tiles import (
     Vectors,
@@ -22,25 +22,10 @@ from costmodel.exact.tiles import (
     cell_of,
     charge_groups,
     enter_vector,
+    groups_vary,
     least_inner_energy,
 )
 from costmodel.nest import Array
-
-
-@inlined
-def _groups_vary(
-    tables: ProofTables,
-    work: Work,
-) -> bool:
-    """Whether two loops along one axis are spatial: then the groups depend on the element tile."""
-    for axis in range(tables.credit_start.size):
-        spread = 0
-        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-            spread += work.spatial[tables.term_dimension[k]] > 1
-        if spread > 1:
-            return True
-    return False
-
 
 # Below so many element tiles a bound on all of them costs more than it saves.
 FEWEST_LEAVES = 32
@@ -93,7 +78,7 @@ def _prove_unit(
     cycles = enter_vector(tables, vectors, work, v)
     threshold = energy_threshold(found.kind, cycles, found.limit[0], found.limit[1])
     limit_energy, limit_cycles = found.limit[0], found.limit[1]
-    vary = _groups_vary(tables, work)
+    vary = groups_vary(tables, work)
     work.place[0] = vectors.order[v]
     work.place[1] = vectors.axes[v]
     _fix_tiles(tables, work, inner_set, vary)
@@ -107,7 +92,7 @@ def _prove_unit(
     while depth >= 0:
         descend = depth < n - 1 and (
             work.leaves[depth + 1] < FEWEST_LEAVES
-            or may_hold_better(tables, outer, work, inner_set, depth + 1, threshold)
+            or subtree_energy(tables, outer, work, inner_set, depth + 1, threshold) < threshold
         )
         if descend:
             depth += 1

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from costmodel.accelerator import Accelerator
@@ -26,8 +27,12 @@ from costmodel.loading import Name, NonNegativeNumber, Size, StrictModel, valida
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from costmodel.records import mapping_record, record_code
+from costmodel.space import Codes
 
 FORMAT = "mapspace-certificate-1"
+
+# Mappings that a proof starts from, the best of so many random ones.
+FIRST_MAPPINGS = 256
 
 WholeNumber = Annotated[str, Field(pattern=r"^\d{1,40}$")]
 
@@ -119,26 +124,37 @@ def read_certificate(path: str | Path) -> Certificate:
     return validate(Certificate, data, str(path))
 
 
-def certify(prover: Prover, seconds: float) -> Certificate:
+def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certificate:
     """The certificate of what a proof has reached.
 
+    Args:
+        prover: the proof.
+        seconds: how long it took.
+        code: `[D]` the mapping to certify; None: the best that the proof knows.
+
     Raises:
-        DataError: no mapping has been found yet.
+        DataError: the mapping is infeasible, or none has been found yet.
     """
-    outcome = prover.best_outcome
+    if code is None:
+        if prover.best_outcome is None:
+            raise DataError("There is no mapping to certify yet.")
+        code = prover.codes()[0]
+    outcome = prover.outcomes(code[None])[0]
     if outcome is None:
-        raise DataError("There is no mapping to certify yet.")
+        raise DataError("An infeasible mapping cannot be certified.")
+    bound = prover.lower_outcome
+    reached, certain = prover.value_of(outcome), prover.value_of(bound)
     space, model = prover.space, LoopNestModel()
     return Certificate(
         format=FORMAT,
         objective=prover.objective,
-        proven=prover.finished,
+        proven=reached == certain,
         energy_units=str(outcome[0]),
         unit_pj=str(prover.unit_pj),
         latency_cycles=outcome[1],
-        bound_energy_units=str(prover.lower_outcome[0]),
-        bound_cycles=prover.lower_outcome[1],
-        gap=prover.gap,
+        bound_energy_units=str(bound[0]),
+        bound_cycles=bound[1],
+        gap=(reached - certain) / max(1, certain),
         keep=prover.keep,
         counts=prover.counts,
         rounds=prover.rounds,
@@ -149,7 +165,7 @@ def certify(prover: Prover, seconds: float) -> Certificate:
         workload_hash=space.workload.hash,
         accelerator=space.accelerator,
         accelerator_hash=space.accelerator.hash,
-        record=mapping_record(space, prover.codes()[0]),
+        record=mapping_record(space, code),
     )
 
 
@@ -159,6 +175,7 @@ def prove(
     objective: Objective = "edp",
     seconds: float | None = None,
     gap: float = 0.0,
+    threads: int | None = None,
     after_step: Callable[[Prover], None] | None = None,
 ) -> Certificate:
     """Proves the best mapping of a map space, or gets as far as the time allows.
@@ -168,6 +185,7 @@ def prove(
         objective: what to minimise.
         seconds: stop after so long; None: when it is proven.
         gap: stop when the mapping is certainly within this share of the optimum.
+        threads: how many work at a time; None: one per processor, at most four.
         after_step: called after every step, some 20 times a second.
 
     Returns:
@@ -175,18 +193,25 @@ def prove(
 
     Raises:
         ConfigError: the space cannot be treated, or it has no feasible mapping.
-        DataError: the time was too short to find any mapping.
+        DataError: the time was too short to find any mapping; only where next to none is feasible.
     """
     started = time.perf_counter()
-    prover = Prover(space, objective=objective)
-    while not prover.finished and prover.gap > gap:
+    prover = Prover(space, objective=objective, threads=threads)
+    # So that there is a mapping, however short the time is.
+    prover.offer(_some_mappings(space))
+    while not prover.finished and not 0 < gap >= prover.gap:
         prover.step()
         if after_step is not None:
             after_step(prover)
         if seconds is not None and time.perf_counter() - started >= seconds:
             break
-    prover.require_feasible()
     return certify(prover, time.perf_counter() - started)
+
+
+def _some_mappings(space: MapSpace) -> Codes:
+    """`[0 .. 256, D]` feasible mappings at random."""
+    draws = space.sample(np.random.default_rng(0), 64 * FIRST_MAPPINGS)
+    return draws[space.feasible(draws)][:FIRST_MAPPINGS]
 
 
 @dataclass(frozen=True)
@@ -247,10 +272,10 @@ def verify(certificate: Certificate) -> Verdict:
             f"not {claimed}",
         )
     reached, certain = prover.value_of(claimed), prover.value_of(bound)
-    gap = reached / max(1, certain) - 1
+    gap = (reached - certain) / max(1, certain)
     agrees = abs(gap - certificate.gap) <= 1e-9 * (1 + abs(gap))
     check(
-        agrees and certificate.proven == (claimed == bound),
+        agrees and certificate.proven == (reached == certain),
         "bound and mapping are equal: it is optimal"
         if certificate.proven
         else f"bound and mapping are {100 * gap:.3g} % apart",

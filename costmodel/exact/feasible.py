@@ -1,25 +1,36 @@
-"""Why a map space holds no feasible mapping: which constraint excludes all, and what would not."""
+"""Whether a map space holds any feasible mapping, and if not what would admit one."""
 
 from __future__ import annotations
 
-from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables
+from collections.abc import Mapping, Sequence
+
 from costmodel.mapspace import MapSpace
 
 
-def why_infeasible(space: MapSpace, tables: ProofTables) -> str:
-    """One line that names the level that holds no tile and the smallest capacity that would.
+def why_infeasible(space: MapSpace, keep: Mapping[str, Sequence[str]] | None = None) -> str | None:
+    """One line that names the level that holds no tile and the capacity that would; None if fine.
 
     The smallest tile of a level is one point of the iteration space: one word of every tensor
-    that it keeps. Nothing else can exclude all mappings, since spatial factors may all be 1.
+    that the level keeps. All loops may stand at the outermost level and all spatial factors be 1,
+    so nothing else can exclude every mapping.
+
+    Args:
+        space: the map space.
+        keep: the tensors that a level keeps, for levels where that is not searched.
     """
-    names = space.accelerator.level_names
-    for level, sets in ((ELEMENT, tables.inner_sets), (BUFFER, tables.outer_sets)):
-        fewest = min(int(kept).bit_count() for kept in sets)
-        capacity = int(tables.capacity[level])
-        if 0 <= capacity < fewest:
+    accelerator = space.accelerator
+    if accelerator.overflow == "bypass":
+        return None
+    for index, level in enumerate(accelerator.levels):
+        fewest = len(space.workload.tensors)
+        if keep is not None and level.name in keep:
+            fewest = len(set(keep[level.name]))
+        elif index > 0 and accelerator.bypass == "searched":
+            fewest = 0
+        if level.capacity_words is not None and level.capacity_words < fewest:
             return (
-                f"No mapping of {space.workload.name} on {space.accelerator.name} is feasible: "
-                f"{names[level]} holds {capacity} words, and the smallest tile has one word of "
-                f"each of {fewest} tensors. A capacity of {fewest} words would admit a mapping."
+                f"No mapping of {space.workload.name} on {accelerator.name} is feasible: "
+                f"{level.name} holds {level.capacity_words} words, and the smallest tile has one "
+                f"word of each of {fewest} tensors. A capacity of {fewest} words would admit one."
             )
-    raise AssertionError("every level holds the smallest tile")
+    return None

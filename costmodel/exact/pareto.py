@@ -56,7 +56,6 @@ def pareto_front(
                 f"{space.accelerator.name} has one at {level.name}."
             )
     prover = Prover(space, objective="energy", keep=keep)
-    prover.require_feasible()
     points: list[FrontPoint] = []
     least = INFINITE
     counts = prover.element_counts[::-1]

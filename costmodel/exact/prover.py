@@ -21,8 +21,9 @@ from costmodel.exact.objective import ED2P, EDP, INFINITE, LATENCY, is_below, ob
 from costmodel.exact.outer import build_outer_tables
 from costmodel.exact.spatial import bound_units, list_vectors
 from costmodel.exact.state import make_work, nothing_found
+from costmodel.exact.subtree import bounds_of_tiling
 from costmodel.exact.tables import BUFFER, ELEMENT, build_proof_tables
-from costmodel.exact.tiles import Vectors, bounds_of_tiling
+from costmodel.exact.tiles import Vectors
 from costmodel.exact.walk import Walk
 from costmodel.exact.winners import Outcome, code_of, exact_outcomes
 from costmodel.mapspace import MapSpace
@@ -69,11 +70,14 @@ class Prover:
                 does not depend on it.
 
         Raises:
-            ConfigError: the space or the objective is none that can be proven, or an unknown
-                level or tensor.
+            ConfigError: the space or the objective is none that can be proven, no mapping is
+                feasible, or an unknown level or tensor.
         """
         if top < 1:
             raise ConfigError(f"top must be at least 1, got {top}.")
+        problem = why_infeasible(space, keep)
+        if problem is not None:
+            raise ConfigError(problem)
         self.space = space
         self.objective: Objective = objective
         self.keep = None if keep is None else {level: tuple(keep[level]) for level in keep}
@@ -92,11 +96,9 @@ class Prover:
         )
         self._next = 0
         self.rounds = 0
-        self.finished = not self._unit_vector.size
-        self._lower: Outcome = (0, 0)
-        if not self.finished:
-            self._lower = self._floor(0)
-            self._begin_round()
+        self.finished = False
+        self._lower = self._floor(0)
+        self._begin_round()
 
     def _list_units(self) -> None:
         """Lists the units that hold any mapping by rising floor."""
@@ -320,8 +322,9 @@ class Prover:
             for i in range(self._found.energy.size)
             if self._found.energy[i] < INFINITE
         ]
-        if self._offered is not None and self.best_outcome == self._offered[0]:
-            found = [self._offered[1], *found][: self._found.energy.size]
+        single = self._found.energy.size == 1 or not found
+        if self._offered is not None and single and self.best_outcome == self._offered[0]:
+            found = [self._offered[1]]
         return np.array(found, np.int32).reshape(len(found), self.space.cardinality.size)
 
     def offer(self, codes: Codes) -> None:
@@ -354,16 +357,6 @@ class Prover:
             )
         )
 
-    def require_feasible(self) -> None:
-        """Raises if the proof has shown that there is no mapping at all.
-
-        Raises:
-            ConfigError: no mapping is feasible; says which constraint excludes all, and what
-                would admit one.
-        """
-        if self.finished and self.best_outcome is None:
-            raise ConfigError(why_infeasible(self.space, self._tables))
-
     def bounds(self, codes: Codes) -> tuple[Any, Any]:
         """What the bounds say of the tilings of mappings, whatever their loop orders.
 
@@ -371,8 +364,8 @@ class Prover:
             codes: `[B, D]` feasible mappings.
 
         Returns:
-            `[B, 3]` energy (units) and cycles: the floor of the mapping's unit, the bound for its
-            element tile, and that for its tiling.
+            `[B, 4]` energy (units) and cycles: the floor of the mapping's unit, the largest bound
+            of the subtrees that hold it, the bound for its element tile and that for its tiling.
         """
         tables, space = self.space.tables, self.space
         n = tables.sizes.size
@@ -383,8 +376,8 @@ class Prover:
         spatial = factors[:, slot] if slot >= 0 else np.ones_like(extent)
         step = extent * spatial
         middle = step * factors[:, tables.temporal_slot[BUFFER]]
-        energy = np.zeros((len(codes), 3), np.int64)
-        cycles = np.zeros((len(codes), 3), np.int64)
+        energy = np.zeros((len(codes), 4), np.int64)
+        cycles = np.zeros((len(codes), 4), np.int64)
         vectors = {tuple(row): v for v, row in enumerate(self._vectors.factor.tolist())}
         units = {
             (int(v), int(kept)): unit

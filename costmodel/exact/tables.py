@@ -161,14 +161,23 @@ def build_proof_tables(
         fanout=levels[BUFFER].fanout,
         mesh=t.mesh[BUFFER],
         orders=t.orders,
-        inner_sets=_keep_sets(space, ELEMENT, keep or {}),
-        outer_sets=_keep_sets(space, BUFFER, keep or {}),
+        inner_sets=keep_sets(space, ELEMENT, keep or {}),
+        outer_sets=keep_sets(space, BUFFER, keep or {}),
     )
     return tables, units
 
 
-def _keep_sets(space: MapSpace, level: int, keep: Mapping[str, Sequence[str]]) -> Array:
-    """The sets of tensors that a level may keep, as bits."""
+def keep_sets(space: MapSpace, level: int, keep: Mapping[str, Sequence[str]]) -> Array:
+    """The sets of tensors that a level may keep, as bits.
+
+    Args:
+        space: the map space.
+        level: BUFFER or ELEMENT.
+        keep: the tensors that a level keeps, for levels where that is not searched.
+
+    Raises:
+        ConfigError: an unknown level or tensor, or a choice that the machine does not leave open.
+    """
     names, tensors = space.accelerator.level_names, space.workload.tensor_names
     everything = 2 ** len(tensors) - 1
     for name, kept in keep.items():

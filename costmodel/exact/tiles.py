@@ -91,6 +91,25 @@ def charge_groups(
 
 
 @inlined
+def groups_vary(
+    tables: ProofTables,
+    work: Work,
+) -> bool:
+    """Whether two loops along one axis are spatial: then the groups depend on the element tile."""
+    for axis in range(tables.credit_start.size):
+        spread = 0
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            spread += work.spatial[tables.term_dimension[k]] > 1
+        if spread > 1:
+            return True
+    return False
+
+
+# Below so many element tiles a bound on all of them costs more than it saves.
+FEWEST_LEAVES = 32
+
+
+@inlined
 def cell_of(
     tables: ProofTables,
     position: Array,
@@ -283,64 +302,3 @@ def bound_tiling(
         _take_least(tables, work.outer_bound, tables.sizes, work.middle)
     both = least_joint if inner_loops == 0 else least_inner + least_outer
     return both, least_outer, inner_loops, outer_loops
-
-
-@lean
-def bounds_of_tiling(
-    tables: ProofTables,
-    outer: OuterTables,
-    vectors: Vectors,
-    v: int,
-    inner_set: int,
-    k: int,
-    extent: Array,
-    step_at: Array,
-    middle_at: Array,
-    work: Work,
-    energy: Array,
-    cycles: Array,
-) -> None:
-    """What the proof's bounds say of one tiling: for tests of the bounds, and for explanations.
-
-    Args:
-        tables: the problem.
-        outer: least outer costs.
-        vectors: spatial vectors.
-        v: the tiling's spatial vector.
-        inner_set: tensors kept by the element buffers, as bits.
-        k: index of the shared buffer's keep set.
-        extent: `[n]` of the element tile.
-        step_at: `[n]` position of what its loops step over.
-        middle_at: `[n]` position of the shared buffer's tile.
-        work: working memory.
-        energy: `[2]` takes the bounds for any split and for the true one, in units.
-        cycles: `[2]` takes those on cycles.
-    """
-    n = tables.sizes.size
-    compute = enter_vector(tables, vectors, work, v)
-    elements, reduction = vectors.elements[v], vectors.reduction[v]
-    outer_set = tables.outer_sets[k]
-    for d in range(n):
-        work.extent[d] = extent[d]
-        work.step_at[d] = step_at[d]
-        work.step[d] = tables.divisors[tables.divisor_start[d] + step_at[d]]
-        work.middle_at[d] = middle_at[d]
-        work.middle[d] = tables.divisors[tables.divisor_start[d] + middle_at[d]]
-    charge_groups(tables, vectors, work, v, inner_set, compute)
-    bound_element_tile(tables, outer, work)
-    cell = cell_of(tables, work.step_at)
-    loose = least_inner_energy(tables, work, inner_set, outer_set)
-    energy[0] = work.base[k] + loose + outer.energy[k, cell]
-    cycles[0] = compute
-    if tables.limited:
-        cycles[0] = bound_traffic(
-            tables, work, inner_set, outer_set, compute, elements, reduction,
-            n, -1, outer.words[k, cell],
-        )  # fmt: skip
-    both, _, _, _ = bound_tiling(tables, outer, work, inner_set, outer_set)
-    energy[1] = work.base[k] + both
-    cycles[1] = compute
-    if tables.limited:
-        cycles[1] = bound_traffic(
-            tables, work, inner_set, outer_set, compute, elements, reduction, n, n, 0
-        )

@@ -1,0 +1,183 @@
+"""What a benchmark is measured against: per workload the optimum, proven before anything searches.
+
+A proof is kept as a certificate in the run folder, `certificates/WORKLOAD.json`, which
+`mapspace verify` proves again; a run that continues reads it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costmodel.bounds import algorithmic_minimum, floor, known_optimum
+from costmodel.errors import ConfigError, DataError
+from costmodel.loopnest import LoopNestModel
+from costmodel.mapspace import MapSpace
+from orchestrator.experiment import Plan
+from orchestrator.explain import UNITS
+from orchestrator.results import Bounds
+
+if TYPE_CHECKING:
+    from costmodel.accelerator import Accelerator
+    from costmodel.costs import Objective
+    from costmodel.exact.certificate import Certificate
+    from costmodel.exact.prover import Prover
+    from costmodel.workload import Workload
+
+CERTIFICATES_FOLDER = "certificates"
+
+# Seconds between two lines about a proof that takes long.
+LINE_SECONDS = 5.0
+
+Say = Callable[[str], None]
+
+
+def bound_workloads(plan: Plan, folder: Path, progress: Say) -> dict[str, Bounds]:
+    """Proves the optimum of every workload of a benchmark, as far as it can and its time allows.
+
+    Args:
+        plan: the benchmark.
+        folder: its run folder; certificates are read from and written to it.
+        progress: takes a line per workload.
+
+    Returns:
+        The bounds by workload, for the benchmark's objective.
+
+    Raises:
+        ConfigError: a workload has no feasible mapping.
+    """
+    proofs = _Proofs(plan, folder, progress)
+    return {name: proofs.bounds(name) for name in plan.workloads}
+
+
+class _Proofs:
+    """The proofs of one benchmark."""
+
+    def __init__(self, plan: Plan, folder: Path, progress: Say) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.progress = progress
+        self.objective = plan.benchmark.objective
+        self.seconds = plan.benchmark.proof_seconds
+        self._compiled = False
+        if self.seconds > 0:
+            progress(f"{plan.benchmark.name}: proving the best {self.objective} of each workload")
+
+    def bounds(self, name: str) -> Bounds:
+        """The bounds of a workload, proven, read or looked up."""
+        found, accelerator = self.plan.workloads[name], self.plan.accelerator
+        minimum = algorithmic_minimum(found, accelerator).objective(self.objective)
+        least = floor(found, accelerator).objective(self.objective)
+        known = known_optimum(found, accelerator) if self.objective == "edp" else None
+        if self.seconds == 0:
+            note = "" if known is not None else "proof_seconds is 0"
+            return Bounds(minimum, least, known, note=note)
+        certificate, how = self._certificate(name)
+        if certificate is None:
+            self.progress(f"  {name}: not proven: {how}")
+            return Bounds(minimum, least, known, note=how)
+        bounds = Bounds(
+            minimum,
+            least,
+            certificate.value if certificate.proven else known,
+            certificate.lower_bound,
+            certificate.seconds,
+            f"{CERTIFICATES_FOLDER}/{certificate_file(name, found.hash)}",
+            ""
+            if certificate.proven
+            else f"the proof was not finished in {certificate.seconds:.3g} s",
+        )
+        size = f"{bounds.reference:.6g} {UNITS[self.objective]}"
+        claim = "optimum" if bounds.proven else "optimum at least"
+        self.progress(f"  {name}: {claim} {size}, {bounds.note or how}")
+        return bounds
+
+    def _certificate(self, name: str) -> tuple[Certificate | None, str]:
+        """The certificate of a workload and how it came about; else None and why."""
+        from costmodel.exact.tables import why_not
+
+        space = MapSpace(self.plan.workloads[name], self.plan.accelerator)
+        reason = why_not(space)
+        if reason is not None:
+            return None, reason
+        path = self.folder / CERTIFICATES_FOLDER / certificate_file(name, space.workload.hash)
+        certificate = matching_certificate(path, space.workload, space.accelerator, self.objective)
+        if certificate is not None and (certificate.proven or certificate.seconds >= self.seconds):
+            return certificate, "proven before"
+        try:
+            certificate = self._prove(space)
+        except DataError:
+            return None, f"no mapping was found in {self.seconds:g} s"
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from error
+        path.parent.mkdir(exist_ok=True)
+        certificate.write(path)
+        return certificate, f"proven in {certificate.seconds:.2f} s"
+
+    def _prove(self, space: MapSpace) -> Certificate:
+        from costmodel.exact.certificate import prove
+
+        self._compile()
+        started = last = time.monotonic()
+
+        def after_step(prover: Prover) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_SECONDS:
+                last = time.monotonic()
+                so_far = "no mapping yet"
+                if math.isfinite(prover.gap):
+                    so_far = f"a mapping at most {100 * prover.gap:.3g} % above the optimum"
+                self.progress(
+                    f"  {space.workload.name}: {so_far} "
+                    f"({last - started:.0f} of {self.seconds:g} s)"
+                )
+
+        return prove(space, objective=self.objective, seconds=self.seconds, after_step=after_step)
+
+    def _compile(self) -> None:
+        """Proves something trivial, so that compilation takes no proof's time."""
+        from costmodel.accelerator import accelerator
+        from costmodel.exact.certificate import prove
+        from costmodel.workload import workload
+
+        if self._compiled:
+            return
+        started = time.monotonic()
+        prove(MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator("mm256")))
+        seconds = time.monotonic() - started
+        if seconds > LINE_SECONDS:
+            self.progress(f"  compiled the exact search in {seconds:.0f} s, once for all")
+        self._compiled = True
+
+
+def matching_certificate(
+    path: Path, workload: Workload, accelerator: Accelerator, objective: Objective
+) -> Certificate | None:
+    """The certificate in a file, if it is one for this problem and this cost model."""
+    from costmodel.exact.certificate import read_certificate
+
+    try:
+        found = read_certificate(path)
+    except ConfigError:
+        return None  # There is none yet, or what is there is damaged: it is proven anew.
+    model = LoopNestModel()
+    claims = (found.model, found.model_version, found.objective, found.keep)
+    same = (
+        claims == (model.name, model.version, objective, None)
+        and found.workload_hash == found.workload.hash == workload.hash
+        and found.accelerator_hash == found.accelerator.hash == accelerator.hash
+    )
+    return found if same else None
+
+
+def certificate_file(name: str, workload_hash: str) -> str:
+    """The file of a workload's certificate: its name where that is fit for a file."""
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", name, re.ASCII):
+        return f"{name}.json"
+    # What is left of two names may be the same; their content is not, or one proof serves both.
+    words = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-.")[:100]
+    return f"{words}-{workload_hash}.json"

@@ -1,0 +1,226 @@
+"""`mapspace sweep`: the proven best mapping of every accelerator x workload, on Ray tasks.
+
+The run folder holds `sweep.json` (what is swept), `proofs/` (each proof from the moment that it is
+finished), then `results.parquet`, `architectures.csv`, `pareto.png` and `sweep.html`. The same
+command again proves what is missing only, also after the experiment's file was changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from costmodel.errors import ConfigError, MapspaceError
+from orchestrator.runtime import code_version, ray_runtime
+from orchestrator.sweep_config import load_sweep
+from orchestrator.sweep_plan import SweepPlan, prepare_sweep
+from orchestrator.sweep_proofs import (
+    PROOFS_FOLDER,
+    Problem,
+    Proof,
+    chunks_of,
+    distinct,
+    prove_chunk,
+    read_proofs,
+    warm_up,
+)
+from orchestrator.sweep_results import SweepResults, collect, problems_of
+
+RUNS = Path("runs")
+SWEEP_FILE = "sweep.json"
+# So that every core has work until close to the end, however few points there are.
+TASKS_PER_CORE = 8
+
+Chunk = Sequence[Problem]
+Execute = Callable[[Callable[[Chunk], list[Proof]], Sequence[Chunk]], Iterator[list[Proof]]]
+
+
+@dataclass(frozen=True)
+class SweepAnswer:
+    """What a sweep leaves for a person: its folder, its page and the summary for a terminal."""
+
+    folder: Path
+    page: Path
+    text: str
+
+
+def run_sweep(
+    source: Path | str,
+    output: Path | None = None,
+    *,
+    tracking_uri: str | None = None,
+    address: str | None = None,
+) -> SweepAnswer:
+    """Runs or continues a sweep, draws it and logs it to MLflow.
+
+    Args:
+        source: the experiment's YAML file.
+        output: the run folder; None: runs/NAME.
+        tracking_uri: MLflow; None: a SQLite file in the run folder.
+        address: Ray cluster; its nodes must share the folder.
+
+    Raises:
+        ConfigError: the experiment is wrong, or the folder holds another one.
+        MapspaceError: MLflow cannot be reached.
+    """
+    from orchestrator.sweep_report import text_summary, write_sweep_report
+    from orchestrator.sweep_tracking import log_sweep
+    from orchestrator.tracking import default_uri
+
+    plan = prepare_sweep(load_sweep(source), str(source))
+    folder = output or RUNS / plan.sweep.name
+
+    def on_ray(
+        function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk]
+    ) -> Iterator[list[Proof]]:
+        with ray_runtime(address):
+            yield from prove_on_ray(function, chunks)
+
+    results = sweep(plan, folder, execute=on_ray, console=Console(stderr=True))
+    page = write_sweep_report(results, folder)
+    log_sweep(results, folder, tracking_uri or default_uri(folder))
+    return SweepAnswer(folder, page, text_summary(results))
+
+
+def prove_on_ray(
+    function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk], *, retries: int = 3
+) -> Iterator[list[Proof]]:
+    """Applies a function to chunks on Ray tasks of one core; answers come as they are ready.
+
+    Unlike `runtime.fan_out` it never cancels: of many short tasks some end in the same moment, on
+    which Ray 2.60 aborts the process. Few are under way instead, and they end with the driver.
+
+    Raises:
+        MapspaceError: workers keep dying on a chunk.
+    """
+    import ray
+
+    @ray.remote(num_cpus=1, max_retries=retries)
+    def task(chunk: Chunk) -> list[Proof]:
+        return function(chunk)
+
+    waiting = iter(chunks)
+    # One more per core than runs, so that no core waits for the driver.
+    window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    pending = [task.remote(chunk) for chunk in itertools.islice(waiting, window)]
+    try:
+        while pending:
+            ready, pending = ray.wait(pending, num_returns=1)
+            pending += [task.remote(chunk) for chunk in itertools.islice(waiting, 1)]
+            yield ray.get(ready[0])
+    except ray.exceptions.WorkerCrashedError as error:
+        raise MapspaceError(
+            f"A worker process died {retries + 1} times on the same points (out of memory?). "
+            "The same command tries them again."
+        ) from error
+
+
+def sweep(
+    plan: SweepPlan, folder: Path, *, execute: Execute, console: Console | None = None
+) -> SweepResults:
+    """Proves what is missing in a run folder.
+
+    Args:
+        plan: what to sweep.
+        folder: where; created if need be.
+        execute: applies a function to chunks of problems, in any order: `prove_on_ray`, or
+            `map` here.
+        console: where progress is shown.
+
+    Returns:
+        The results, which then also lie in the folder.
+
+    Raises:
+        ConfigError: the folder holds another sweep.
+    """
+    console = console or Console(stderr=True, quiet=True)
+    proofs_folder = _claim(plan, folder)
+    problems = distinct(problems_of(plan))
+    limit = plan.sweep.seconds_per_point
+    # An older file first, so that of two equal proofs the later one counts.
+    files = sorted(proofs_folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    proofs = {key: proof for key, proof in read_proofs(files).items() if key in problems}
+    missing = [
+        problem
+        for key, problem in problems.items()
+        if key not in proofs or not proofs[key].answers(limit)
+    ]
+    if missing:
+        console.print(_begin_line(plan, len(problems), len(missing)), soft_wrap=True)
+        # Workers then find everything compiled, instead of each compiling it.
+        warm_up()
+        tasks = TASKS_PER_CORE * (os.cpu_count() or 1)
+        chunks = chunks_of(missing, plan.sweep.points_per_task, tasks=tasks)
+        task = functools.partial(prove_chunk, proofs_folder, limit)
+        with _progress(console) as progress:
+            done = len(problems) - len(missing)
+            bar = progress.add_task(plan.sweep.name, total=len(problems), completed=done, rate="")
+            started = time.monotonic()
+            finished = 0
+            for answers in execute(task, chunks):
+                proofs.update((proof.key, proof) for proof in answers)
+                finished += len(answers)
+                rate = f"{finished / (time.monotonic() - started):,.1f} points/s"
+                progress.update(bar, advance=len(answers), rate=rate)
+    results = collect(plan, proofs)
+    results.save(folder)
+    return results
+
+
+def _claim(plan: SweepPlan, folder: Path) -> Path:
+    """Notes in the folder what is swept; the folder of the proofs.
+
+    Raises:
+        ConfigError: the folder holds another sweep.
+    """
+    path = folder / SWEEP_FILE
+    if path.exists():
+        try:
+            name = json.loads(path.read_text())["experiment"]["name"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise ConfigError(f"{path}: is damaged; remove it to continue the sweep.") from error
+        if name != plan.sweep.name:
+            raise ConfigError(
+                f"{folder}: expected the sweep {plan.sweep.name!r}, found {name!r}; choose "
+                "another --output."
+            )
+    proofs = folder / PROOFS_FOLDER
+    content = {"experiment": plan.sweep.model_dump(mode="json"), "provenance": code_version()}
+    try:
+        proofs.mkdir(parents=True, exist_ok=True)
+        partial = folder / f".{SWEEP_FILE}.partial"
+        partial.write_text(json.dumps(content, indent=1) + "\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}.") from error
+    return proofs.resolve()
+
+
+def _begin_line(plan: SweepPlan, problems: int, missing: int) -> str:
+    points = len(plan.architectures) * len(plan.layers)
+    known = f", {problems - missing:,} finished before" if missing < problems else ""
+    return (
+        f"{plan.sweep.name}: {len(plan.architectures):,} accelerators x {len(plan.layers):,} "
+        f"workloads = {points:,} points, {problems:,} distinct{known}"
+    )
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("points"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )
