@@ -250,6 +250,8 @@ def make_searcher(plan: Plan, entry: SearcherEntry, space: Any, *, seed: int) ->
     import searchers
 
     extra: dict[str, Any] = {}
+    if "objective" in searchers.hyperparameters(entry.name):
+        extra["objective"] = plan.benchmark.objective
     if "predictor" in searchers.hyperparameters(entry.name):
         extra["predictor"] = predictor(space, plan.surrogates.get(space.workload.family))
     return searchers.make(

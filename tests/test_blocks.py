@@ -22,8 +22,8 @@ NAMES = sorted(SEARCHERS)
 
 
 def world(name: str) -> tuple[Any, Any]:
-    """A space and a model for a searcher: the structured one knows loop nests only."""
-    if name == "structured":
+    """A space and a model for a searcher: some know loop nests only."""
+    if name in ("exact", "structured"):
         return MapSpace(workload("gemm-512"), accelerator("mm256")), LoopNestModel()
     return ToySpace(), ToyModel()
 
