@@ -54,6 +54,11 @@ MUTATIONS = {
         "if h < n and tables.relevant[t, h]:",
         "if h < n:",
     ),
+    "DRAM's loops bring whole tiles above any loop of the shared buffer": (
+        "branch.py",
+        "moves = moves or work.middle[d] > work.step[d]",
+        "moves = True",
+    ),
     "extents that are left open may not take what is best for their axis": (
         "subtree.py",
         "tables, outer.loose, axis, work.spatial_at, work.step_at, chosen",

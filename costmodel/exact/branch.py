@@ -8,7 +8,7 @@ A branch is cut when a lower bound on its objective does not beat the limit.
 from __future__ import annotations
 
 from costmodel.compiled import inlined, lean
-from costmodel.exact.charges import fits
+from costmodel.exact.charges import case_of, fits
 from costmodel.exact.objective import INFINITE, energy_threshold, is_below
 from costmodel.exact.permute import order_loops
 from costmodel.exact.state import INNER_TILES, OUTER_TILES, TILINGS, Found, OuterTables, Work
@@ -134,6 +134,9 @@ def _try_element_tile(
     """Bounds one element tile, and walks the shared buffer's tiles above it if it may win."""
     n = tables.sizes.size
     bound_element_tile(tables, outer, work)
+    for h in range(n + 1):
+        for t in range(tables.sliding.size):
+            work.loose_bound[h, t] = work.inner_bound[h, t]
     cell = cell_of(tables, work.step_at)
     survivors = 0
     for k in range(tables.outer_sets.size):
@@ -218,8 +221,10 @@ def _split_loops(
 ) -> None:
     """Walks the shared buffer's tiles above one element tile, one dimension after another.
 
-    The least outer cost of what a tile is a multiple of bounds all tiles that are still to come.
-    `loose` is the least energy of the words that enter the element tile, however the loops split.
+    At depth d the first d + 1 dimensions have their extents, the others are at their smallest. The
+    least outer cost of what a tile is a multiple of, and the least energy of the words that enter
+    the element tile, bound all tiles that are still to come. `loose` is the latter however the
+    loops split.
     """
     n = tables.sizes.size
     for d in range(n):
@@ -233,7 +238,10 @@ def _split_loops(
     cell = cell_of(tables, work.middle_at)
     depth = 0
     while depth >= 0:
-        if work.base[k] + loose + outer.energy[k, cell] < threshold:
+        above = work.base[k] + outer.energy[k, cell]
+        if above + loose < threshold and _split_may_win(
+            tables, work, inner_set, outer_set, depth + 1, threshold - above
+        ):
             if depth < n - 1:
                 depth += 1
                 continue
@@ -254,6 +262,50 @@ def _split_loops(
             _pick_middle(tables, work, depth, 0)
             depth -= 1
         cell = cell_of(tables, work.middle_at)
+
+
+@lean
+def _split_may_win(
+    tables: ProofTables,
+    work: Work,
+    inner_set: int,
+    outer_set: int,
+    chosen: int,
+    threshold: int,
+) -> bool:
+    """Whether the words that enter the element tile may cost less than a threshold.
+
+    Above a loop of the shared buffer that moves a tensor, DRAM's loops bring whole tiles even
+    where they leave the tensor at rest; both are known of the first `chosen` dimensions.
+    """
+    n = tables.sizes.size
+    looped = False
+    for d in range(n):
+        looped = looped or work.trips[d] > 1
+    for t in range(tables.sliding.size):
+        work.held[t] = 1
+        moves = False
+        brought = 1
+        for d in range(chosen):
+            if tables.relevant[t, d]:
+                moves = moves or work.middle[d] > work.step[d]
+            else:
+                brought *= tables.sizes[d] // work.middle[d]
+        if moves:
+            work.held[t] = brought
+    for h in range(n + 1):
+        if (h == n) == looped or (h < n and work.trips[h] == 1):
+            continue
+        energy = 0
+        for t in range(tables.sliding.size):
+            if (inner_set >> t) & 1:
+                words = work.loose_bound[h, t]
+                if h < n and not tables.relevant[t, h]:
+                    words *= work.held[t]
+                energy += work.inner_charge[t, case_of(t, inner_set, outer_set)] * words
+        if energy < threshold:
+            return True
+    return False
 
 
 @inlined

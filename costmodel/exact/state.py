@@ -79,7 +79,8 @@ class Work(NamedTuple):
     `[n]`: spatial and spatial_at (its position), the inner tile's extent, step and step_at, trips;
     the outer tile's extent middle and middle_at, outer_trips; pick and outer_pick, positions in
     the lists of multiples; fixed_tile, 1 where the shared buffer's tile must be the step.
-    `[T]`: groups, held. `[T, 4]`: fixed, inner_charge. `[n + 1, T]`: inner_bound, outer_bound.
+    `[T]`: groups, held. `[T, 4]`: fixed, inner_charge. `[n + 1, T]`: inner_bound, outer_bound;
+    loose_bound, that of the element tile for any split.
     `[X, 1 + n]`: credit. `[K]`: live outer sets, what they cost whatever the loops are (base) and
     what the loops above the element tile cost at least (loose).
     """
@@ -101,6 +102,7 @@ class Work(NamedTuple):
     fixed: Array
     inner_charge: Array
     inner_bound: Array
+    loose_bound: Array
     outer_bound: Array
     credit: Array
     live: Array
@@ -153,6 +155,7 @@ def make_work(tables: ProofTables) -> Work:
         fixed=np.zeros((tensors, 4), np.int64),
         inner_charge=np.zeros((tensors, 4), np.int64),
         inner_bound=np.zeros((n + 1, tensors), np.int64),
+        loose_bound=np.zeros((n + 1, tensors), np.int64),
         outer_bound=np.zeros((n + 1, tensors), np.int64),
         credit=np.ones((axes, 1 + n), np.int64),
         live=np.zeros(tables.outer_sets.size, np.int64),
