@@ -75,7 +75,9 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
     def make() -> searchers.Searcher:
         return searchers.make(name, space, seed=request.seed, **_parameters(request, name, space))
 
-    searcher = make()
+    with live.notice_after(1.0, "compiling; this is done once per installation"):
+        searcher = make()
+        _warm_up(make, model, space)
     bound = floor(space.workload, space.accelerator).objective(request.objective)
     seconds = request.seconds
     if seconds is None and request.iterations is None:
@@ -102,8 +104,6 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
         seconds=seconds,
         on_improvement=lambda _: live.update(progress),
     )
-    with live.notice_after(1.0, "compiling; this is done once per installation"):
-        _warm_up(name, make, model, space)
     with _interruptible() as interrupted:
 
         def after_step(_: searchers.Searcher) -> None:
@@ -162,21 +162,13 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
     return chosen
 
 
-def _warm_up(name: str, make: Callable[[], Any], model: Any, space: MapSpace) -> None:
+def _warm_up(make: Callable[[], Any], model: Any, space: MapSpace) -> None:
     """Loads compiled code, so that no search time goes into that."""
     import searchers
-    from costmodel.accelerator import accelerator
-    from costmodel.mapspace import MapSpace
-    from costmodel.workload import workload
 
-    throwaway = searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS)
-    if name == "exact":
-        # The smallest proof compiles as much as the largest.
-        space = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator("mm256"))
-        throwaway = searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS)
-        searchers.make(name, space, seed=0).run(throwaway)
-    else:
-        make().run(throwaway)
+    searcher = make()
+    if not isinstance(searcher, _exact()):
+        searcher.run(searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS))
 
 
 def _bound(request: Request, space: MapSpace, best: Any) -> Prover:

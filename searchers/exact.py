@@ -19,7 +19,7 @@ import numpy as np
 
 from costmodel.costs import Objective
 from costmodel.errors import ConfigError
-from costmodel.exact.prover import Prover
+from costmodel.exact.prover import Prover, load_compiled
 from costmodel.exact.tables import BUFFER, ELEMENT, keep_sets, why_not
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
@@ -47,7 +47,9 @@ class Exact(Searcher):
         samples: int = 256,
         threads: int | None = None,
     ) -> None:
-        """Checks that the space can be proven; the tables are built by the second `ask`.
+        """Checks that the space can be proven, and loads compiled code, off the search's clock.
+
+        The tables are built by the second `ask`, on it.
 
         Args:
             space: a loop-nest map space on three levels.
@@ -75,6 +77,7 @@ class Exact(Searcher):
         require(gap >= 0, "gap", gap, "0 or more")
         require(top >= 1, "top", top, "at least 1")
         require(samples >= 1, "samples", samples, "at least 1")
+        load_compiled()
         self.objective = objective
         self.gap = gap
         self.keep = keep

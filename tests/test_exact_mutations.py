@@ -152,8 +152,8 @@ def copy_package(folder: Path) -> Path:
     copy = folder / "costmodel" / "exact"
     # So that small problems are bounded in every way that large ones are.
     branch = (copy / "branch.py").read_text()
-    assert "FEWEST_LEAVES = 32" in branch
-    (copy / "branch.py").write_text(branch.replace("FEWEST_LEAVES = 32", "FEWEST_LEAVES = 1"))
+    assert "FEWEST_LEAVES = 3" in branch
+    (copy / "branch.py").write_text(branch.replace("FEWEST_LEAVES = 3", "FEWEST_LEAVES = 1"))
     return copy
 
 

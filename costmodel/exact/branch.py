@@ -28,7 +28,7 @@ from costmodel.exact.tiles import (
 from costmodel.nest import Array
 
 # Below so many element tiles a bound on all of them costs more than it saves.
-FEWEST_LEAVES = 32
+FEWEST_LEAVES = 3
 
 
 @lean

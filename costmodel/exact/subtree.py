@@ -106,9 +106,15 @@ def subtree_energy(
             if not tables.relevant[t, d]:
                 work.resting[t] *= tables.sizes[d] // work.step[d]
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            work.least[t] *= least_along(
-                tables, outer.loose, axis, work.spatial_at, work.step_at, chosen
-            )
+            k = tables.term_start[axis]
+            d = tables.term_dimension[k]
+            if tables.credit_start[axis] < 0 and tables.term_coefficient[k] == 1:
+                # extent x trips, whatever the extent.
+                work.least[t] *= tables.sizes[d] // work.spatial[d]
+            else:
+                work.least[t] *= least_along(
+                    tables, outer.loose, axis, work.spatial_at, work.step_at, chosen
+                )
     cell = cell_of(tables, work.step_at)
     best = INFINITE
     for k in range(tables.outer_sets.size):
