@@ -63,7 +63,6 @@ class _Proofs:
         self.progress = progress
         self.objective = plan.benchmark.objective
         self.seconds = plan.benchmark.proof_seconds
-        self._compiled = False
         if self.seconds > 0:
             progress(f"{plan.benchmark.name}: proving the best {self.objective} of each workload")
 
@@ -139,19 +138,14 @@ class _Proofs:
         return prove(space, objective=self.objective, seconds=self.seconds, after_step=after_step)
 
     def _compile(self) -> None:
-        """Proves something trivial, so that compilation takes no proof's time."""
-        from costmodel.accelerator import accelerator
-        from costmodel.exact.certificate import prove
-        from costmodel.workload import workload
+        """Loads compiled code, so that compilation takes no proof's time."""
+        from costmodel.exact.prover import load_compiled
 
-        if self._compiled:
-            return
         started = time.monotonic()
-        prove(MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator("mm256")))
+        load_compiled()
         seconds = time.monotonic() - started
         if seconds > LINE_SECONDS:
             self.progress(f"  compiled the exact search in {seconds:.0f} s, once for all")
-        self._compiled = True
 
 
 def matching_certificate(

@@ -31,7 +31,6 @@ from orchestrator.sweep_proofs import (
     distinct,
     prove_chunk,
     read_proofs,
-    warm_up,
 )
 from orchestrator.sweep_results import SweepResults, collect, problems_of
 
@@ -156,8 +155,10 @@ def sweep(
     ]
     if missing:
         console.print(_begin_line(plan, len(problems), len(missing)), soft_wrap=True)
+        from costmodel.exact.prover import load_compiled
+
         # Workers then find everything compiled, instead of each compiling it.
-        warm_up()
+        load_compiled()
         tasks = TASKS_PER_CORE * (os.cpu_count() or 1)
         chunks = chunks_of(missing, plan.sweep.points_per_task, tasks=tasks)
         task = functools.partial(prove_chunk, proofs_folder, limit)

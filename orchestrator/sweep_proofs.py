@@ -11,14 +11,13 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import ValidationError
 
-from costmodel.accelerator import Accelerator, accelerator
+from costmodel.accelerator import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.errors import ConfigError, DataError
@@ -26,7 +25,6 @@ from costmodel.loading import Name, NonNegativeNumber, PositiveNumber, Size, Str
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from costmodel.space import Codes
-from costmodel.workload import workload
 
 PROOFS_FOLDER = "proofs"
 # Cost queries of the search for a mapping where the proof has none in its time: a moment.
@@ -143,13 +141,6 @@ def _searched(space: MapSpace, objective: Objective) -> Codes:
     return np.array(found, np.int32).reshape(len(found), space.cardinality.size)
 
 
-@lru_cache(maxsize=1)
-def warm_up() -> None:
-    """Compiles the prover, or loads what is compiled, off the clock of the first proof."""
-    tiny = Problem(workload("gemm:M=2,N=2,K=2"), accelerator("mm256"), "edp")
-    prove_problem(tiny, 1.0)
-
-
 def prove_chunk(folder: Path, limit_seconds: float, chunk: Sequence[Problem]) -> list[Proof]:
     """Proves problems one after another and keeps each proof at once.
 
@@ -159,10 +150,12 @@ def prove_chunk(folder: Path, limit_seconds: float, chunk: Sequence[Problem]) ->
         limit_seconds: time of one proof.
         chunk: the problems.
     """
+    from costmodel.exact.prover import load_compiled
+
     keys = "\n".join(problem.key for problem in chunk)
     path = folder / f"{hashlib.sha256(keys.encode()).hexdigest()[:16]}.jsonl"
     known = read_proofs([path]) if path.exists() else {}
-    warm_up()
+    load_compiled()
     proofs = []
     with path.open("a", encoding="utf-8") as file:
         if path.stat().st_size:

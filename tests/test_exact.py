@@ -133,6 +133,27 @@ def test_the_best_tilings_equal_enumeration(seed: int) -> None:
     np.testing.assert_allclose(best, np.sort(least)[:top], rtol=1e-12)
 
 
+@pytest.mark.parametrize("seed", [17, 20, 23, 37])
+def test_a_fixed_keep_set_equals_enumeration(seed: int) -> None:
+    space, codes, objective = random_problem(np.random.default_rng(seed), 30_000)
+    columns = {name: space.attribute_names.index(f"keep.{name}") for name in ("L2", "L1")}
+    values = LoopNestModel().evaluate(space, codes).objective(objective)
+    tensors = space.workload.tensor_names
+    for inner, outer in ((0b001, 0b110), (0b101, 0b111), (0b000, 0b011)):
+        allowed = (codes[:, columns["L1"]] == inner) & (codes[:, columns["L2"]] == outer)
+        kept = {
+            name: [tensor for t, tensor in enumerate(tensors) if (chosen >> t) & 1]
+            for name, chosen in (("L1", inner), ("L2", outer))
+        }
+        if not allowed.any():
+            continue
+        winner = proven(space, objective=objective, keep=kept).codes()[0]
+        assert winner[columns["L1"]] == inner
+        assert winner[columns["L2"]] == outer
+        reached = LoopNestModel().evaluate(space, winner[None]).objective(objective)[0]
+        assert reached == pytest.approx(values[allowed].min(), rel=1e-12)
+
+
 @pytest.mark.parametrize("seed", [2, 5, 24, 31, 37, 46, 52, 54])
 def test_the_front_equals_enumeration(seed: int) -> None:
     space, codes, _ = random_problem(np.random.default_rng(seed), 30_000)

@@ -8,7 +8,7 @@ A branch is cut when a lower bound on its objective does not beat the limit.
 from __future__ import annotations
 
 from costmodel.compiled import inlined, lean
-from costmodel.exact.charges import case_of, fits
+from costmodel.exact.charges import case_of, fits, outer_charge
 from costmodel.exact.objective import INFINITE, energy_threshold, is_below
 from costmodel.exact.permute import order_loops
 from costmodel.exact.state import INNER_TILES, OUTER_TILES, TILINGS, Found, OuterTables, Work
@@ -138,6 +138,7 @@ def _try_element_tile(
         for t in range(tables.sliding.size):
             work.loose_bound[h, t] = work.inner_bound[h, t]
     cell = cell_of(tables, work.step_at)
+    first_time = tables.output_words * vectors.reduction[v] // vectors.elements[v]
     survivors = 0
     for k in range(tables.outer_sets.size):
         above = outer.energy[k, cell]
@@ -150,8 +151,8 @@ def _try_element_tile(
             continue
         if tables.limited:
             slowest = bound_traffic(
-                tables, work, inner_set, outer_set, cycles, vectors.elements[v],
-                vectors.reduction[v], n, -1, outer.words[k, cell],
+                tables, work, inner_set, outer_set, cycles, first_time, work.inner_bound[n],
+                work.outer_bound[n], outer.words[k, cell],
             )  # fmt: skip
             if not is_below(found.kind, least, slowest, found.limit[0], found.limit[1]):
                 continue
@@ -236,12 +237,15 @@ def _split_loops(
     if not fits(tables, BUFFER, outer_set, work.middle):
         return
     cell = cell_of(tables, work.middle_at)
+    first_time = tables.output_words * vectors.reduction[v] // vectors.elements[v]
     depth = 0
     while depth >= 0:
         above = work.base[k] + outer.energy[k, cell]
+        total = outer.words[k, cell] if tables.limited else 0
         if above + loose < threshold and _split_may_win(
-            tables, work, inner_set, outer_set, depth + 1, threshold - above
-        ):
+            tables, work, inner_set, outer_set, depth + 1, above, total, cycles, first_time,
+            threshold, found,
+        ):  # fmt: skip
             if depth < n - 1:
                 depth += 1
                 continue
@@ -271,12 +275,30 @@ def _split_may_win(
     inner_set: int,
     outer_set: int,
     chosen: int,
+    above: int,
+    total: int,
+    cycles: int,
+    first_time: int,
     threshold: int,
+    found: Found,
 ) -> bool:
-    """Whether the words that enter the element tile may cost less than a threshold.
+    """Whether a tiling with the first extents of the shared buffer's tile in hand may win.
 
     Above a loop of the shared buffer that moves a tensor, DRAM's loops bring whole tiles even
     where they leave the tensor at rest; both are known of the first `chosen` dimensions.
+
+    Args:
+        tables: the problem.
+        work: the tiles, and the bounds of the element tile.
+        inner_set: tensors kept by the element buffers, as bits.
+        outer_set: tensors kept by the shared buffer.
+        chosen: how many dimensions of the shared buffer's tile have their extent.
+        above: energy of everything but the words that enter the element tile, at the least.
+        total: words that enter the shared buffer's tile, at the least.
+        cycles: compute cycles.
+        first_time: output words that an element produces.
+        threshold: energy to stay below.
+        found: the limit.
     """
     n = tables.sizes.size
     looped = False
@@ -296,14 +318,24 @@ def _split_may_win(
     for h in range(n + 1):
         if (h == n) == looped or (h < n and work.trips[h] == 1):
             continue
-        energy = 0
+        energy = above
         for t in range(tables.sliding.size):
             if (inner_set >> t) & 1:
-                words = work.loose_bound[h, t]
+                work.entering[t] = work.loose_bound[h, t]
                 if h < n and not tables.relevant[t, h]:
-                    words *= work.held[t]
-                energy += work.inner_charge[t, case_of(t, inner_set, outer_set)] * words
-        if energy < threshold:
+                    work.entering[t] *= work.held[t]
+                case = case_of(t, inner_set, outer_set)
+                energy += work.inner_charge[t, case] * work.entering[t]
+        if energy >= threshold:
+            continue
+        if not tables.limited:
+            return True
+        # Energy and cycles for the same innermost loop: what is good for one may be bad for both.
+        slowest = bound_traffic(
+            tables, work, inner_set, outer_set, cycles, first_time, work.entering,
+            work.outer_bound[n], total,
+        )  # fmt: skip
+        if is_below(found.kind, energy, slowest, found.limit[0], found.limit[1]):
             return True
     return False
 
@@ -344,15 +376,56 @@ def _try_tiling(
     least = work.base[k] + both
     if least >= threshold:
         return
-    if tables.limited:
-        n = tables.sizes.size
-        slowest = bound_traffic(
-            tables, work, inner_set, outer_set, cycles, elements, reduction, n, n, 0
-        )
-        if not is_below(found.kind, least, slowest, found.limit[0], found.limit[1]):
-            return
+    if tables.limited and not _orders_may_win(
+        tables, work, inner_set, outer_set, k, cycles,
+        tables.output_words * reduction // elements, inner_loops, outer_loops, threshold, found,
+    ):  # fmt: skip
+        return
     found.counts[TILINGS] += 1
     order_loops(
         tables, elements, reduction, work.place, inner_set, outer_set, cycles, work.base[k],
         least_outer, inner_loops, outer_loops, found, work,
     )  # fmt: skip
+
+
+@lean
+def _orders_may_win(
+    tables: ProofTables,
+    work: Work,
+    inner_set: int,
+    outer_set: int,
+    k: int,
+    cycles: int,
+    first_time: int,
+    inner_loops: int,
+    outer_loops: int,
+    threshold: int,
+    found: Found,
+) -> bool:
+    """Whether energy and cycles of the tiling in hand may win for any pair of innermost loops."""
+    n = tables.sizes.size
+    for h in range(n + 1):
+        stands = inner_loops == 0 if h == n else work.middle[h] > work.step[h]
+        for g in range(n + 1):
+            stands_outer = outer_loops == 0 if g == n else work.outer_trips[g] > 1
+            if not stands_outer or (inner_loops > 0 and not stands):
+                continue
+            # Without loops of the shared buffer the same loop is innermost for both.
+            if inner_loops == 0 and h != g:
+                continue
+            energy = work.base[k]
+            for t in range(tables.sliding.size):
+                case = case_of(t, inner_set, outer_set)
+                if (inner_set >> t) & 1:
+                    energy += work.inner_charge[t, case] * work.inner_bound[h, t]
+                if (outer_set >> t) & 1:
+                    energy += outer_charge(tables, t) * work.outer_bound[g, t]
+            if energy >= threshold:
+                continue
+            slowest = bound_traffic(
+                tables, work, inner_set, outer_set, cycles, first_time, work.inner_bound[h],
+                work.outer_bound[g], -1,
+            )  # fmt: skip
+            if is_below(found.kind, energy, slowest, found.limit[0], found.limit[1]):
+                return True
+    return False

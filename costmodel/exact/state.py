@@ -112,6 +112,7 @@ class Work(NamedTuple):
     low_charge: Array
     low_base: Array
     least: Array
+    entering: Array
     resting: Array
     leaves: Array
     traffic: Array
@@ -165,6 +166,7 @@ def make_work(tables: ProofTables) -> Work:
         low_charge=np.zeros((tensors, 4), np.int64),
         low_base=np.zeros(tables.outer_sets.size, np.int64),
         least=np.ones(tensors, np.int64),
+        entering=np.ones(tensors, np.int64),
         resting=np.ones(tensors, np.int64),
         leaves=np.ones(n + 1, np.int64),
         traffic=np.zeros((3, 2), np.int64),

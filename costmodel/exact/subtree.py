@@ -195,14 +195,16 @@ def bounds_of_tiling(
     cycles[0] = compute
     cycles[1] = compute
     cycles[2] = compute
+    first_time = tables.output_words * reduction // elements
     if tables.limited:
         cycles[1] = bound_traffic(
-            tables, work, inner_set, outer_set, compute, elements, reduction,
-            n, -1, outer.words[k, cell],
+            tables, work, inner_set, outer_set, compute, first_time, work.inner_bound[n],
+            work.outer_bound[n], outer.words[k, cell],
         )  # fmt: skip
     both, _, _, _ = bound_tiling(tables, outer, work, inner_set, outer_set)
     energy[2] = work.base[k] + both
     if tables.limited:
         cycles[2] = bound_traffic(
-            tables, work, inner_set, outer_set, compute, elements, reduction, n, n, 0
-        )
+            tables, work, inner_set, outer_set, compute, first_time, work.inner_bound[n],
+            work.outer_bound[n], -1,
+        )  # fmt: skip

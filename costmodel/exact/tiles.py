@@ -19,7 +19,7 @@ from costmodel.exact.charges import (
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.orders import list_loops
 from costmodel.exact.state import OuterTables, Work
-from costmodel.exact.tables import BUFFER, ProofTables
+from costmodel.exact.tables import BUFFER, DRAM, ProofTables
 from costmodel.exact.traffic import bound_entering, look_up_credits, split_credit
 from costmodel.kernel import hops_per_delivery
 from costmodel.nest import Array
@@ -196,37 +196,40 @@ def bound_traffic(
     inner_set: int,
     outer_set: int,
     cycles: int,
-    elements: int,
-    reduction: int,
-    row: int,
-    outer_row: int,
-    outer_words: int,
+    first_time: int,
+    inner_words: Array,
+    outer_words: Array,
+    total: int,
 ) -> int:
-    """A lower bound on cycles, from inner_bound[row] and either outer_bound[outer_row] or a total.
+    """A lower bound on cycles from lower bounds on the words that enter the tiles.
 
-    With outer_row < 0 only the words of all tensors together that enter the shared buffer are
-    known; they are charged as an input's.
+    Args:
+        tables: the problem.
+        work: the groups, and scratch.
+        inner_set: tensors kept by the element buffers, as bits.
+        outer_set: tensors kept by the shared buffer.
+        cycles: compute cycles.
+        first_time: output words that an element produces.
+        inner_words: `[T]` words entering an element tile.
+        outer_words: `[T]` words entering the shared buffer's tile, if `total` is negative.
+        total: else the words of all kept tensors together. They are charged as inputs' words,
+            but for one writing of the output, which is certain.
     """
     for level in range(3):
         work.traffic[level, 0] = 0
         work.traffic[level, 1] = 0
-    first_time = tables.output_words * reduction // elements
     for t in range(tables.sliding.size):
-        case = case_of(t, inner_set, outer_set)
-        words = 0
-        if (outer_set >> t) & 1:
-            # The output is written back at least once; together with the total that is all.
-            words = work.outer_bound[outer_row, t] if outer_row >= 0 else 0
-            if outer_row < 0 and t == tables.output:
-                words = tables.output_words
+        words = outer_words[t]
+        if total >= 0:
+            words = tables.output_words if t == tables.output else 0
         level_traffic(
-            tables, t, case, cycles, first_time, work.groups[t], work.inner_bound[row, t],
-            words, work.traffic,
+            tables, t, case_of(t, inner_set, outer_set), cycles, first_time, work.groups[t],
+            inner_words[t], words, work.traffic,
         )  # fmt: skip
-    if outer_row < 0:
+    if total >= 0:
         known = tables.output_words if (outer_set >> tables.output) & 1 else 0
-        work.traffic[BUFFER, 1] += outer_words - known
-        work.traffic[0, 0] += outer_words - known
+        work.traffic[BUFFER, 1] += total - known
+        work.traffic[DRAM, 0] += total - known
     return least_cycles(tables, work.traffic, cycles)
 
 
