@@ -171,8 +171,8 @@ def _standing_lines(
         if summary["proven"]:
             yield "optimal         the floor is reached"
     elif summary["proven"]:
-        tiles = f"{prover.counts['inner_tiles']:,} tiles bounded"
-        yield f"proven optimal  no mapping has a lower {request.objective} ({tiles})"
+        work = f"{prover.bounds_computed:,} bounds"
+        yield f"proven optimal  no mapping has a lower {request.objective} ({work})"
     elif prover.finished:
         gap = percent(summary["gap"])
         yield f"proven optimum  {bound}; this mapping is {gap} above it ({request.objective})"

@@ -183,7 +183,7 @@ def test_what_is_printed_on_the_way_stays_true() -> None:
     prover = Prover(space)
     lower, gap = 0, float("inf")
     while not prover.finished:
-        prover.step(tiles=2_000)
+        prover.step(bounds=2_000)
         certain = prover.value_of(prover.lower_outcome)
         assert lower <= certain <= best
         assert prover.gap <= gap
@@ -209,15 +209,15 @@ def test_a_stopped_proof_continues_exactly() -> None:
     undisturbed, stopped = Prover(space), Prover(space)
     for prover in (undisturbed, stopped):
         for _ in range(2):
-            prover.step(tiles=500)
+            prover.step(bounds=500)
     state = json.loads(json.dumps(stopped.state_dict(), default=lambda array: array.tolist()))
     resumed = Prover(space)
     resumed.load_state_dict(state)
     while not undisturbed.finished:
         assert resumed.lower_outcome == undisturbed.lower_outcome
         assert resumed.best_outcome == undisturbed.best_outcome
-        undisturbed.step(tiles=5_000)
-        resumed.step(tiles=5_000)
+        undisturbed.step(bounds=5_000)
+        resumed.step(bounds=5_000)
     assert resumed.finished
     assert resumed.counts == undisturbed.counts
     with pytest.raises(ContractError, match="finished"):
@@ -228,7 +228,7 @@ def test_a_certificate_survives_its_file(tmp_path: Path) -> None:
     space = MapSpace(workload("resnet-conv3"), accelerator("mm256-bw-bypass"))
     prover = Prover(space, objective="ed2p")
     while prover.best_outcome is None:
-        prover.step(tiles=1000)
+        prover.step(bounds=1000)
     certificate = certify(prover, 1.0)
     certificate.write(tmp_path / "c.json")
     assert read_certificate(tmp_path / "c.json") == certificate

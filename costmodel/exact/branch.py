@@ -11,7 +11,15 @@ from costmodel.compiled import inlined, lean
 from costmodel.exact.charges import case_of, fits, outer_charge
 from costmodel.exact.objective import INFINITE, energy_threshold, is_below
 from costmodel.exact.permute import order_loops
-from costmodel.exact.state import INNER_TILES, OUTER_TILES, TILINGS, Found, OuterTables, Work
+from costmodel.exact.state import (
+    INNER_TILES,
+    OUTER_TILES,
+    SUBTREES,
+    TILINGS,
+    Found,
+    OuterTables,
+    Work,
+)
 from costmodel.exact.subtree import start_unit, subtree_energy
 from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables
 from costmodel.exact.tiles import (
@@ -90,13 +98,15 @@ def _prove_unit(
         # Nothing enters the element buffers: their tile makes no difference.
         depth = n - 1
     while depth >= 0:
-        descend = depth < n - 1 and (
-            work.leaves[depth + 1] < FEWEST_LEAVES
-            or subtree_energy(tables, outer, work, inner_set, depth + 1, threshold) < threshold
-        )
-        if descend:
-            depth += 1
-            continue
+        if depth < n - 1:
+            descend = work.leaves[depth + 1] < FEWEST_LEAVES
+            if not descend:
+                found.counts[SUBTREES] += 1
+                least = subtree_energy(tables, outer, work, inner_set, depth + 1, threshold)
+                descend = least < threshold
+            if descend:
+                depth += 1
+                continue
         if depth == n - 1:
             found.counts[INNER_TILES] += 1
             if vary:

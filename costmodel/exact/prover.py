@@ -33,8 +33,8 @@ from costmodel.nest import Array
 from costmodel.space import Codes
 from costmodel.workload import gemm
 
-# A step ends after about so many tiles: some 50 ms.
-STEP_TILES = 200_000
+# A step ends after about so many bounds: some 50 ms.
+STEP_BOUNDS = 200_000
 
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
@@ -166,15 +166,15 @@ class Prover:
     def _limit(self) -> Outcome:
         return int(self._found.limit[0]), int(self._found.limit[1])
 
-    def step(self, tiles: int = STEP_TILES) -> None:
-        """Works for about so many tiles.
+    def step(self, bounds: int = STEP_BOUNDS) -> None:
+        """Works for about so many bounds.
 
         Raises:
             ContractError: the proof is finished.
         """
         if self.finished:
             raise ContractError("The proof is finished: there is nothing left to do.")
-        self._search(tiles)
+        self._search(bounds)
         if self._next < self._first_beyond():
             return
         # Nothing below the limit is left, in any unit.
@@ -184,10 +184,10 @@ class Prover:
         else:
             self._begin_round()
 
-    def _search(self, tiles: int) -> None:
+    def _search(self, bounds: int) -> None:
         beyond = self._first_beyond()
         if self._next < beyond:
-            self._next = self._walk.search(self._next, beyond, tiles, self._found)
+            self._next = self._walk.search(self._next, beyond, bounds, self._found)
 
     def _first_beyond(self) -> int:
         """The first unit whose floor does not beat the limit; units are sorted by floor."""
@@ -214,7 +214,7 @@ class Prover:
         self._found.limit[:] = limit
         self._next = 0
         while self._next < self._first_beyond():
-            self._search(STEP_TILES)
+            self._search(STEP_BOUNDS)
         return self.best_outcome
 
     @property
@@ -271,7 +271,7 @@ class Prover:
         found.limit[:] = limit
         following = 0
         while following < units.size:
-            following = walk.search(following, units.size, STEP_TILES, found)
+            following = walk.search(following, units.size, STEP_BOUNDS, found)
         self._found.counts[:] += found.counts
         if found.energy[0] >= INFINITE:
             return None
@@ -323,9 +323,14 @@ class Prover:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Inner tiles, outer tiles and tilings bounded, and loop orders evaluated."""
-        names = ("inner_tiles", "outer_tiles", "tilings", "orders")
+        """Tiles, tilings and subtrees bounded, and loop orders evaluated."""
+        names = ("inner_tiles", "outer_tiles", "tilings", "orders", "subtrees")
         return {name: int(n) for name, n in zip(names, self._found.counts, strict=True)}
+
+    @property
+    def bounds_computed(self) -> int:
+        """How many sets of mappings were bounded so far, orders tried included."""
+        return self._unit_vector.size + int(self._found.counts.sum())
 
     def codes(self) -> Codes:
         """`[m, D]` the best mappings found so far, best first."""

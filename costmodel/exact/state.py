@@ -21,7 +21,7 @@ BLOCKS = 5
 INNER_SET, OUTER_SET, SPATIAL_ORDER, SPATIAL_AXES = range(4)
 EXTRA = 4
 
-INNER_TILES, OUTER_TILES, TILINGS, ORDERS = range(4)
+INNER_TILES, OUTER_TILES, TILINGS, ORDERS, SUBTREES = range(5)
 
 
 class Found(NamedTuple):
@@ -33,7 +33,8 @@ class Found(NamedTuple):
         cycles: `[B]`.
         rows: `[B, 5n + 4]` the mappings.
         limit: `[2]` energy and cycles: only what is below is looked for.
-        counts: `[4]` inner tiles, outer tiles and tilings bounded, orders evaluated.
+        counts: `[5]` element tiles, shared buffer's tiles and tilings bounded, orders evaluated,
+            and bounds of subtrees of element tiles.
     """
 
     kind: int
@@ -52,7 +53,7 @@ def nothing_found(kind: int, dimensions: int, most: int) -> Found:
         np.full(most, INFINITE),
         np.zeros((most, BLOCKS * dimensions + EXTRA), np.int64),
         np.full(2, INFINITE),
-        np.zeros(4, np.int64),
+        np.zeros(5, np.int64),
     )
 
 

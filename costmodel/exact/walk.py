@@ -55,13 +55,13 @@ class Walk:
         self._arranged: dict[int, Vectors] = {}
         self.block = 1
 
-    def search(self, begin: int, end: int, tiles: int, found: Found) -> int:
+    def search(self, begin: int, end: int, bounds: int, found: Found) -> int:
         """Searches units from `begin` on for mappings below the limit.
 
         Args:
             begin: the first unit.
             end: past the last one.
-            tiles: how many tiles the four blocks should come to.
+            bounds: how many bounds the four blocks should come to.
             found: the best mappings and the limit; updated.
 
         Returns:
@@ -87,11 +87,11 @@ class Walk:
                     future.result()
         spent = 0
         for lane in lanes:
-            spent += int(lane.counts[:2].sum())
+            spent += int(lane.counts.sum())
             _merge(found, lane)
-        if spent < tiles // 2:
+        if spent < bounds // 2:
             self.block *= 2
-        elif spent > 2 * tiles and self.block > 1:
+        elif spent > 2 * bounds and self.block > 1:
             self.block //= 2
         return starts[-1]
 
