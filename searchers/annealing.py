@@ -36,6 +36,9 @@ MOST_STEPS = 4
 # The factor between the temperatures that `auto` tries.
 TEMPERATURE_STEP = 1.5
 
+# A rise that is smaller than this beside the largest one counts as this.
+SMALLEST_RISE = 1e-100
+
 
 class Annealing(Searcher):
     """Metropolis chains on log loss, cooled geometrically."""
@@ -248,6 +251,10 @@ def find_temperatures(
     rises = changes[changes > 0]
     if not rises.size:
         return 1.0, 1.0
+    # Scaled by a power of two, so that no step towards the lowest temperature rounds to nothing.
+    _, exponent = np.frexp(rises.max())
+    rises = np.ldexp(rises, -exponent)
+    rises = np.maximum(rises, SMALLEST_RISE)
 
     def acceptance(temperature: float) -> float:
         return float(np.exp(-np.minimum(rises / temperature, 700.0)).mean())
@@ -260,4 +267,7 @@ def find_temperatures(
     coldest = hottest
     while acceptance(coldest) > final_acceptance:
         coldest /= TEMPERATURE_STEP
-    return hottest, coldest
+    limits = np.finfo(np.float64)
+    with np.errstate(over="ignore"):
+        scaled = np.clip(np.ldexp([hottest, coldest], exponent), limits.tiny, limits.max)
+    return float(scaled[0]), float(scaled[1])

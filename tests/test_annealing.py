@@ -27,6 +27,12 @@ def test_metropolis_accepts_with_the_boltzmann_factor() -> None:
     assert metropolis(rng, current, current, 1e-9).all()
 
 
+def test_temperatures_of_the_smallest_and_most_unlike_changes() -> None:
+    for changes in ([5e-324], [1e-300, 1e300], [5e-324, 1e308], [1e-310, 3e-310]):
+        hottest, coldest = find_temperatures(np.array(changes), 0.98, 0.01)
+        assert 0 < coldest <= hottest < np.inf
+
+
 def test_metropolis_and_infinity() -> None:
     rng = np.random.default_rng(0)
     current = np.array([1.0, np.inf, np.inf, 1.0])

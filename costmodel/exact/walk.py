@@ -51,7 +51,7 @@ class Walk:
         self._tables, self._outer, self._vectors = tables, outer, vectors
         self._unit_vector, self._unit_set = unit_vector, unit_set
         self._works = [make_work(tables) for _ in range(LANES)]
-        self._threads = min(LANES, threads or len(os.sched_getaffinity(0)))
+        self._threads = min(LANES, threads or os.cpu_count() or 1)
         self._arranged: dict[int, Vectors] = {}
         self.block = 1
 
