@@ -20,11 +20,11 @@ from costmodel.errors import MapspaceError
 from orchestrator.sweep_report import FIGURE_FILE, PAGE_FILE, front_table
 from orchestrator.sweep_results import ARCHITECTURES_FILE, RESULTS_FILE, SweepResults
 from orchestrator.tracking import (
-    ARTIFACTS_FOLDER,
     LONGEST_PARAM,
     METRICS_PER_CALL,
     PARAMS_PER_CALL,
     TRACKING_FILE,
+    experiment_id,
 )
 
 FRONT_TABLE = "front.json"
@@ -87,7 +87,7 @@ def _logged_before(client: Any, folder: Path, tracking_uri: str, digest: str) ->
 def _log(client: Any, results: SweepResults, folder: Path, tracking_uri: str) -> str:
     sweep = results.plan.sweep
     run = client.create_run(
-        _experiment(client, sweep.name, folder, tracking_uri),
+        experiment_id(client, sweep.name, folder, tracking_uri),
         run_name=folder.resolve().name,
         tags={"mapspace.kind": "sweep", "mlflow.note.content": sweep.description},
     )
@@ -101,17 +101,6 @@ def _log(client: Any, results: SweepResults, folder: Path, tracking_uri: str) ->
         client.log_artifact(run_id, str(folder / name))
     client.set_terminated(run_id)
     return run_id
-
-
-def _experiment(client: Any, name: str, folder: Path, tracking_uri: str) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
-    # A local store would put artifacts under the working directory, wherever that happens to be.
-    location = None
-    if tracking_uri.startswith("sqlite:"):
-        location = (folder / ARTIFACTS_FOLDER).resolve().as_uri()
-    return str(client.create_experiment(name, artifact_location=location))
 
 
 def _log_params(client: Any, run: str, results: SweepResults) -> None:

@@ -64,7 +64,7 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
     folder = Path(folder)
     try:
         client = MlflowClient(tracking_uri=tracking_uri)
-        experiment = _experiment(client, str(results.experiment["name"]), folder, tracking_uri)
+        experiment = experiment_id(client, str(results.experiment["name"]), folder, tracking_uri)
         parent = _parent(client, experiment, results, folder, tracking_uri)
         finished = _finished_children(client, experiment, parent)
         for searcher in results.searchers:
@@ -102,7 +102,8 @@ def metric_name(text: str) -> str:
     return re.sub(r"[^\w./ -]+", "", text).strip()
 
 
-def _experiment(client: Any, name: str, folder: Path, tracking_uri: str) -> str:
+def experiment_id(client: Any, name: str, folder: Path, tracking_uri: str) -> str:
+    """The MLflow experiment of a name, made if there is none; artifacts lie in the run folder."""
     found = client.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
