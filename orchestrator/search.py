@@ -167,7 +167,7 @@ def _warm_up(make: Callable[[], Any], model: Any, space: MapSpace) -> None:
     import searchers
 
     searcher = make()
-    if not isinstance(searcher, _exact()):
+    if not isinstance(searcher, _exact()):  # that one has loaded its code in being made
         searcher.run(searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS))
 
 

@@ -179,7 +179,8 @@ def test_the_number_of_threads_changes_nothing() -> None:
 def test_what_is_printed_on_the_way_stays_true() -> None:
     space = MapSpace(workload("mttkrp-1"), accelerator("mm256"))
     optimum = proven(space)
-    best = optimum.value_of(optimum.best_outcome)  # type: ignore[arg-type]
+    assert optimum.best_outcome is not None
+    best = optimum.value_of(optimum.best_outcome)
     prover = Prover(space)
     lower, gap = 0, float("inf")
     while not prover.finished:

@@ -127,6 +127,36 @@ def count_groups(
 
 
 @inlined
+def least_groups(
+    tables: ProofTables,
+    t: int,
+    spatial: Array,
+) -> int:
+    """At least as many distinct tiles as the longest spatial loop along each axis makes."""
+    groups = 1
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        longest = 1
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            longest = max(longest, spatial[tables.term_dimension[k]])
+        groups *= longest
+    return groups
+
+
+@inlined
+def fill_base(
+    tables: ProofTables,
+    fixed: Array,
+    inner_set: int,
+    base: Array,
+) -> None:
+    """Fills base `[K]`, the energy whatever the loops are, from the fixed charges `[T, 4]`."""
+    for k in range(tables.outer_sets.size):
+        base[k] = tables.macs * tables.mac_energy
+        for t in range(tables.sliding.size):
+            base[k] += fixed[t, case_of(t, inner_set, tables.outer_sets[k])]
+
+
+@inlined
 def fits(
     tables: ProofTables,
     level: int,

@@ -7,7 +7,14 @@ import itertools
 import numpy as np
 
 from costmodel.compiled import lean
-from costmodel.exact.charges import case_of, fill_charges, fits, least_cycles, level_traffic
+from costmodel.exact.charges import (
+    case_of,
+    fill_charges,
+    fits,
+    least_cycles,
+    least_groups,
+    level_traffic,
+)
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.state import OuterTables, Work, make_work
 from costmodel.exact.tables import BUFFER, ELEMENT, ProofTables, divisors_of
@@ -164,14 +171,9 @@ def bound_units(
             cell += tables.stride[d] * vectors.at[v, d]
             work.spatial[d] = vectors.factor[v, d]
         for t in range(tensors):
-            # At least as many groups as the longest loop along each axis makes.
-            work.groups[t] = 1
+            work.groups[t] = least_groups(tables, t, work.spatial)
             words = 1
             for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-                longest = 1
-                for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-                    longest = max(longest, work.spatial[tables.term_dimension[k]])
-                work.groups[t] *= longest
                 words *= least_along(tables, outer.loose, axis, vectors.at[v], vectors.at[v], 0)
             work.inner_bound[0, t] = words
         fill_charges(

@@ -6,7 +6,7 @@ Letters: n dimensions, T tensors, K outer keep sets.
 from __future__ import annotations
 
 from costmodel.compiled import inlined, lean
-from costmodel.exact.charges import case_of, fill_charges
+from costmodel.exact.charges import case_of, fill_base, fill_charges, least_groups
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.state import OuterTables, Work
 from costmodel.exact.tables import ProofTables
@@ -44,21 +44,12 @@ def start_unit(
     if vary:
         for t in range(tables.sliding.size):
             work.hops[t] = 0
-            work.groups[t] = 1
-            for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-                longest = 1
-                for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-                    longest = max(longest, work.spatial[tables.term_dimension[k]])
-                work.groups[t] *= longest
+            work.groups[t] = least_groups(tables, t, work.spatial)
     fill_charges(
         tables, cycles, vectors.elements[v], vectors.reduction[v], work.groups, work.hops,
         work.low_fixed, work.low_charge,
     )  # fmt: skip
-    for k in range(tables.outer_sets.size):
-        work.low_base[k] = tables.macs * tables.mac_energy
-        for t in range(tables.sliding.size):
-            case = case_of(t, inner_set, tables.outer_sets[k])
-            work.low_base[k] += work.low_fixed[t, case]
+    fill_base(tables, work.low_fixed, inner_set, work.low_base)
     n = tables.sizes.size
     work.leaves[n] = 1
     for d in range(n - 1, -1, -1):

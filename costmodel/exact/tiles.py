@@ -11,6 +11,7 @@ from costmodel.compiled import inlined, lean
 from costmodel.exact.charges import (
     case_of,
     count_groups,
+    fill_base,
     fill_charges,
     least_cycles,
     level_traffic,
@@ -84,10 +85,7 @@ def charge_groups(
         tables, cycles, vectors.elements[v], vectors.reduction[v], work.groups, work.hops,
         work.fixed, work.inner_charge,
     )  # fmt: skip
-    for k in range(tables.outer_sets.size):
-        work.base[k] = tables.macs * tables.mac_energy
-        for t in range(tables.sliding.size):
-            work.base[k] += work.fixed[t, case_of(t, inner_set, tables.outer_sets[k])]
+    fill_base(tables, work.fixed, inner_set, work.base)
 
 
 @inlined

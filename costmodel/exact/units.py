@@ -32,10 +32,6 @@ class EnergyUnits:
     levels: tuple[int, ...]
     half_hops: tuple[int, ...]
 
-    def picojoules(self, energy: int) -> float:
-        """An energy in units as pJ."""
-        return float(energy * self.unit_pj)
-
 
 def energy_units(workload: Workload, accelerator: Accelerator) -> EnergyUnits:
     """Finds the unit of a machine's energies and checks that 64-bit integers hold every energy.

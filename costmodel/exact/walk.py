@@ -19,8 +19,6 @@ from costmodel.nest import Array
 # Blocks of units that are searched against the same limit, whatever the number of threads.
 LANES = 4
 
-UNLIMITED = 2**62
-
 
 class Walk:
     """Searches units block by block: four blocks at a time, each against the limit as it was.
