@@ -15,6 +15,7 @@ from costmodel import feasibility, moves
 from costmodel.accelerator import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, explain_status
+from costmodel.edits import count_edits, edit_mappings, number_kinds
 from costmodel.errors import ConfigError, ContractError
 from costmodel.mapping import LevelMapping, Mapping
 from costmodel.nest import build_tables, make_scratch
@@ -51,6 +52,7 @@ class MapSpace:
         attribute_kinds: `[D]` tiling, order, spatial-order, spatial-axis, banks or keep.
         cardinality: `[D]` int64 number of values per attribute.
         feature_names: `[F]` names of the columns of `encode`.
+        edit_choices: `[D]` int64 number of edits per attribute; edit 0 keeps it.
     """
 
     def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
@@ -70,6 +72,8 @@ class MapSpace:
         self.attribute_kinds = tuple(attribute.kind for attribute in attributes)
         self.cardinality = np.array([a.cardinality for a in attributes], dtype=np.int64)
         self.feature_names = tuple(self._feature_names())
+        self.edit_choices = count_edits(self.tables, self.attribute_kinds)
+        self._edit_kinds = number_kinds(self.attribute_kinds)
         kinds = set(self.attribute_kinds)
         shares = np.array([v if k in kinds else 0.0 for k, v in _MOVE_SHARES.items()])
         self._move_weights = np.cumsum(shares / shares.sum())
@@ -191,6 +195,35 @@ class MapSpace:
         """
         self.check(code[None])
         return moves.neighbours(self.tables, self.attribute_kinds, code)
+
+    def edit(self, codes: Codes, edits: npt.NDArray[Any]) -> Codes:
+        """Makes the chosen edit of every attribute, where it can be made; nothing is random.
+
+        Edits of a row are made one after another, by ascending column. One that lacks its prime or
+        its bank, or that would make a feasible mapping infeasible, is skipped; what was refused for
+        infeasibility is tried once more when all columns have had their turn. A row that is
+        infeasible to begin with is edited without regard to feasibility.
+
+        Args:
+            codes: `[B, D]`.
+            edits: `[B, D]` integers, 0 (keep) to `edit_choices` - 1, as `costmodel.edits` numbers
+                them: a prime factor to another slot, two loops swapped, a bank shifted, a tensor
+                kept or dropped, a dimension on the other mesh axis.
+
+        Returns:
+            `[B, D]`, new; feasible where the row was.
+
+        Raises:
+            ContractError: wrong shape or type, or a number out of range; names the first bad cell.
+        """
+        self.check(codes)
+        self._check_edits(codes, edits)
+        edited = _contiguous(codes).copy()
+        pending = np.array(edits, dtype=np.int64, order="C")
+        t = self.tables
+        work = np.empty(max(t.slot_level.size, t.sizes.size, t.sliding.size), np.int64)
+        edit_mappings(t, self._edit_kinds, make_scratch(t), work, edited, pending)
+        return edited
 
     def encode(self, codes: Codes) -> npt.NDArray[np.float32]:
         """Codes as real vectors for networks, laid out as the paper has them (section 5.5).
@@ -367,6 +400,21 @@ class MapSpace:
                 )
             code[d] = moves.find_row(t, d, factors[d]) - t.row_start[d]
         return code
+
+    def _check_edits(self, codes: Codes, edits: npt.NDArray[Any]) -> None:
+        if edits.shape != codes.shape:
+            raise ContractError(
+                f"Expected edits of shape {list(codes.shape)}, got {list(edits.shape)}."
+            )
+        if not np.issubdtype(edits.dtype, np.integer):
+            raise ContractError(f"Expected integer edits, got {edits.dtype}.")
+        wrong = (edits < 0) | (edits >= self.edit_choices)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise ContractError(
+                f"Edit [{row}, {column}] ({self.attribute_names[column]}) must lie in "
+                f"0..{self.edit_choices[column] - 1}, got {edits[row, column]}."
+            )
 
     def _feature_names(self) -> list[str]:
         names, tensors = self.workload.dimension_names, self.workload.tensor_names

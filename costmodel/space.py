@@ -28,6 +28,11 @@ class Space(Protocol):
         """`[F]` names of what `encode` returns."""
         ...
 
+    @property
+    def edit_choices(self) -> npt.NDArray[np.int64]:
+        """`[D]` number of edits of each attribute; edit 0 keeps it."""
+        ...
+
     def size(self) -> int:
         """Number of codes."""
         ...
@@ -56,6 +61,14 @@ class Space(Protocol):
 
     def neighbours(self, code: Codes) -> Codes:
         """`[M, D]` every single move of one candidate `[D]`."""
+        ...
+
+    def edit(self, codes: Codes, edits: npt.NDArray[Any]) -> Codes:
+        """`[B, D]` each row after the edits `[B, D]` of its attributes, one after another.
+
+        An edit that cannot be made, or that would make a feasible candidate infeasible, is
+        skipped. Nothing is random.
+        """
         ...
 
     def encode(self, codes: Codes) -> npt.NDArray[np.float32]:

@@ -22,6 +22,7 @@ class ToySpace:
     """Integer boxes, feasible where the first two attributes add up to no more than `LIMIT`."""
 
     cardinality = CARDINALITY
+    edit_choices = np.full(len(CARDINALITY), 3, dtype=np.int64)  # keep, one less, one more
     feature_names = ("problem.X", *(f"value.{d}" for d in range(len(CARDINALITY))))
 
     def size(self) -> int:
@@ -62,6 +63,23 @@ class ToySpace:
             if value != code[d]
         ]
         return np.array(rows, dtype=np.int32)
+
+    def edit(self, codes: np.ndarray, edits: np.ndarray) -> np.ndarray:
+        self.check(codes)
+        if edits.shape != codes.shape or ((edits < 0) | (edits >= self.edit_choices)).any():
+            raise ContractError("Toy edits are 0, 1 or 2, one per attribute.")
+        edited = codes.copy()
+        guarded = self.feasible(codes)
+        pending = np.array([0, -1, 1], dtype=codes.dtype)[edits]
+        for _ in range(2):
+            for d in range(len(CARDINALITY)):
+                moved = edited.copy()
+                moved[:, d] += pending[:, d]
+                inside = (moved[:, d] >= 0) & (moved[:, d] < CARDINALITY[d])
+                made = inside & (self.feasible(moved) | ~guarded)
+                edited[made] = moved[made]
+                pending[made | ~inside, d] = 0
+        return edited
 
     def encode(self, codes: np.ndarray) -> np.ndarray:
         constant = np.full((len(codes), 1), 5.0)
