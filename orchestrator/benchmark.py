@@ -24,7 +24,7 @@ from costmodel.errors import ConfigError, MapspaceError
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from orchestrator import results as results_module
-from orchestrator.experiment import Plan, make_searcher
+from orchestrator.experiment import Plan, SearcherEntry, make_searcher
 from orchestrator.proofs import bound_workloads
 from orchestrator.results import ROUNDING, Results, Run
 
@@ -85,6 +85,9 @@ def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Res
         provenance={**identity["provenance"], **_environment()},
     )
     _check_bounds(results)
+    for run in runs:
+        if run.failure:
+            progress(f"{run.searcher} on {run.workload}, seed {run.seed}: {run.failure}")
     results_module.save(results, folder)
     # What is needed is in the two files; Tune's folder is for continuing only.
     shutil.rmtree(folder / TUNE_FOLDER, ignore_errors=True)
@@ -169,7 +172,10 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         for entry in benchmark.searchers
         for start in range(0, len(benchmark.seeds), chunk)
     ]
-    trainable = tune.with_parameters(run_trial, plan=plan, checkpoint_seconds=CHECKPOINT_SECONDS)
+    trainable = tune.with_resources(
+        tune.with_parameters(run_trial, plan=plan, checkpoint_seconds=CHECKPOINT_SECONDS),
+        lambda config: _processors(plan.entry(config["task"]["searcher"])),
+    )
     tuner = _interrupted(plan, storage, trainable, progress)
     if tuner is None:
         progress(
@@ -199,8 +205,20 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     return runs
 
 
+def _processors(entry: SearcherEntry) -> Any:
+    """What a trial takes of Ray: a processor, and one for every remote runner of its searcher."""
+    from ray import tune
+
+    runners = int(entry.parameters.get("runners", 0))
+    return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
+
+
 def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
-    """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side."""
+    """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side.
+
+    Raises:
+        ConfigError: a searcher wants remote runners.
+    """
     from ray import tune
 
     from orchestrator.progress import BlockProgress
@@ -208,6 +226,13 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     from orchestrator.tune_search import BlockSearch, DeliveredCosts, EvaluateBlock, TuneSearch
 
     benchmark = plan.benchmark
+    for entry in benchmark.searchers:
+        if entry.parameters.get("runners", 0):
+            raise ConfigError(
+                f"searchers.{entry.label}.parameters.runners: expected 0 with host: blocks, got "
+                f"{entry.parameters['runners']}; the blocks take Ray's processors, and the runners "
+                "would wait for them for ever."
+            )
     model = LoopNestModel()
     spaces = {name: MapSpace(found, plan.accelerator) for name, found in plan.workloads.items()}
     tasks = [
@@ -258,7 +283,9 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     # A continued run searched with the copy that Tune restored; the final state is saved.
     search.restore_from_dir(str(storage / TUNE_NAME))
     return [
-        unpack_run(pack_result(done.evaluator.result()), entry.label, workload, seed)
+        unpack_run(
+            pack_result(done.evaluator.result(), done.searcher.failure), entry.label, workload, seed
+        )
         for (entry, workload, seed), done in zip(tasks, search.searches, strict=True)
     ]
 

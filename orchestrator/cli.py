@@ -77,6 +77,8 @@ def search(
         if answer.certificate is not None:
             answer.certificate.write(output.with_suffix(".certificate.json"))
     click.echo(json.dumps(answer.summary) if as_json else answer.text)
+    if answer.failure is not None:
+        raise MapspaceError(f"The search stopped early, with the best so far: {answer.failure}")
 
 
 @cli.command()

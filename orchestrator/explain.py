@@ -57,11 +57,13 @@ class Answer:
         summary: what `--json` prints.
         text: what a person reads.
         certificate: what is certain about the winner; None where nothing can be proven.
+        failure: why the searcher stopped before its budget; None where it did not.
     """
 
     summary: dict[str, Any]
     text: str
     certificate: Certificate | None = None
+    failure: str | None = None
 
 
 def explain(

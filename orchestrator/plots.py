@@ -22,9 +22,11 @@ HUES = {
     "genetic": "#00936b",
     "structured": "#8e44ad",
     "gradient": "#0067b1",
-    "exhaustive": "#5d4037",
+    "exact": "#5d4037",
+    "ddpg": "#c2185b",
+    "ppo": "#008b8b",
 }
-SPARE_HUES = ("#d1495b", "#6c8b1f", "#3d5a80", "#b5651d", "#c2185b", "#008b8b")
+SPARE_HUES = ("#d1495b", "#6c8b1f", "#3d5a80", "#b5651d")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
 INK = "#1f2933"

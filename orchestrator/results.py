@@ -51,6 +51,7 @@ class Run:
         evaluation: `[E]` iterations spent at each improvement and at the end.
         time: `[E]` seconds at the same moments.
         loss: `[E]` best objective at the same moments.
+        failure: why the search ended before its budget, empty where nothing failed.
     """
 
     searcher: str
@@ -65,6 +66,7 @@ class Run:
     evaluation: IntArray
     time: FloatArray
     loss: FloatArray
+    failure: str = ""
 
     def at(self, grid: npt.ArrayLike, axis: Axis) -> FloatArray:
         """Best objective so far at points of an axis.
@@ -431,6 +433,7 @@ def _run_entries(runs: Iterable[Run]) -> Iterable[dict[str, Any]]:
             "true_queries": run.true_queries,
             "surrogate_queries": run.surrogate_queries,
             "seconds": run.seconds,
+            "failure": run.failure,
             "points": len(run.loss),
         }
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from costmodel.errors import ConfigError, MapspaceError
@@ -122,11 +123,13 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
         raise MapspaceError(
             f"No feasible mapping of {space.workload.name} on {space.accelerator.name} was found "
             f"in {result.iterations:,} iterations and {result.seconds:.3g} s."
+            + (f" {searcher.failure}" if searcher.failure else "")
         )
     prover = searcher.prover if isinstance(searcher, _exact()) else None
     if prover is None and obstacle is None and request.keep is None:
         prover = _bound(request, space, result.best_code)
-    return explain(request, name, space, model, result, prover)
+    answer = explain(request, name, space, model, result, prover)
+    return replace(answer, failure=searcher.failure)
 
 
 def _exact() -> type[Any]:

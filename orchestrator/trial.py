@@ -118,7 +118,7 @@ class Searches:
 
     def finish(self) -> None:
         """Takes the result of the current seed."""
-        self.finished.append(pack_result(self.evaluator.result()))
+        self.finished.append(pack_result(self.evaluator.result(), self.searcher.failure))
         self._under_way = False
 
     def progress(self) -> dict[str, float]:
@@ -158,9 +158,10 @@ def make_evaluator(plan: Plan, model: Any, space: MapSpace) -> Evaluator:
     )
 
 
-def pack_result(result: TrialResult) -> dict[str, Any]:
-    """A search's result as a state that `orchestrator.state` can hold."""
+def pack_result(result: TrialResult, failure: str | None) -> dict[str, Any]:
+    """A search's result, and why it ended early if it did, as `orchestrator.state` holds it."""
     return {
+        "failure": failure,
         "best_code": None if result.best_code is None else np.asarray(result.best_code),
         "best_loss": result.best_loss,
         "iterations": result.iterations,
@@ -186,6 +187,7 @@ def unpack_run(packed: Mapping[str, Any], searcher: str, workload: str, seed: in
         true_queries=int(packed["true_queries"]),
         surrogate_queries=int(packed["surrogate_queries"]),
         seconds=float(packed["seconds"]),
+        failure=packed["failure"] or "",
         evaluation=packed["curve_iteration"],
         time=packed["curve_seconds"],
         loss=packed["curve_loss"],

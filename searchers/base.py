@@ -76,11 +76,15 @@ class Searcher(ABC):
         STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
             strings, None, and dictionaries and lists of these.
         learns: False if losses are only recorded, so that true queries cost nothing.
+        failure: why a searcher ended before its budget although it was not done, such as a network
+            that diverged; None where nothing failed. It is then exhausted, and what was found so
+            far stands.
     """
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     STATE: ClassVar[tuple[str, ...]] = ()
     learns: bool = True
+    failure: str | None = None
 
     def __init__(self, space: Space, *, seed: int) -> None:
         """Starts a search.
