@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 SEARCHERS: Mapping[str, str] = MappingProxyType(
     {
         "annealing": "searchers.annealing:Annealing",
+        "ddpg": "searchers.ddpg:DDPG",
         "exact": "searchers.exact:Exact",
         "genetic": "searchers.genetic:Genetic",
         "gradient": "searchers.gradient:Gradient",
+        "ppo": "searchers.ppo:PPO",
         "random": "searchers.random:Random",
         "structured": "searchers.structured:Structured",
     }

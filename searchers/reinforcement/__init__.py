@@ -1,0 +1,1 @@
+"""Reinforcement learning on RLlib: the decision process, and the searchers' common host."""

@@ -1,0 +1,147 @@
+"""What the contract tests do not hold of PPO and DDPG: runners, failures, learning."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from toy_space import ToyModel, ToySpace
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.errors import ConfigError
+from searchers import Evaluator, Searcher, TrialResult, make
+
+NAMES = ("ddpg", "ppo")
+DIVERGING: dict[str, dict[str, Any]] = {
+    "ddpg": {"actor_learning_rate": 1e30, "critic_learning_rate": 1e30, "warmup_episodes": 8},
+    "ppo": {"learning_rate": 1e37, "environments": 8},
+}
+
+
+def run(searcher: Searcher, iterations: int) -> TrialResult:
+    toy = isinstance(searcher.space, ToySpace)
+    model = ToyModel() if toy else LoopNestModel()
+    evaluator = Evaluator(model, searcher.space, iterations=iterations)
+    searcher.run(evaluator)
+    return evaluator.result()
+
+
+@pytest.mark.usefixtures("ray_runtime")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_network_that_diverges_leaves_the_best_so_far(name: str) -> None:
+    searcher = make(name, ToySpace(), seed=0, **DIVERGING[name])
+    result = run(searcher, 3000)
+    assert searcher.failure is not None
+    assert name.upper() in searcher.failure
+    assert np.isfinite(result.best_loss)
+    assert 0 < result.iterations < 3000
+    # It stays so, also in a copy that is restored.
+    assert len(searcher.ask(5)) == 0
+    searcher.tell(np.empty(0))
+    copy = make(name, ToySpace(), seed=1, **DIVERGING[name])
+    copy.load_state_dict(searcher.state_dict())
+    assert len(copy.ask(5)) == 0
+    assert copy.failure == searcher.failure
+
+
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_failed_search_prints_its_best_and_exits_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from orchestrator.cli import cli
+    from searchers import ppo
+
+    monkeypatch.setitem(ppo.PPO.__init__.__kwdefaults__, "learning_rate", 1e37)
+    monkeypatch.setitem(ppo.PPO.__init__.__kwdefaults__, "environments", 8)
+    command = ["search", "gemm:M=64,N=64,K=64", "--searcher", "ppo", "--iterations", "3000"]
+    answer = CliRunner().invoke(cli, [*command, "--json"])
+    summary = json.loads(answer.stdout)
+    assert summary["edp"] > 0
+    assert 0 < summary["iterations"] < 3000
+    assert answer.exit_code != 0
+    assert "PPO's policy has diverged" in str(answer.exception)
+
+
+@pytest.mark.usefixtures("ray_runtime")
+@pytest.mark.parametrize("name", NAMES)
+def test_remote_runners_sample_in_rounds_and_resume(name: str) -> None:
+    """Two processes sample; the proposals do not depend on which of them is faster."""
+    space = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator("mm256"))
+    model = LoopNestModel()
+
+    def play(interrupt: bool) -> np.ndarray:
+        parameters = {"runners": 2, "environments": 4, "episode_length": 4}
+        if name == "ddpg":
+            parameters["warmup_episodes"] = 8
+        searcher = make(name, space, seed=5, **parameters)
+        asked = []
+        for step in range(40):
+            asked.append(searcher.ask(7))
+            if interrupt and step == 29:
+                state = searcher.state_dict()
+                searcher = make(name, space, seed=6, **parameters)
+                searcher.load_state_dict(state)
+            searcher.tell(model.evaluate(space, asked[-1]).edp)
+        return np.concatenate(asked)
+
+    np.testing.assert_array_equal(play(False), play(True))
+
+
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_searcher_that_nobody_needs_ends_its_thread() -> None:
+    before = set(threading.enumerate())
+    searcher = make("ppo", ToySpace(), seed=0)
+    searcher.ask(10)
+    assert len(set(threading.enumerate()) - before) >= 1
+    started = [thread for thread in set(threading.enumerate()) - before if thread.daemon]
+    del searcher
+    gc.collect()
+    end = time.monotonic() + 10
+    while any(thread.is_alive() for thread in started) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(thread.is_alive() for thread in started if "_run" in thread.name)
+
+
+@pytest.mark.usefixtures("ray_runtime")
+@pytest.mark.parametrize("name", NAMES)
+def test_learning_pays(name: str) -> None:
+    """With training an agent ends lower than without, from the same starts (10 seeds)."""
+    untrained = {"ppo": {"learning_rate": 1e-12}, "ddpg": {"warmup_episodes": 10**6}}[name]
+    common = {"elites": 0}
+    means = [
+        np.mean(
+            [
+                np.log(run(make(name, ToySpace(), seed=seed, **common, **extra), 1500).curve_loss)[
+                    -1
+                ]
+                for seed in range(6)
+            ]
+        )
+        for extra in ({}, untrained)
+    ]
+    assert means[0] <= means[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("ppo", {"learning_rate": 0.0}, "learning_rate must be above 0, got 0"),
+        ("ppo", {"epochs": 0}, "epochs must be at least 1, got 0"),
+        ("ppo", {"runners": -1}, "runners must be 0 or more, got -1"),
+        ("ppo", {"environments": 0}, "environments must be at least 1, got 0"),
+        ("ppo", {"reward": "edp"}, "reward must be one of improvement, cost, got 'edp'"),
+        ("ddpg", {"reach": -1.0}, "reach must be above 0, got -1"),
+        ("ddpg", {"tau": 2.0}, "tau must be a number in"),
+        ("ddpg", {"noise_decay": 0.0}, "noise_decay must be a number in"),
+        ("ddpg", {"updates_per_step": -1.0}, "updates_per_step must be"),
+    ],
+)
+def test_settings_are_refused_at_once(name: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(name, ToySpace(), seed=0, **changes)
