@@ -161,16 +161,18 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     from orchestrator.trial import STATE_FILE, run_trial, unpack_run
 
     benchmark = plan.benchmark
-    chunk = benchmark.seeds_per_trial or len(benchmark.seeds)
     tasks = [
         {
             "searcher": entry.label,
             "workload": workload,
-            "seeds": list(benchmark.seeds[start : start + chunk]),
+            "seeds": list(seeds),
         }
         for workload in plan.workloads
         for entry in benchmark.searchers
-        for start in range(0, len(benchmark.seeds), chunk)
+        for seeds in _batched(
+            benchmark.seeds_of(entry),
+            benchmark.seeds_per_trial or len(benchmark.seeds_of(entry)),
+        )
     ]
     trainable = tune.with_resources(
         tune.with_parameters(run_trial, plan=plan, checkpoint_seconds=CHECKPOINT_SECONDS),
@@ -180,7 +182,7 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     if tuner is None:
         progress(
             f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
-            f"{len(plan.workloads)} x {len(benchmark.seeds)}, {_budget(plan)} each, "
+            f"{len(plan.workloads)} x {_seed_counts(plan)}, {_budget(plan)} each, "
             f"in {len(tasks)} trials"
         )
         tuner = tune.Tuner(
@@ -203,6 +205,18 @@ def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         for seed, packed in zip(task["seeds"], finished, strict=True):
             runs.append(unpack_run(packed, task["searcher"], task["workload"], seed))
     return runs
+
+
+def _batched(seeds: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
+    for start in range(0, len(seeds), size):
+        yield seeds[start : start + size]
+
+
+def _seed_counts(plan: Plan) -> str:
+    """How many seeds the methods have: a number, or the least and the most."""
+    counts = [len(plan.benchmark.seeds_of(entry)) for entry in plan.benchmark.searchers]
+    least, most = min(counts), max(counts)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def _processors(entry: SearcherEntry) -> Any:
@@ -239,7 +253,7 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         (entry, workload, seed)
         for workload in plan.workloads
         for entry in benchmark.searchers
-        for seed in benchmark.seeds
+        for seed in benchmark.seeds_of(entry)
     ]
     trainable = tune.with_parameters(
         EvaluateBlock,

@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from costmodel.costs import Objective
 from costmodel.errors import ConfigError
@@ -47,6 +47,18 @@ FAMILIES: tuple[str, ...] = ("cnn", "conv1d", "einsum", "gemm", "mttkrp")
 Seed = Annotated[int, Field(strict=True, ge=0)]
 
 
+def _from_count(value: object) -> object:
+    """Seeds 0 to n - 1 where a file gives their number n."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"expected at least 1 seed, got {value}.")
+        return tuple(range(value))
+    return value
+
+
+Seeds = Annotated[tuple[Seed, ...], BeforeValidator(_from_count), Field(min_length=1)]
+
+
 class SearcherEntry(StrictModel):
     """One method under comparison."""
 
@@ -58,6 +70,8 @@ class SearcherEntry(StrictModel):
     """Named set of hyperparameters."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Hyperparameters; they override the preset."""
+    seeds: Seeds | None = None
+    """Seeds of this method alone, for one that is slow; null: those of the benchmark."""
 
 
 class Benchmark(StrictModel):
@@ -74,7 +88,7 @@ class Benchmark(StrictModel):
     """Presets' names, YAML files or inline workloads."""
     searchers: Annotated[tuple[SearcherEntry, ...], Field(min_length=1)]
     """A list, or a mapping from labels."""
-    seeds: tuple[Seed, ...]
+    seeds: Seeds
     """The seeds, or their number n for 0 to n - 1."""
     iterations: Size | None = None
     """Budget of cost queries per search: a true one, or a surrogate one where there is one."""
@@ -117,15 +131,6 @@ class Benchmark(StrictModel):
             ]
         return value
 
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _from_count(cls, value: object) -> object:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if value < 1:
-                raise ValueError(f"expected at least 1 seed, got {value}.")
-            return tuple(range(value))
-        return value
-
     @model_validator(mode="after")
     def _check(self) -> Benchmark:
         if (self.iterations is None) == (self.seconds is None):
@@ -134,6 +139,11 @@ class Benchmark(StrictModel):
             ("searchers: label", [entry.label for entry in self.searchers]),
             ("workloads: name", list(self.workloads)),
             ("seeds: seed", [str(seed) for seed in self.seeds]),
+            *(
+                (f"searchers.{entry.label}.seeds: seed", [str(seed) for seed in entry.seeds])
+                for entry in self.searchers
+                if entry.seeds is not None
+            ),
         ):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
@@ -144,9 +154,11 @@ class Benchmark(StrictModel):
                 f"surrogates: unknown workload family {min(unknown)!r}; known: "
                 f"{', '.join(FAMILIES)}."
             )
-        if not self.seeds:
-            raise ValueError("seeds: expected at least one.")
         return self
+
+    def seeds_of(self, entry: SearcherEntry) -> tuple[int, ...]:
+        """The seeds that a method is run with."""
+        return self.seeds if entry.seeds is None else entry.seeds
 
 
 @dataclass(frozen=True)
@@ -235,7 +247,9 @@ def prepare(benchmark: Benchmark, where: str) -> Plan:
         plan = Plan(benchmark, device, workloads, surrogates)
         for entry in benchmark.searchers:
             for found in workloads.values():
-                make_searcher(plan, entry, MapSpace(found, device), seed=benchmark.seeds[0])
+                make_searcher(
+                    plan, entry, MapSpace(found, device), seed=benchmark.seeds_of(entry)[0]
+                )
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     return plan

@@ -199,7 +199,7 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
         "setting": _setting(results),
         "objective": results.objective_name,
         "proven": results.proven,
-        "seeds": len(results.experiment["seeds"]),
+        "seeds": _seeds(results),
         "workloads": results.workloads,
         "columns": _columns(results),
         "labels": labels,
@@ -343,6 +343,17 @@ def _paper_note(results: Results) -> str:
     )
 
 
+def _seeds(results: Results) -> str:
+    """How many seeds the methods have, those apart that have another number."""
+    shared = len(results.experiment["seeds"])
+    counts = {
+        label: len({run.seed for run in results.runs if run.searcher == label})
+        for label in results.searchers
+    }
+    others = ", ".join(f"{label}: {n}" for label, n in counts.items() if n != shared)
+    return f"{shared} seeds" + (f" ({others})" if others else "")
+
+
 def _setting(results: Results) -> str:
     experiment = results.experiment
     budget = (
@@ -352,7 +363,7 @@ def _setting(results: Results) -> str:
     )
     parts = [
         f"{len(results.searchers)} methods {TIMES} {len(results.workloads)} workloads {TIMES} "
-        f"{len(experiment['seeds'])} seeds",
+        f"{_seeds(results)}",
         f"{budget} per search",
         f"accelerator {experiment['accelerator']}",
         f"objective {results.objective_name}",

@@ -29,6 +29,8 @@ from orchestrator.tracking import default_uri, log_results
 from orchestrator.train import TrainConfig, run_train
 from surrogate.problems import ProblemRanges
 
+# Minutes of learning for a row each: left to `mapspace benchmark` of the same experiments.
+LEFT_OUT = frozenset({"ddpg", "ppo"})
 BENCHMARKS = ("table1-iso-iteration", "table1-iso-time", "table1-iso-time-simulator")
 
 
@@ -150,9 +152,11 @@ def _train(size: Size, family: str, data: Path, folder: Path) -> None:
 
 
 def _resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> Benchmark:
-    """A shipped benchmark with this run's budget, seeds and surrogates."""
+    """A shipped benchmark with this run's budget, seeds and surrogates, less what is left out."""
     shipped = load_benchmark(find_experiment(name)).model_dump(mode="json")
-    return Benchmark.model_validate({**shipped, **budget, "surrogates": surrogates})
+    searchers = [entry for entry in shipped["searchers"] if entry["name"] not in LEFT_OUT]
+    changes = {**budget, "surrogates": surrogates, "searchers": searchers}
+    return Benchmark.model_validate({**shipped, **changes})
 
 
 def _benchmark(benchmark: Benchmark, folder: Path, uri: str) -> Results:

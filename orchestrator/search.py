@@ -76,7 +76,7 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
     def make() -> searchers.Searcher:
         return searchers.make(name, space, seed=request.seed, **_parameters(request, name, space))
 
-    with live.notice_after(1.0, "compiling: about a minute, once per installation"):
+    with live.notice_after(1.0, searchers.searcher_class(name).preparation):
         searcher = make()
         _warm_up(make, model, space)
     bound = floor(space.workload, space.accelerator).objective(request.objective)

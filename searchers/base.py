@@ -62,7 +62,9 @@ class Searcher(ABC):
     ```
 
     Semantics that the contract tests hold every searcher to:
-        * One seed gives one run, in any process; another seed gives another run.
+        * One seed gives one run, in any process; another seed gives another run. Where a network
+          decides, that holds for the same libraries on the same kind of processor: sums in
+          floating point may differ elsewhere.
         * `ask(n)` spends at most n iterations: rows returned plus surrogate queries made.
         * Every proposal is feasible as far as `space.feasible` can tell. That check is a look at
           tile sizes, no cost query, and is free of budget for every searcher alike.
@@ -75,6 +77,7 @@ class Searcher(ABC):
         PRESETS: named sets of hyperparameters, such as `paper`.
         STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
             strings, None, and dictionaries and lists of these.
+        preparation: what a user waits for when the first object is made and asked.
         learns: False if losses are only recorded, so that true queries cost nothing.
         failure: why a searcher ended before its budget although it was not done, such as a network
             that diverged; None where nothing failed. It is then exhausted, and what was found so
@@ -83,6 +86,7 @@ class Searcher(ABC):
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     STATE: ClassVar[tuple[str, ...]] = ()
+    preparation: ClassVar[str] = "compiling: about a minute, once per installation"
     learns: bool = True
     failure: str | None = None
 

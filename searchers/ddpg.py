@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-
-from searchers.reinforcement.ddpg import DDPGConfig, check_settings
 from searchers.reinforcement.host import ReinforcementSearcher
 
 if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
     from costmodel.space import Space
 
 
@@ -124,7 +123,12 @@ class DDPG(ReinforcementSearcher):
             "noise": noise,
             "noise_decay": noise_decay,
         }
+        # Refuses values now rather than in a thread; RLlib, which takes seconds, is needed soon.
+        from searchers.reinforcement.ddpg import check_settings
+
         check_settings(self._training)
 
     def _config(self) -> AlgorithmConfig:
+        from searchers.reinforcement.ddpg import DDPGConfig
+
         return DDPGConfig().training(**self._training).debugging(seed=self._loop_seed)

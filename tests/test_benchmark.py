@@ -71,7 +71,7 @@ def assert_undisturbed(results: Results, plan: Plan) -> None:
         (entry, workload, seed)
         for entry in plan.benchmark.searchers
         for workload in plan.workloads
-        for seed in plan.benchmark.seeds
+        for seed in plan.benchmark.seeds_of(entry)
     ]
     assert len(results.runs) == len(expected)
     for run, (entry, workload, seed) in zip(results.runs, expected, strict=True):
@@ -100,6 +100,25 @@ def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_run
     assert_undisturbed(load(tmp_path / "run"), plan)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert names == ["certificates", "curves.parquet", "experiment.json", "summary.json"]
+
+
+@pytest.mark.parametrize("mode", ["trials", "blocks"])
+def test_a_host_changes_nothing_for_agents(mode: str, tmp_path: Path, ray_runtime: None) -> None:
+    """RLlib drives its own loop, in a worker of Tune or beside it; seeds may be a method's own."""
+    agents = {"ppo": {}, "ddpg": {"seeds": [3], "parameters": {"warmup_episodes": 8}}}
+    plan = plan_of(host=mode, searchers=agents, workloads=["gemm-512"], iterations=700)
+    results = run_benchmark(plan, tmp_path / "run")
+    assert_undisturbed(results, plan)
+    assert [len(results.of(name, "gemm-512")) for name in agents] == [2, 1]
+
+
+def test_remote_runners_have_processors_or_are_refused(tmp_path: Path, ray_runtime: None) -> None:
+    searchers = {"ppo": {"parameters": {"runners": 1, "environments": 8}}}
+    plan = plan_of(searchers=searchers, workloads=["gemm-512"], seeds=1, iterations=300)
+    assert_undisturbed(run_benchmark(plan, tmp_path / "trials"), plan)
+    blocks = plan_of(searchers=searchers, workloads=["gemm-512"], host="blocks")
+    with pytest.raises(ConfigError, match=r"searchers.ppo.parameters.runners: expected 0"):
+        run_benchmark(blocks, tmp_path / "blocks")
 
 
 def test_a_budget_of_time_is_kept(tmp_path: Path, ray_runtime: None) -> None:

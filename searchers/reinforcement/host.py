@@ -11,69 +11,28 @@ those losses again; what it proposes meanwhile it has proposed before.
 
 from __future__ import annotations
 
-import logging
-import os
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import gymnasium
 import numpy as np
-import ray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from costmodel.errors import MapspaceError
 from searchers.base import Codes, Losses, Searcher, require
-from searchers.reinforcement.conversation import Channel, Conversation, LocalChannel
 from searchers.reinforcement.environment import MappingVectorEnv
-from searchers.reinforcement.exchange import RemoteChannel
-from searchers.reinforcement.snapshot import capture, place_runners, restore
 
 if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
     from costmodel.space import Space
-
-# Its warnings concern the library's own plans, and every error comes as an exception as well.
-QUIET = ("ray.rllib", "ray.tune")
-
-# How RLlib calls the environment of a runner.
-RLLIB_ENVIRONMENT = "rllib-single-agent-env-v0"
-
-# Only codes and losses pass through an embedded Ray.
-OBJECT_STORE_BYTES = 128 << 20
-
-
-class SearchEnv(MappingVectorEnv):
-    """The environments of one RLlib runner, whose cost queries go through a channel."""
-
-    def __init__(self, context: Any) -> None:
-        channel = context["channel"]
-        super().__init__(
-            context["num_envs"],
-            space=channel.space,
-            evaluate=lambda codes: channel.request(codes, self._sender),
-            **context["settings"],
-        )
-        self._sender = 0
-
-    def place(self, sender: int, seed: int) -> None:
-        """Takes the number of the runner, which RLlib does not tell, and the searcher's seed."""
-        self._sender = sender
-        self.rng = np.random.Generator(np.random.PCG64((seed, sender)))
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """As in `MappingVectorEnv`, but without a seed.
-
-        RLlib passes its one seed before every sample, which would repeat the same starts.
-        """
-        return super().reset(options=options)
+    from searchers.reinforcement.conversation import Conversation
+    from searchers.reinforcement.loop import LearningLoop
 
 
 class ReinforcementSearcher(Searcher):
     """Searches with an RLlib algorithm; a subclass says which, and with what settings."""
 
+    preparation: ClassVar[str] = "starting Ray and RLlib"
     STATE: ClassVar[tuple[str, ...]] = ("_loop_seed", "_snapshot", "_told", "failure")
 
     def __init__(
@@ -109,6 +68,7 @@ class ReinforcementSearcher(Searcher):
         self._snapshot: dict[str, Any] | None = None
         self._told = np.zeros(0)
         self._conversation: Conversation | None = None
+        self._loop: LearningLoop
         # What the algorithm waits for `[m, D]`, and how many of the told losses it has been given.
         self._request: Codes = np.empty((0, space.cardinality.size), np.int32)
         self._used = 0
@@ -158,85 +118,21 @@ class ReinforcementSearcher(Searcher):
 
     def _start(self) -> None:
         """Builds the algorithm, or builds it again where the snapshot was taken."""
-        for name in QUIET:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        start_ray(self.runners)
-        channel: Channel = (
-            RemoteChannel(self.space, self.runners) if self.runners else LocalChannel(self.space)
+        # Not before it is needed: importing RLlib takes seconds.
+        from searchers.reinforcement.loop import converse
+
+        self._conversation, self._loop = converse(
+            self._config(),
+            self.space,
+            self.settings,
+            environments=self.environments,
+            runners=self.runners,
+            seed=self._loop_seed,
+            snapshot=self._snapshot,
         )
-        config = (
-            self._config()
-            .environment(
-                SearchEnv,
-                env_config={"channel": channel, "settings": self.settings},
-            )
-            .env_runners(
-                num_env_runners=self.runners,
-                num_envs_per_env_runner=self.environments,
-                gym_env_vectorize_mode="vector_entry_point",
-                batch_mode="complete_episodes",
-                # A cost may take as long as it takes.
-                sample_timeout_s=None,
-            )
-            .learners(num_learners=0)
-            .debugging(log_level="CRITICAL")
-            # A runner that is lost takes its episodes along: better stop with the best so far.
-            .fault_tolerance(restart_failed_env_runners=False)
-        )
-        self._loop = LearningLoop(config.build_algo, self._snapshot, self._loop_seed)
-        self._conversation = Conversation(self._loop, channel, self._loop_seed)
         weakref.finalize(self, self._conversation.close)
         self._request = self._conversation.advance()
         self._used = 0
-
-
-class LearningLoop:
-    """Builds an algorithm and trains it for as long as it gets answers.
-
-    Attributes:
-        snapshot: the state after the last iteration, None before the first has ended.
-    """
-
-    def __init__(
-        self, build: Callable[[], Any], snapshot: dict[str, Any] | None, seed: int
-    ) -> None:
-        self.snapshot = snapshot
-        self._build = build
-        self._seed = seed
-
-    def __call__(self) -> None:
-        """Runs until the conversation is closed."""
-        # RLlib registers its environment anew under one name, which Gymnasium warns of.
-        gymnasium.registry.pop(RLLIB_ENVIRONMENT, None)
-        algorithm = self._build()
-        # Tune would write its results there; nothing does, and every build would leave a folder.
-        os.rmdir(algorithm.logdir)
-        try:
-            place_runners(algorithm, self._seed)
-            if self.snapshot is not None:
-                restore(algorithm, self.snapshot)
-            while True:
-                algorithm.train()
-                self.snapshot = capture(algorithm)
-        finally:
-            # Only remote runners need an end, and without Ray a call would end the process.
-            if algorithm.config.num_env_runners and ray.is_initialized():
-                algorithm.stop()
-
-
-def start_ray(runners: int) -> None:
-    """Starts a Ray for this process, unless it is connected to one: RLlib does not run without."""
-    if ray.is_initialized():
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(
-        address=os.environ.get("RAY_ADDRESS", "local"),
-        num_cpus=1 + runners,
-        object_store_memory=OBJECT_STORE_BYTES,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
 
 
 def _unasked(codes: Codes) -> Losses:
