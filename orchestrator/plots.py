@@ -24,7 +24,7 @@ HUES = {
     "gradient": "#0067b1",
     "exact": "#5d4037",
     "ddpg": "#c2185b",
-    "ppo": "#008b8b",
+    "ppo": "#222222",
 }
 SPARE_HUES = ("#d1495b", "#6c8b1f", "#3d5a80", "#b5651d")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
@@ -32,6 +32,9 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 INK = "#1f2933"
 MUTED = "#697586"
 COLUMNS = 4
+
+# An interval of fewer seeds spans the whole picture and says nothing.
+FEWEST_SEEDS_OF_A_BAND = 4
 
 # Below so many per cent the axis of a curve is linear, down to the optimum itself at 0.
 LINEAR_PERCENT = 0.1
@@ -153,15 +156,16 @@ def _draw_panel(
         curve = results.curve_above(label, workload, axis, grid)
         style = look[label]
         mean = 100 * curve.mean
-        panel.fill_between(
-            grid,
-            100 * curve.low,
-            100 * curve.high,
-            color=style.colour,
-            alpha=0.16,
-            lw=0,
-            zorder=2,
-        )
+        if len(results.of(label, workload)) >= FEWEST_SEEDS_OF_A_BAND:
+            panel.fill_between(
+                grid,
+                100 * curve.low,
+                100 * curve.high,
+                color=style.colour,
+                alpha=0.16,
+                lw=0,
+                zorder=2,
+            )
         panel.plot(
             grid,
             mean,

@@ -179,7 +179,7 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
         "evaluation": (
             "Best so far against iterations",
             f"{scales} Lines: geometric mean over the seeds; bands: its 95 % interval, cut at the "
-            "optimum. A line starts when every seed has a feasible mapping.",
+            "optimum, from four seeds on. A line starts when every seed has a feasible mapping.",
         ),
         "seconds": (
             "Best so far against search time",
