@@ -1,0 +1,40 @@
+"""The on-chip cost model MAESTRO and the off-chip distinct-block model of Marvel."""
+
+from __future__ import annotations
+
+from costmodel.maestro.counts import TENSORS, Counts, Delays, Energies
+from costmodel.maestro.mappings import DIMENSIONS, NONE, TILED, UNLIMITED, ClusterMappings
+from costmodel.maestro.model import (
+    FIDELITIES,
+    LEVELS,
+    STATUS_REMAINDER,
+    MaestroCosts,
+    MaestroModel,
+    explain,
+)
+from costmodel.maestro.records import (
+    mappings_from_records,
+    records_from_mappings,
+    score_records,
+)
+
+__all__ = [
+    "DIMENSIONS",
+    "FIDELITIES",
+    "LEVELS",
+    "NONE",
+    "STATUS_REMAINDER",
+    "TENSORS",
+    "TILED",
+    "UNLIMITED",
+    "ClusterMappings",
+    "Counts",
+    "Delays",
+    "Energies",
+    "MaestroCosts",
+    "MaestroModel",
+    "explain",
+    "mappings_from_records",
+    "records_from_mappings",
+    "score_records",
+]
