@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costmodel.maestro.counts import TENSORS, Counts, Delays, Energies
+from costmodel.maestro.enumerate import OnChipOptimum, on_chip_search
 from costmodel.maestro.mappings import DIMENSIONS, NONE, TILED, UNLIMITED, ClusterMappings
 from costmodel.maestro.model import (
     FIDELITIES,
@@ -12,6 +13,8 @@ from costmodel.maestro.model import (
     MaestroModel,
     explain,
 )
+from costmodel.maestro.on_chip import OnChipSpace
+from costmodel.maestro.pruning import DATAFLOWS, Pruning
 from costmodel.maestro.records import (
     mappings_from_records,
     records_from_mappings,
@@ -19,6 +22,7 @@ from costmodel.maestro.records import (
 )
 
 __all__ = [
+    "DATAFLOWS",
     "DIMENSIONS",
     "FIDELITIES",
     "LEVELS",
@@ -33,8 +37,12 @@ __all__ = [
     "Energies",
     "MaestroCosts",
     "MaestroModel",
+    "OnChipOptimum",
+    "OnChipSpace",
+    "Pruning",
     "explain",
     "mappings_from_records",
+    "on_chip_search",
     "records_from_mappings",
     "score_records",
 ]

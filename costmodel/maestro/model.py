@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from costmodel.maestro.closed_form import count_as_maestro
 from costmodel.maestro.corrected import count_corrected
 from costmodel.maestro.counts import Counts, Delays, Energies, FloatArray, energies
 from costmodel.maestro.mappings import ClusterMappings, IntArray
+from costmodel.maestro.on_chip import OnChipSpace
+from costmodel.space import Codes
 
 Fidelity = Literal["maestro", "corrected"]
 FIDELITIES: tuple[Fidelity, ...] = ("maestro", "corrected")
@@ -141,6 +143,32 @@ class MaestroModel:
             l2_access_units=self.l2_access_units,
         )
         return MaestroCosts(counts, spent, status, excess, self.pj_per_unit)
+
+    def evaluate(self, space: Any, codes: Codes, *, detail: bool = False) -> Costs:
+        """Costs of codes of an on-chip space, so that searchers can run on it.
+
+        Args:
+            space: an `OnChipSpace`.
+            codes: `[B, D]`.
+            detail: changes nothing: `cost(space.mappings(codes))` has all counts.
+
+        Returns:
+            Energy in pJ and cycles, inf where the space calls a mapping infeasible (status -2, 1
+            or 3) or this model does.
+
+        Raises:
+            ContractError: another kind of space, or no codes of it.
+        """
+        if not isinstance(space, OnChipSpace):
+            raise ContractError(f"MaestroModel needs an OnChipSpace, got {type(space).__name__}.")
+        status, excess = space.status(codes)
+        ok = status == STATUS_OK
+        energy_pj, latency_cycles = np.full(len(ok), np.inf), np.full(len(ok), np.inf)
+        if ok.any():
+            costs = self.cost(space.mappings(codes[ok])).to_costs()
+            energy_pj[ok], latency_cycles[ok] = costs.energy_pj, costs.latency_cycles
+            status[ok], excess[ok] = costs.status, costs.excess
+        return Costs(energy_pj, latency_cycles, status, excess)
 
 
 def explain(mappings: ClusterMappings, costs: MaestroCosts, row: int) -> str:
