@@ -8,12 +8,15 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from costmodel.costs import OBJECTIVES
 from costmodel.errors import ConfigError, MapspaceError
+
+if TYPE_CHECKING:
+    from orchestrator.explain import Request
 
 RUNS = Path("runs")
 
@@ -25,7 +28,8 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("workload")
+@click.argument("workload", required=False)
+@click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--searcher", help="The method; else exact where it applies.")
 @click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
@@ -44,11 +48,12 @@ def cli() -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Also write the mapping record, and beside it the certificate.",
+    help="Also write the mapping record, and beside it the certificate; a record per layer.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def search(
-    workload: str,
+    workload: str | None,
+    network: str | None,
     seconds: float | None,
     iterations: int | None,
     gap: str,
@@ -60,17 +65,30 @@ def search(
     """Finds a mapping of WORKLOAD now: the proven best one where a proof is possible.
 
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
-    prints the best mapping so far and how far from the optimum it can be.
+    prints the best mapping so far and how far from the optimum it can be. With --network in place
+    of WORKLOAD every distinct layer of a network is searched; budgets are then per layer.
     """
     from orchestrator.explain import Request
     from orchestrator.search import search as run_search
 
+    if workload is None and network is None:
+        raise click.UsageError("Missing argument 'WORKLOAD' (or --network).")
+    if workload is not None and network is not None:
+        raise click.UsageError("Expected either WORKLOAD or --network, got both.")
     kept = _keep(keep)
     if output is not None and not output.parent.is_dir():
         raise ConfigError(f"{output}: the folder {output.parent} does not exist.")
     request = Request(
-        workload, seconds=seconds, iterations=iterations, gap=_share(gap), keep=kept, **options
+        workload or network or "",
+        seconds=seconds,
+        iterations=iterations,
+        gap=_share(gap),
+        keep=kept,
+        **options,
     )
+    if network is not None:
+        _search_network(request, output, as_json)
+        return
     answer = run_search(request)
     if output is not None:
         output.write_text(json.dumps(answer.summary["record"]) + "\n")
@@ -79,6 +97,21 @@ def search(
     click.echo(json.dumps(answer.summary) if as_json else answer.text)
     if answer.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {answer.failure}")
+
+
+def _search_network(request: Request, output: Path | None, as_json: bool) -> None:
+    from orchestrator.network import search_network
+
+    if request.top > 1:
+        raise ConfigError("--top is for a single WORKLOAD, not for --network.")
+    answer = search_network(request)
+    if output is not None:
+        output.write_text("".join(f"{json.dumps(record)}\n" for record in answer.records))
+    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+    if answer.interrupted:
+        raise click.exceptions.Exit(_fail(str(answer.failure), 130))
+    if answer.failure is not None:
+        raise MapspaceError(answer.failure)
 
 
 @cli.command()

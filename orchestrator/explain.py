@@ -34,6 +34,7 @@ class Request:
         gap: a proof stops when the mapping is certainly within this share of the optimum.
         top: how many of the best mappings a proof finds.
         keep: tensors that a level keeps, where the machine leaves that open.
+        threads: how many work on a proof at a time; None: one per processor, at most four.
     """
 
     workload: str
@@ -47,6 +48,7 @@ class Request:
     gap: float = 0.0
     top: int = 1
     keep: dict[str, tuple[str, ...]] | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,20 @@ from typing import IO, Any
 
 from costmodel.errors import ConfigError, DataError
 
-MODELS: Mapping[str, str] = MappingProxyType({"loopnest": "costmodel.loopnest:LoopNestModel"})
-NOT_YET = ("maestro",)
+MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "loopnest": "costmodel.loopnest:LoopNestModel",
+        "maestro": "costmodel.maestro.model:MaestroModel",
+    }
+)
+
+# How each model scores a list of records.
+SCORES: Mapping[str, str] = MappingProxyType(
+    {
+        "loopnest": "costmodel.records:score",
+        "maestro": "costmodel.maestro.records:score_records",
+    }
+)
 
 # Records scored in one call: enough to fill batches, few enough to hold in memory.
 CHUNK = 2048
@@ -29,13 +41,16 @@ def cost_model(name: str) -> Any:
     """The cost model under a name.
 
     Raises:
-        ConfigError: it is unknown or not available; the message lists the known ones.
+        ConfigError: it is unknown; the message lists the known ones.
     """
     if name not in MODELS:
-        reason = "is not available yet" if name in NOT_YET else "is unknown"
-        raise ConfigError(f"Cost model {name!r} {reason}; known: {', '.join(MODELS)}.")
-    module, _, attribute = MODELS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)()
+        raise ConfigError(f"Cost model {name!r} is unknown; known: {', '.join(MODELS)}.")
+    return _imported(MODELS[name])()
+
+
+def _imported(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[int, int]:
@@ -54,9 +69,8 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
         ConfigError: an unknown model, or a record that cannot be read: `file:line: why`.
         DataError: the file is damaged.
     """
-    from costmodel.records import score
-
     model = cost_model(model_name)
+    score = _imported(SCORES[model_name])
     if not source.is_file():
         raise ConfigError(f"{source}: there is no such file.")
     scored = infeasible = 0

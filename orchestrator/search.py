@@ -10,8 +10,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,6 +20,9 @@ from orchestrator.explain import UNITS, Answer, Request, explain, percent
 from orchestrator.live import Live
 
 if TYPE_CHECKING:
+    import searchers
+    from costmodel.accelerator import Accelerator
+    from costmodel.affine import Workload
     from costmodel.exact.prover import Prover
     from costmodel.mapspace import MapSpace
 
@@ -51,14 +54,35 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
 
     found, device = workload(request.workload), accelerator(request.accelerator)
     live = Live(stream or sys.stderr)
-    method = f" with {request.searcher}" if request.searcher is not None else ""
-    live.line(f"searching {found.name} on {device.name}{method}")
+    how = f" with {request.searcher}" if request.searcher is not None else ""
+    live.line(f"searching {found.name} on {device.name}{how}")
+    return search_workload(request, found, device, live)
 
+
+def search_workload(
+    request: Request,
+    found: Workload,
+    device: Accelerator,
+    live: Live,
+    interrupted: threading.Event | None = None,
+) -> Answer:
+    """Searches one workload until the budget is spent or an interruption.
+
+    Args:
+        request: how to search; its workload and accelerator are names that were looked up already.
+        found: the workload.
+        device: the accelerator.
+        live: takes the progress.
+        interrupted: ends the search, with the best so far, when it is set; None: Ctrl-C does.
+
+    Raises:
+        ConfigError: a value that is not allowed, or no mapping can be feasible.
+        MapspaceError: no feasible mapping was found.
+    """
     # Only now what takes longer to import.
     import searchers
     from costmodel.bounds import floor
     from costmodel.exact.feasible import why_infeasible
-    from costmodel.exact.tables import why_not
     from costmodel.loopnest import LoopNestModel
     from costmodel.mapspace import MapSpace
 
@@ -66,19 +90,11 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
     problem = why_infeasible(space, request.keep)
     if problem is not None:
         raise ConfigError(problem)
-    name, obstacle = request.searcher, why_not(space)
-    if name is None:
-        name = "exact" if obstacle is None else "structured"
-        if obstacle is not None:
-            live.line(f"no proof is possible, so {name} searches: {obstacle}")
+    name, obstacle = method(request, space)
+    if request.searcher is None and obstacle is not None:
+        live.line(f"no proof is possible, so {name} searches: {obstacle}")
     model = LoopNestModel()
-
-    def make() -> searchers.Searcher:
-        return searchers.make(name, space, seed=request.seed, **_parameters(request, name, space))
-
-    with live.notice_after(1.0, searchers.searcher_class(name).preparation):
-        searcher = make()
-        _warm_up(make, model, space)
+    searcher = prepare(request, name, space, live)
     bound = floor(space.workload, space.accelerator).objective(request.objective)
     seconds = request.seconds
     if seconds is None and request.iterations is None:
@@ -105,10 +121,10 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
         seconds=seconds,
         on_improvement=lambda _: live.update(progress),
     )
-    with _interruptible() as interrupted:
+    with nullcontext(interrupted) if interrupted else interruptible() as ended:
 
         def after_step(_: searchers.Searcher) -> None:
-            if interrupted.is_set():
+            if ended.is_set():
                 raise _InterruptedSearchError
             if searcher.lower_bound is not None:
                 live.update(progress)
@@ -130,6 +146,34 @@ def search(request: Request, stream: TextIO | None = None) -> Answer:
         prover = _bound(request, space, result.best_code)
     answer = explain(request, name, space, model, result, prover)
     return replace(answer, failure=searcher.failure)
+
+
+def method(request: Request, space: MapSpace) -> tuple[str, str | None]:
+    """The searcher that a request comes to, and why there can be no proof (None: there can)."""
+    from costmodel.exact.tables import why_not
+
+    obstacle = why_not(space)
+    return request.searcher or ("exact" if obstacle is None else "structured"), obstacle
+
+
+def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searchers.Searcher:
+    """Makes a searcher, and loads compiled code, so that no search time goes into that.
+
+    Raises:
+        ConfigError: an unknown searcher, or a value that is not allowed.
+    """
+    import searchers
+    from costmodel.loopnest import LoopNestModel
+
+    def make() -> searchers.Searcher:
+        return searchers.make(name, space, seed=request.seed, **_parameters(request, name, space))
+
+    with live.notice_after(1.0, searchers.searcher_class(name).preparation):
+        searcher = make()
+        if not isinstance(searcher, _exact()):  # that one has loaded its code in being made
+            warm_up = searchers.Evaluator(LoopNestModel(), space, iterations=WARM_UP_ITERATIONS)
+            make().run(warm_up)
+    return searcher
 
 
 def _exact() -> type[Any]:
@@ -156,6 +200,8 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
         if key not in known:
             raise ConfigError(f"--{key} is for the exact searcher; {name} has no such parameter.")
         chosen[key] = value
+    if "threads" in known:
+        chosen["threads"] = request.threads
     if "objective" in known:
         chosen["objective"] = request.objective
     if "predictor" in known:
@@ -165,21 +211,12 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
     return chosen
 
 
-def _warm_up(make: Callable[[], Any], model: Any, space: MapSpace) -> None:
-    """Loads compiled code, so that no search time goes into that."""
-    import searchers
-
-    searcher = make()
-    if not isinstance(searcher, _exact()):  # that one has loaded its code in being made
-        searcher.run(searchers.Evaluator(model, space, iterations=WARM_UP_ITERATIONS))
-
-
 def _bound(request: Request, space: MapSpace, best: Any) -> Prover:
     """Bounds what another searcher found, from its result on."""
     from costmodel.exact.prover import Prover
 
     started = time.monotonic()
-    prover = Prover(space, objective=request.objective)
+    prover = Prover(space, objective=request.objective, threads=request.threads)
     prover.offer(best[None])
     while not prover.finished and time.monotonic() - started < BOUND_SECONDS:
         prover.step()
@@ -187,7 +224,7 @@ def _bound(request: Request, space: MapSpace, best: Any) -> Prover:
 
 
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def interruptible() -> Iterator[threading.Event]:
     """Turns the first Ctrl-C into an event; the second one interrupts as usual."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():

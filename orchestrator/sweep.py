@@ -8,7 +8,6 @@ command again proves what is missing only, also after the experiment's file was 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import time
@@ -20,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from costmodel.errors import ConfigError, MapspaceError
-from orchestrator.runtime import code_version, ray_runtime
+from orchestrator.runtime import code_version, completed, ray_runtime
 from orchestrator.sweep_config import load_sweep
 from orchestrator.sweep_plan import SweepPlan, prepare_sweep
 from orchestrator.sweep_proofs import (
@@ -95,32 +94,16 @@ def prove_on_ray(
 ) -> Iterator[list[Proof]]:
     """Applies a function to chunks on Ray tasks of one core; answers come as they are ready.
 
-    Unlike `runtime.fan_out` it never cancels: of many short tasks some end in the same moment, on
-    which Ray 2.60 aborts the process. Few are under way instead, and they end with the driver.
-
     Raises:
         MapspaceError: workers keep dying on a chunk.
     """
-    import ray
-
-    @ray.remote(num_cpus=1, max_retries=retries)
-    def task(chunk: Chunk) -> list[Proof]:
-        return function(chunk)
-
-    waiting = iter(chunks)
-    # One more per core than runs, so that no core waits for the driver.
-    window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    pending = [task.remote(chunk) for chunk in itertools.islice(waiting, window)]
-    try:
-        while pending:
-            ready, pending = ray.wait(pending, num_returns=1)
-            pending += [task.remote(chunk) for chunk in itertools.islice(waiting, 1)]
-            yield ray.get(ready[0])
-    except ray.exceptions.WorkerCrashedError as error:
-        raise MapspaceError(
-            f"A worker process died {retries + 1} times on the same points (out of memory?). "
-            "The same command tries them again."
-        ) from error
+    for _, proofs in completed(function, chunks, retries=retries):
+        if proofs is None:
+            raise MapspaceError(
+                f"A worker process died {retries + 1} times on the same points (out of memory?). "
+                "The same command tries them again."
+            )
+        yield proofs
 
 
 def sweep(

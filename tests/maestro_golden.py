@@ -1,0 +1,21 @@
+"""The records made with MAESTRO (reference implementation, commit 4eb08d1)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+PATH = Path(__file__).parent / "golden" / "maestro" / "maestro-dev.jsonl.gz"
+
+
+def load() -> list[dict[str, Any]]:
+    """All 3,027 records, fresh."""
+    with gzip.open(PATH, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def is_clean(record: dict[str, Any]) -> bool:
+    """Whether MAESTRO is to be trusted: tiles divide, and its own count of work is right."""
+    return bool(record.get("macs_ok")) and not record["has_edges"]
