@@ -129,6 +129,8 @@ def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> st
     """
     if status == STATUS_OK:
         return "feasible"
+    if status < 0:
+        return f"outside what the model can score (status {status}), over by {excess}"
     if status == STATUS_FANOUT:
         return f"fan-out exceeded by {excess} processing elements"
     return f"capacity of {level_names[status - STATUS_CAPACITY]} exceeded by {excess} words"
