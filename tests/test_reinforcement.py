@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +92,36 @@ def test_remote_runners_sample_in_rounds_and_resume(name: str) -> None:
         return np.concatenate(asked)
 
     np.testing.assert_array_equal(play(False), play(True))
+
+
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_lost_runner_leaves_the_best_so_far() -> None:
+    space, model = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator("mm256")), LoopNestModel()
+    searcher = make("ppo", space, seed=0, runners=2, environments=4, episode_length=4)
+    before = _runner_processes()
+    asked = 0
+    while searcher.failure is None:
+        codes = searcher.ask(50)
+        searcher.tell(model.evaluate(space, codes).edp)
+        asked += len(codes)
+        if asked >= 100 and (alive := _runner_processes() - before):
+            os.kill(min(alive), signal.SIGKILL)
+            before |= alive
+        assert asked < 10_000
+    assert "actor died" in searcher.failure
+    assert len(searcher.ask(5)) == 0
+
+
+def _runner_processes() -> set[int]:
+    """Numbers of the processes of this machine in which RLlib's runners live."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and b"SingleAgentEnvRunner" in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue  # it has just ended
+    return found
 
 
 @pytest.mark.usefixtures("ray_runtime")
