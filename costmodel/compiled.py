@@ -1,8 +1,8 @@
 """How this project compiles: one decorator, one disk cache that source changes invalidate.
 
 Numba's own cache looks only at the file of the function, so a change in a function that it calls
-would go unnoticed. The cache folder is therefore named after the sources of all of `costmodel`
-and of the function's own file. It lies in the user's cache folder, so an installation that cannot
+would go unnoticed. The cache folder is therefore named after the sources of the loop-nest model, of
+`costmodel.exact` and of the function's own file. It lies in the user's cache folder, so an installation that cannot
 be written to starts as fast as any other.
 """
 
@@ -54,7 +54,8 @@ def _compile(function: Function, **options: Any) -> Function:
 @lru_cache(maxsize=64)
 def _cache_folder(source: str) -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in [*sorted(Path(__file__).parent.rglob("*.py")), Path(source)]:
+    here = Path(__file__).parent
+    for path in [*sorted(here.glob("*.py")), *sorted(here.glob("exact/*.py")), Path(source)]:
         digest.update(path.read_bytes())
     for root in (
         platformdirs.user_cache_path("mapspace"),
