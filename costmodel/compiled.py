@@ -2,8 +2,8 @@
 
 Numba's own cache looks only at the file of the function, so a change in a function that it calls
 would go unnoticed. The cache folder is therefore named after the sources of the loop-nest model, of
-`costmodel.exact` and of the function's own file. It lies in the user's cache folder, so an installation that cannot
-be written to starts as fast as any other.
+`costmodel.exact` and of the function's own file. It lies in the user's cache folder, so an
+installation that cannot be written to starts as fast as any other.
 """
 
 from __future__ import annotations

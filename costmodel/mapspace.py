@@ -19,7 +19,7 @@ from costmodel.edits import count_edits, edit_mappings, number_kinds
 from costmodel.errors import ConfigError, ContractError
 from costmodel.mapping import LevelMapping, Mapping
 from costmodel.nest import build_tables, make_scratch
-from costmodel.space import Codes
+from costmodel.space import Codes, resampled
 
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
 _MOST_DRAWS_PER_MAPPING = 200_000
@@ -180,11 +180,7 @@ class MapSpace:
         self, rng: np.random.Generator, codes: Codes, mask: npt.NDArray[np.bool_]
     ) -> Codes:
         """Draws the attributes under `mask` `[B, D]` anew, uniformly; the others stay."""
-        self.check(codes)
-        if mask.shape != codes.shape:
-            raise ContractError(f"Expected a mask of shape {codes.shape}, got {mask.shape}.")
-        fresh: Codes = np.where(mask, self.sample(rng, len(codes)), codes)
-        return fresh
+        return resampled(self, rng, codes, mask)
 
     def neighbours(self, code: Codes) -> Codes:
         """Every mapping one move away from a code `[D]`, feasible or not, without repeats.

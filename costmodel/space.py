@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.costs import Costs
+from costmodel.errors import ContractError
 
 Codes = npt.NDArray[np.int32]
 
@@ -78,6 +79,27 @@ class Space(Protocol):
     def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
         """`[B, D]` nearest feasible codes of real points `[B, F]`."""
         ...
+
+
+def resampled(
+    space: Space, rng: np.random.Generator, codes: Codes, mask: npt.NDArray[np.bool_]
+) -> Codes:
+    """`Space.resample` of a space that draws every attribute by itself.
+
+    Args:
+        space: the space.
+        rng: where the draws come from.
+        codes: `[B, D]`.
+        mask: `[B, D]` what is drawn anew.
+
+    Raises:
+        ContractError: no codes of the space, or a mask of another shape.
+    """
+    space.check(codes)
+    if mask.shape != codes.shape:
+        raise ContractError(f"Expected a mask of shape {codes.shape}, got {mask.shape}.")
+    fresh: Codes = np.where(mask, space.sample(rng, len(codes)), codes)
+    return fresh
 
 
 class CostModel(Protocol):

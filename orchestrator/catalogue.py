@@ -39,8 +39,9 @@ def _models() -> Iterable[tuple[str, str]]:
     from orchestrator.records import MODELS
 
     for name, place in MODELS.items():
-        module = importlib.import_module(place.partition(":")[0])
-        yield name, (module.__doc__ or "").strip().splitlines()[0]
+        module, _, attribute = place.partition(":")
+        made_by = getattr(importlib.import_module(module), attribute)
+        yield name, (made_by.__doc__ or "").strip().splitlines()[0]
 
 
 def _accelerators() -> Iterable[tuple[str, str]]:

@@ -69,7 +69,14 @@ class Answer:
 
 
 def explain(
-    request: Request, searcher: str, space: Any, model: Any, result: Any, prover: Prover | None
+    request: Request,
+    searcher: str,
+    space: Any,
+    model: Any,
+    result: Any,
+    prover: Prover | None,
+    *,
+    conclusion: str | None = None,
 ) -> Answer:
     """Explains the winner of a search.
 
@@ -80,6 +87,7 @@ def explain(
         model: the cost model.
         result: the `TrialResult`.
         prover: the proof, as far as it came; None where there is none.
+        conclusion: what the searcher itself is certain of.
     """
     from costmodel.bounds import algorithmic_minimum, floor
     from costmodel.exact.certificate import certify
@@ -106,6 +114,7 @@ def explain(
         "true_queries": result.true_queries,
         "surrogate_queries": result.surrogate_queries,
         "seconds": result.seconds,
+        "conclusion": conclusion,
         "energy_pj": energy,
         "latency_cycles": cycles,
         "edp": edp,
@@ -129,6 +138,8 @@ def explain(
         f"search          {result.iterations:,} iterations in {result.seconds:.2f} s "
         f"with {searcher}, seed {request.seed}",
     ]
+    if conclusion is not None:
+        lines.append(f"{'':<16}{conclusion}")
     if prover is not None and request.top > 1:
         summary["top"], table = _best(space, model, prover)
         lines += ["", *table]

@@ -20,12 +20,13 @@ from pydantic import Field, model_validator
 
 from costmodel.affine import Workload
 from costmodel.errors import ConfigError
-from costmodel.families import Cnn, Conv1d, Gemm, Mttkrp
+from costmodel.families import FAMILIES, Cnn, Conv1d, Gemm, Mttkrp
 from costmodel.loading import (
     Name,
     Size,
     StrictModel,
     load_yaml,
+    nearest,
     shown,
     unknown_name,
     validate,
@@ -83,6 +84,26 @@ class _Network(StrictModel):
     """Its layers, in order; equal ones are searched once."""
 
 
+def _check_types(data: Mapping[str, Any], source: str) -> None:
+    """Refuses sizes under a name that is no type of layer; other keys are left to `validate`.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    layers = data.get("layers")
+    for index, entry in enumerate(layers if isinstance(layers, list) else ()):
+        for key, value in entry.items() if isinstance(entry, Mapping) else ():
+            if key in _Layer.model_fields or not isinstance(value, Mapping):
+                continue
+            close = nearest(key, _Layer.model_fields)
+            if not close or close[0] in FAMILIES:
+                hint = f"; did you mean {close[0]}?" if close else "."
+                raise ConfigError(
+                    f"{source}: layers[{entry.get('name') or index}].{key}: unknown layer type"
+                    f"{hint} Known types: {', '.join(FAMILIES)}, or dimensions and tensors."
+                )
+
+
 def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
     """Finds a network.
 
@@ -106,6 +127,7 @@ def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
             raise unknown_name("network", source, known, remedy=remedy) from None
     path = Path(source)
     data = load_yaml(path)
+    _check_types(data, source)
     file = validate(_Network, data, source)
     found: dict[str, tuple[Workload, int]] = {}
     for index, entry in enumerate(file.layers):

@@ -23,6 +23,7 @@ HUES = {
     "structured": "#8e44ad",
     "gradient": "#0067b1",
     "exact": "#5d4037",
+    "marvel": "#7d8600",
     "ddpg": "#c2185b",
     "ppo": "#222222",
 }

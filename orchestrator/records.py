@@ -21,6 +21,7 @@ MODELS: Mapping[str, str] = MappingProxyType(
     {
         "loopnest": "costmodel.loopnest:LoopNestModel",
         "maestro": "costmodel.maestro.model:MaestroModel",
+        "maestro-corrected": "costmodel.maestro.model:corrected_model",
     }
 )
 
@@ -29,6 +30,7 @@ SCORES: Mapping[str, str] = MappingProxyType(
     {
         "loopnest": "costmodel.records:score",
         "maestro": "costmodel.maestro.records:score_records",
+        "maestro-corrected": "costmodel.maestro.records:score_records",
     }
 )
 
@@ -59,8 +61,8 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
     Args:
         model_name: a key of `MODELS`.
         source: JSON lines, compressed if the name ends in `.gz`.
-        output: where to write the records with their `result`, compressed likewise; None:
-            standard output. It appears whole or not at all.
+        output: where to write the records with their `result`, which also names the model and its
+            version; compressed likewise; None: standard output. It appears whole or not at all.
 
     Returns:
         How many records were scored, and how many of them are infeasible.
@@ -71,6 +73,7 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
     """
     model = cost_model(model_name)
     score = _imported(SCORES[model_name])
+    provenance = {"model": model.name, "model_version": model.version}
     if not source.is_file():
         raise ConfigError(f"{source}: there is no such file.")
     scored = infeasible = 0
@@ -81,6 +84,7 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
             except ConfigError as error:
                 raise _located(source, [line for line, _ in records], error) from None
             for record in results:
+                record["result"] |= provenance
                 out.write(json.dumps(record, separators=(",", ":")) + "\n")
                 infeasible += "status" in record["result"]
             if (scored + len(results)) // PROGRESS_RECORDS > scored // PROGRESS_RECORDS:

@@ -144,7 +144,7 @@ def search_workload(
     prover = searcher.prover if isinstance(searcher, _exact()) else None
     if prover is None and obstacle is None and request.keep is None:
         prover = _bound(request, space, result.best_code)
-    answer = explain(request, name, space, model, result, prover)
+    answer = explain(request, name, space, model, result, prover, conclusion=searcher.conclusion)
     return replace(answer, failure=searcher.failure)
 
 
@@ -186,7 +186,7 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
     """The hyperparameters that a request decides, for a searcher that has them.
 
     Raises:
-        ConfigError: the request asks for what only a proof can give.
+        ConfigError: the request asks for what only a proof or a learned searcher can give.
     """
     import searchers
 
@@ -200,6 +200,10 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
         if key not in known:
             raise ConfigError(f"--{key} is for the exact searcher; {name} has no such parameter.")
         chosen[key] = value
+    if request.surrogate is not None and "predictor" not in known:
+        raise ConfigError(
+            f"--surrogate is for a learned searcher such as gradient; {name} has no such parameter."
+        )
     if "threads" in known:
         chosen["threads"] = request.threads
     if "objective" in known:

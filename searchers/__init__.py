@@ -26,6 +26,7 @@ SEARCHERS: Mapping[str, str] = MappingProxyType(
         "exact": "searchers.exact:Exact",
         "genetic": "searchers.genetic:Genetic",
         "gradient": "searchers.gradient:Gradient",
+        "marvel": "searchers.marvel:Marvel",
         "ppo": "searchers.ppo:PPO",
         "random": "searchers.random:Random",
         "structured": "searchers.structured:Structured",

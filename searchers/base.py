@@ -113,6 +113,11 @@ class Searcher(ABC):
         return None
 
     @property
+    def conclusion(self) -> str | None:
+        """What is certain of the best mapping proposed, in words for people; None: nothing."""
+        return None
+
+    @property
     def awaits_losses(self) -> bool:
         """Whether the last proposal's losses have yet to be told."""
         return self._asked is not None

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from costmodel.loopnest import LoopNestModel
 from orchestrator.cli import main
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,6 +67,13 @@ def write_lines(path: Path, records: list[Any]) -> Path:
         (["search", "nothing"], 2, "Unknown workload 'nothing'"),
         (["search", "gemm-512", "--accelerator", "tpu"], 2, "Unknown accelerator 'tpu'"),
         (["search", "gemm-512", "--searcher", "luck"], 2, "Unknown searcher 'luck'"),
+        (["search", "gemm-512", "--searcher", "random", "--top", "2"], 2, "random has no such"),
+        (
+            ["search", "gemm-512", "--searcher", "random", "--surrogate", "x"],
+            2,
+            "a learned searcher",
+        ),
+        (["search", "gemm-512", "--searcher", "gradient"], 2, "No shipped surrogate fits gemm-512"),
         (["search", "gemm-512", "--seed", "-1"], 2, "non-negative"),
         (["search", "gemm-512", "--iterations", "0"], 2, "at least 1 iteration"),
         (["search", "gemm-512", "--seconds", "nan"], 2, "above 0 seconds"),
@@ -75,7 +83,11 @@ def write_lines(path: Path, records: list[Any]) -> Path:
         (["search"], 2, "Missing argument 'WORKLOAD'"),
         (["serch"], 2, "No such command 'serch'"),
         (["evaluate", "--model", "maestro", "x"], 2, "x: there is no such file"),
-        (["evaluate", "--model", "guess", "x"], 2, "is unknown; known: loopnest, maestro"),
+        (
+            ["evaluate", "--model", "guess", "x"],
+            2,
+            "is unknown; known: loopnest, maestro, maestro-c",
+        ),
         (["evaluate", "--model", "loopnest", "x.jsonl"], 2, "x.jsonl: there is no such file"),
         (["benchmark", "nowhere.yaml"], 2, "nowhere.yaml: there is no such file"),
         (["benchmark", "smoek"], 2, "did you mean smoke"),
@@ -238,7 +250,8 @@ def test_evaluate_keeps_what_it_does_not_know(
     assert first["result"]["cycles"] == 96
     assert first["result"]["macs"] == 192
     assert first["result"]["utilization"] == 1.0
-    assert second["result"] == {"status": "capacity of L1 exceeded by 9 words"}
+    made_by = {"model": "loopnest", "model_version": LoopNestModel.version}
+    assert second["result"] == {"status": "capacity of L1 exceeded by 9 words"} | made_by
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"in{suffix}", f"out{suffix}"]
 
 
@@ -272,6 +285,7 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for name in ("structured", "loopnest", "eyeriss-168", "mttkrp-1", "table1-iso-time"):
         assert f"  {name} " in text
+    assert "maestro-corrected  Cluster mappings by true counts: every fetch, remainders" in text
     assert call("list", "accelerators") == 0
     assert "mttkrp-1" not in capsys.readouterr().out
 

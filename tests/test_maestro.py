@@ -162,7 +162,8 @@ def test_remainders_are_refused_as_a_status() -> None:
     refused = [record for record in scored if "status" in record["result"]]
     assert [record["id"] for record in refused] == [r["id"] for r in RECORDS if r["has_edges"]]
     assert refused[0]["result"] == {
-        "status": "tile does not divide P: expected a divisor of 112, got 2 x 30 (strict)."
+        "status": "level-1 tile does not divide P: expected a divisor of 112 (level-3 tile), got "
+        "2 x 30 (tile x elements); only maestro-corrected counts remainders."
     }
     mappings = mappings_from_records(RECORDS)
     costs = MaestroModel().cost(mappings)
@@ -222,9 +223,11 @@ def test_a_bad_record_says_what_and_where(changes: Record, message: str) -> None
 
 def test_misuse_is_an_error() -> None:
     mappings = mappings_from_records([by_hand(), by_hand(par=[["K", 3]])])
-    with pytest.raises(ConfigError, match=r"row 1: tile does not divide K: .* of 8, got 1 x 3"):
+    with pytest.raises(
+        ConfigError, match=r"row 1: level-1 tile does not divide K: .* of 8 .* 1 x 3"
+    ):
         strict(mappings)
-    with pytest.raises(ConfigError, match="record 1: tile does not divide K"):
+    with pytest.raises(ConfigError, match="record 1: level-1 tile does not divide K"):
         mappings_from_records([by_hand(), by_hand(par=[["K", 3]])], strict=True)
     with pytest.raises(ContractError, match=r"Expected tile of shape \(2, 4\).*got \(2, 3\)"):
         strict(mappings, tile=mappings.tile[:, :3])

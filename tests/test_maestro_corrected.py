@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maestro_golden import load
+from maestro_golden import PATH, load
 from maestro_simulator import simulate
 
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
@@ -19,8 +21,11 @@ from costmodel.maestro import (
     MaestroModel,
     explain,
     mappings_from_records,
+    records_from_mappings,
     score_records,
 )
+from orchestrator.cli import main
+from orchestrator.records import evaluate_file
 
 Record = dict[str, Any]
 CORRECTED = MaestroModel(fidelity="corrected")
@@ -180,6 +185,46 @@ def test_remainder_records_are_scored() -> None:
     for record, scored in zip(edges, score_records(edges, CORRECTED), strict=True):
         assert scored["result"]["macs"] == math.prod(record["l3_tile"].values())
         assert scored["result"]["throughput_macs_per_cycle"] <= record["num_pes_used"]
+
+
+def test_evaluate_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    strided = by_hand(bounds=[1, 1, 3, 3, 5, 1], stride=2, tile=[1, 1, 2, 1])
+    rows = [by_hand(), strided, by_hand(l1_capacity=5)]
+    rows = [{"processing_elements": 2**40, "l1_capacity": 2**40, **row} for row in rows]
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    records = records_from_mappings(batch(rows))
+    source.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    results: dict[str, list[Record]] = {}
+    for name in ("maestro", "maestro-corrected"):
+        with pytest.raises(SystemExit) as exit_:
+            main(["evaluate", "--model", name, str(source), "--output", str(output)])
+        assert exit_.value.code == 0
+        assert "3 records scored, 1 of them infeasible" in capsys.readouterr().err
+        results[name] = [json.loads(line)["result"] for line in output.read_text().splitlines()]
+        made_by = {(result["model"], result["model_version"]) for result in results[name]}
+        assert made_by == {(name, MaestroModel.version)}
+    whole, edges, small = results["maestro-corrected"]
+    # Both as counted above.
+    assert whole["tensors"]["output"]["l2_write"] == 384
+    assert edges["runtime"] == 1 + 18 + 27 + 1
+    assert small["status"] == "capacity of L1 exceeded by 1 words"
+    assert results["maestro"][1]["status"].startswith("level-1 tile does not divide P: ")
+    assert "status" not in results["maestro"][2]
+    left_out = {"avg_active_pes", "delay_ingress", "delay_egress", "delay_compute"}
+    assert set(results["maestro"][0]) - set(whole) == left_out
+    assert set(whole) < set(results["maestro"][0])
+
+
+def test_every_record_has_a_result_or_a_reason(tmp_path: Path) -> None:
+    output = tmp_path / "scored.jsonl"
+    assert evaluate_file("maestro-corrected", PATH, output) == (3027, 610)
+    scored = [json.loads(line) for line in output.read_text().splitlines()]
+    reasons = {result["status"][:23] for r in scored if "status" in (result := r["result"])}
+    assert reasons == {"capacity of L2 exceeded"}
+    counted = [record for record in scored if "status" not in record["result"]]
+    assert sum(record["has_edges"] for record in counted) == 252
+    assert all(record["result"]["macs"] == record["macs_expected"] for record in counted)
+    assert MaestroModel(fidelity="corrected").name == "maestro-corrected"
 
 
 def test_the_true_l1_footprint_is_that_of_the_records() -> None:

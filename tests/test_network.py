@@ -217,7 +217,15 @@ def test_a_layer_without_a_mapping_is_a_row(
         ("layers: [7]", "layers[0]: expected a preset's name, inline text"),
         ("layers: [gemm-51]", "layers[0]: Unknown workload 'gemm-51'; did you mean gemm-512"),
         ('layers: ["conv:K=1"]', "layers[0]: conv:K=1: expected one of cnn, conv1d, gemm, mttkrp"),
-        ("layers: [{gem: {M: 1}}]", "layers[0].gem: unknown key; did you mean gemm?"),
+        (
+            "layers: [{gem: {M: 1}}]",
+            "layers[0].gem: unknown layer type; did you mean gemm? Known types: cnn, ",
+        ),
+        (
+            "layers: [gemm-512, {name: a, lstm: {M: 1}}]",
+            "layers[a].lstm: unknown layer type. Known types: cnn, conv1d, gemm, mttkrp, or",
+        ),
+        ("layers: [{tensor: {A: [i]}}]", "layers[0].tensor: unknown key; did you mean tensors?"),
         ("layers: [{name: a, gemm: {M: 1, N: 2}}]", "layers[a].gemm: missing K"),
         ("layers: [{workload: gemm-512, count: 0}]", "layers[0].count: expected"),
         ("layers: [{count: 2}]", "layers[0]: expected either one of cnn"),

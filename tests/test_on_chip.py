@@ -192,10 +192,26 @@ def test_misuse_is_named(space: OnChipSpace) -> None:
 
 
 def test_what_makes_no_space() -> None:
-    with pytest.raises(ConfigError, match="expected six divisors"):
-        OnChipSpace(DENSE, (3, 2, 3, 3, 4, 2), EYERISS)
-    with pytest.raises(ConfigError, match="single elements already need 38 words"):
+    for tile, message in (
+        (
+            (3, 2, 3, 3, 4, 2),
+            "dense: level-3 tile does not divide K: expected a divisor of 4, got 3",
+        ),
+        (
+            (4, 2, 3, 3, 4, 0),
+            "dense: level-3 tile does not divide Q: expected a divisor of 2, got 0",
+        ),
+        ((4, 2, 3, 3), r"expected six sizes \(K, C, R, S, P, Q\), got \(4, 2, 3, 3\)"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            OnChipSpace(DENSE, tile, EYERISS)
+    # 9 pixels, 9 weights and an output, twice.
+    smallest = (
+        r"level-1 tile \(K=1, C=1, R=3, S=3, P=1, Q=1\) needs 38 words of the L1 buffer of tiny"
+    )
+    with pytest.raises(ConfigError, match=f"dense fits nowhere: .*{smallest}.* 1 more than its 37"):
         whole(DENSE, machine(l1=37))
+    assert whole(DENSE, machine(l1=38)).feasible(np.zeros((1, 6), np.int32)).all()
     vector = [{"name": "L1", "fanout": 2}]
     with pytest.raises(ConfigError, match="last level but one only, got it at: L2, L1"):
         Platform.of(accelerator({"extends": "eyeriss-168", "name": "vector", "levels": vector}))

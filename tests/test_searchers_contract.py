@@ -18,6 +18,8 @@ from toy_space import ToyModel, ToyPredictor, ToySpace
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.errors import ConfigError, ContractError
+from costmodel.maestro import MaestroModel, OnChipSpace
+from costmodel.maestro.distinct_blocks import layer_of
 from searchers import SEARCHERS, Evaluator, Searcher, hyperparameters, make, searcher_class
 
 NAMES = sorted(SEARCHERS)
@@ -26,16 +28,20 @@ SPACES: dict[str, Callable[[], Any]] = {
         workload("cnn:N=4,K=96,C=80,P=14,Q=14,R=3,S=3,stride=1"), accelerator("mm256")
     ),
     "toy": ToySpace,
+    "on-chip": lambda: OnChipSpace(
+        layer_of(workload("marvel-l13")), (128, 256, 1, 1, 7, 7), accelerator("eyeriss-168")
+    ),
 }
-# Searchers for one kind of space only; the others must work on both.
-SPECIALISED = {"exact": ("nest",), "structured": ("nest",)}
+GENERAL = ("nest", "toy")
+# Searchers for some kinds of space only; the others must work on the general ones.
+SPECIALISED = {"exact": ("nest",), "marvel": ("nest", "on-chip"), "structured": ("nest",)}
 # Searchers that end before their budget does, when they have nothing more to propose.
-EXHAUSTIBLE = {"exact"}
+EXHAUSTIBLE = {"exact", "marvel"}
 CASES = [
     (name, preset, space)
     for name in NAMES
     for preset in (None, *sorted(searcher_class(name).PRESETS))
-    for space in SPECIALISED.get(name, sorted(SPACES))
+    for space in SPECIALISED.get(name, GENERAL)
 ]
 
 
@@ -47,9 +53,13 @@ def build(name: str, preset: str | None, space: Any, seed: int = 0) -> Searcher:
     return make(name, space, seed=seed, preset=preset, **extra)
 
 
+def model_of(space: Any) -> Any:
+    models = {ToySpace: ToyModel, OnChipSpace: MaestroModel}
+    return models.get(type(space), LoopNestModel)()
+
+
 def true_losses(space: Any, codes: np.ndarray) -> np.ndarray:
-    model = ToyModel() if isinstance(space, ToySpace) else LoopNestModel()
-    return model.evaluate(space, codes).edp
+    return model_of(space).evaluate(space, codes).edp
 
 
 def play(searcher: Searcher, asks: int, n: int = 37) -> list[np.ndarray]:
@@ -182,8 +192,7 @@ def test_proposals_are_feasible(case: Case) -> None:
 
 def test_whole_run_spends_the_budget_and_improves(case: Case) -> None:
     space = case[2]
-    model = ToyModel() if isinstance(space, ToySpace) else LoopNestModel()
-    evaluator = Evaluator(model, space, iterations=501)
+    evaluator = Evaluator(model_of(space), space, iterations=501)
     steps = 0
 
     def count(_: Searcher) -> None:

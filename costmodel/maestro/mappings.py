@@ -162,8 +162,9 @@ class ClusterMappings:
             tile, spread = int(self.tile[row, d]), int(self.spread[row, d])
             if bound % (tile * spread):
                 return (
-                    f"tile does not divide {name}: expected a divisor of {bound}, "
-                    f"got {tile} x {spread} (strict)."
+                    f"level-1 tile does not divide {name}: expected a divisor of {bound} (level-3 "
+                    f"tile), got {tile} x {spread} (tile x elements); only maestro-corrected "
+                    "counts remainders."
                 )
         return ""
 

@@ -82,14 +82,13 @@ class MaestroModel:
         pj_per_unit: picojoules of one unit.
 
     Attributes:
-        name: `maestro`.
+        name: `maestro` or `maestro-corrected`, by the fidelity.
         version: changes whenever a figure could change.
 
     Raises:
         ConfigError: an unknown fidelity, or an energy that is negative or not finite.
     """
 
-    name = "maestro"
     version = "1"
 
     def __init__(
@@ -103,6 +102,7 @@ class MaestroModel:
     ) -> None:
         if fidelity not in FIDELITIES:
             raise ConfigError(f"Unknown fidelity {fidelity!r}; known: {', '.join(FIDELITIES)}.")
+        self.name = "maestro" if fidelity == "maestro" else "maestro-corrected"
         self.fidelity = fidelity
         self.mac_units = mac_units
         self.l1_access_units = l1_access_units
@@ -150,7 +150,9 @@ class MaestroModel:
         Args:
             space: an `OnChipSpace`.
             codes: `[B, D]`.
-            detail: changes nothing: `cost(space.mappings(codes))` has all counts.
+            detail: changes nothing. `Detail` counts whole words per instance of a level; this model
+                counts all L1 buffers together and an element sent to many of them once, so that
+                there is no count of one buffer. `cost(space.mappings(codes))` has its counts.
 
         Returns:
             Energy in pJ and cycles, inf where the space calls a mapping infeasible (status -2, 1
@@ -169,6 +171,11 @@ class MaestroModel:
             energy_pj[ok], latency_cycles[ok] = costs.energy_pj, costs.latency_cycles
             status[ok], excess[ok] = costs.status, costs.excess
         return Costs(energy_pj, latency_cycles, status, excess)
+
+
+def corrected_model() -> MaestroModel:
+    """Cluster mappings by true counts: every fetch, remainders, strides, enforced capacities."""
+    return MaestroModel(fidelity="corrected")
 
 
 def explain(mappings: ClusterMappings, costs: MaestroCosts, row: int) -> str:

@@ -29,7 +29,7 @@ from costmodel.maestro.on_chip_moves import (
     move_tables,
 )
 from costmodel.maestro.platform import PlacedTile
-from costmodel.space import Codes
+from costmodel.space import Codes, resampled
 
 STATUS_PARALLEL = -2  # more parallel dimensions than clusters can nest
 ORDER, CLUSTERS = 4, 5  # columns of a code, behind the four pairs
@@ -85,10 +85,14 @@ class OnChipSpace(PlacedTile):
         )
         smallest = np.zeros((1, self.cardinality.size), np.int32)
         if not self.feasible(smallest)[0]:
+            sizes = zip(DIMENSIONS, (1, 1, *self.bounds[2:4], 1, 1), strict=True)
+            needed = 2 * int(self.l1_elements(smallest)[0])
+            capacity = self.platform.l1_capacity
             raise ConfigError(
-                f"{layer.name} on {accelerator.name}: single elements already need "
-                f"{2 * int(self.l1_elements(smallest)[0])} words of an L1 buffer of "
-                f"{self.platform.l1_capacity}, held twice."
+                f"{layer.name} fits nowhere: its smallest level-1 tile "
+                f"({', '.join(f'{n}={v}' for n, v in sizes)}) needs {needed} words of the "
+                f"{accelerator.levels[-1].name} buffer of {accelerator.name}, held twice, which is "
+                f"{needed - capacity} more than its {capacity}."
             )
 
     def size(self) -> int:
@@ -195,11 +199,7 @@ class OnChipSpace(PlacedTile):
         self, rng: np.random.Generator, codes: Codes, mask: npt.NDArray[np.bool_]
     ) -> Codes:
         """`[B, D]` with the attributes under `mask` `[B, D]` drawn anew, uniformly."""
-        self.check(codes)
-        if mask.shape != codes.shape:
-            raise ContractError(f"Expected a mask of shape {codes.shape}, got {mask.shape}.")
-        fresh: Codes = np.where(mask, self.sample(rng, len(codes)), codes)
-        return fresh
+        return resampled(self, rng, codes, mask)
 
     def neighbours(self, code: Codes) -> Codes:
         """`[M, D]` every code one edit away from a code `[D]`, feasible or not, no repeats."""

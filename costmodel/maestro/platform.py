@@ -94,13 +94,17 @@ class PlacedTile:
     ) -> None:
         self.layer, self.accelerator, self.remainders = layer, accelerator, remainders
         self.bounds = tuple(int(size) for size in tile)
-        if len(self.bounds) != 6 or any(
-            size < 1 or bound % size for size, bound in zip(self.bounds, layer.bounds, strict=False)
-        ):
+        if len(self.bounds) != 6:
             raise ConfigError(
-                f"{layer.name}: tile: expected six divisors of {', '.join(DIMENSIONS)} = "
-                f"{layer.bounds}, got {self.bounds}."
+                f"{layer.name}: level-3 tile: expected six sizes ({', '.join(DIMENSIONS)}), "
+                f"got {self.bounds}."
             )
+        for name, size, bound in zip(DIMENSIONS, self.bounds, layer.bounds, strict=True):
+            if size < 1 or bound % size:
+                raise ConfigError(
+                    f"{layer.name}: level-3 tile does not divide {name}: expected a divisor of "
+                    f"{bound}, got {size}."
+                )
         self.platform = Platform.of(accelerator)
         self.pairs: tuple[IntArray, ...] = tuple(
             tile_pairs(self.bounds[column], remainders) for column in TILED_COLUMNS
