@@ -190,14 +190,24 @@ def train(experiment: str, output: Path | None) -> None:
 def benchmark(experiment: str, tracking_uri: str | None, output: Path | None, resume: bool) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
-    The same command again continues an interrupted run.
+    The same command again continues an interrupted run. A study of kind marvel runs on Ray tasks
+    and is logged to MLflow only where --tracking-uri says so.
     """
+    from costmodel.loading import load_yaml
+    from orchestrator.experiment import find_experiment
+
+    path = find_experiment(experiment)
+    if load_yaml(path).get("kind") == "marvel":
+        from orchestrator.marvel.study import run_marvel
+
+        answer = run_marvel(path, output, resume=resume, tracking_uri=tracking_uri)
+        click.echo(f"{answer.text}\n\nresults  {answer.folder}\npage     {answer.page}")
+        return
     from orchestrator.benchmark import run_benchmark
-    from orchestrator.experiment import find_experiment, load_benchmark, prepare
+    from orchestrator.experiment import load_benchmark, prepare
     from orchestrator.report import text_table
     from orchestrator.tracking import default_uri, log_results
 
-    path = find_experiment(experiment)
     plan = prepare(load_benchmark(path), str(path))
     folder = output or RUNS / plan.benchmark.name
     if not resume and folder.exists():
@@ -233,7 +243,17 @@ def sweep(experiment: str, tracking_uri: str | None, output: Path | None) -> Non
 @cli.command()
 @click.argument("run", type=click.Path(path_type=Path))
 def report(run: Path) -> None:
-    """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several."""
+    """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.
+
+    RUN can also be the run folder of a Marvel study.
+    """
+    from orchestrator.marvel.study import is_study
+
+    if is_study(run):
+        from orchestrator.marvel.report import write_marvel_report
+
+        click.echo(write_marvel_report(run))
+        return
     from orchestrator.report import write_report
 
     click.echo(write_report(run))

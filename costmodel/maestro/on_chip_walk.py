@@ -12,6 +12,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -220,6 +221,7 @@ def _spread_out(counts: IntArray) -> tuple[IntArray, IntArray]:
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
+@lru_cache(maxsize=1024)
 def _classes(
     parallel: int, several: int, symmetric: bool, nestings: bool
 ) -> list[list[tuple[int, int]]]:
