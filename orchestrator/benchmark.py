@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.errors import ConfigError, MapspaceError
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
 from orchestrator import results as results_module
 from orchestrator.experiment import Plan, SearcherEntry, make_searcher
-from orchestrator.proofs import bound_workloads
+from orchestrator.peers import entries, run_peers
+from orchestrator.proofs import best_measured, bound_workloads
 from orchestrator.results import ROUNDING, Results, Run
 
 EXPERIMENT_FILE = "experiment.json"
@@ -72,14 +71,25 @@ def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Res
         else:
             runs = _run_blocks(plan, folder / TUNE_FOLDER, progress)
     order = {
-        (entry.label, workload): position
-        for position, (entry, workload) in enumerate(
-            (entry, workload) for entry in plan.benchmark.searchers for workload in plan.workloads
+        (label, workload): position
+        for position, (label, workload) in enumerate(
+            (label, workload)
+            for label in (
+                *(entry.label for entry in plan.benchmark.searchers),
+                *plan.benchmark.peers,
+            )
+            for workload in plan.workloads
         )
     }
+    if plan.world.measured:
+        runs += run_peers(plan, folder, progress)
+        bounds = {name: best_measured(runs, name) for name in plan.workloads}
     runs.sort(key=lambda run: (order[run.searcher, run.workload], run.seed))
     results = Results(
-        experiment=identity["experiment"],
+        experiment={
+            **identity["experiment"],
+            "searchers": [*identity["experiment"]["searchers"], *entries(plan)],
+        },
         bounds=bounds,
         runs=tuple(runs),
         provenance={**identity["provenance"], **_environment()},
@@ -96,7 +106,7 @@ def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Res
 
 def describe(plan: Plan) -> dict[str, Any]:
     """What decides the results of a benchmark, as JSON types: two equal ones are the same run."""
-    model = LoopNestModel()
+    model = plan.model()
     return {
         # How long a proof may take decides nothing that a search does.
         "experiment": json.loads(plan.benchmark.model_dump_json(exclude={"proof_seconds"})),
@@ -247,8 +257,8 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
                 f"{entry.parameters['runners']}; the blocks take Ray's processors, and the runners "
                 "would wait for them for ever."
             )
-    model = LoopNestModel()
-    spaces = {name: MapSpace(found, plan.accelerator) for name, found in plan.workloads.items()}
+    model = plan.model()
+    spaces = {name: plan.space(name) for name in plan.workloads}
     tasks = [
         (entry, workload, seed)
         for workload in plan.workloads
@@ -388,6 +398,8 @@ def _trial_folder(trial: Any) -> str:
 
 def _budget(plan: Plan) -> str:
     benchmark = plan.benchmark
+    if benchmark.visited is not None:
+        return f"{100 * benchmark.visited:g} % of the space"
     if benchmark.iterations is not None:
         return f"{benchmark.iterations:,} iterations"
     return f"{benchmark.seconds:g} s"

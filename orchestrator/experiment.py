@@ -15,6 +15,7 @@ iterations: 5000
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from costmodel.loading import (
     unknown_name,
     validate,
 )
+from orchestrator.worlds import WORLDS, World
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
@@ -82,8 +84,14 @@ class Benchmark(StrictModel):
     """Names the run folder and the MLflow run."""
     description: str = ""
     """What the experiment is for; printed in the report."""
-    accelerator: Name = "mm256"
-    """A preset's name or a YAML file."""
+    model: Literal["loopnest", "maestro", "tiling", "tvm"] = "loopnest"
+    """The cost model, and with it the kind of space (`orchestrator.worlds`)."""
+    measurement: dict[str, Any] = Field(default_factory=dict)
+    """Model `tvm`: how to measure, the settings of `costmodel.tiling.measurement`."""
+    peers: tuple[Literal["metaschedule"], ...] = ()
+    """Model `tvm`: tuners of TVM's own that run under the same budget."""
+    accelerator: Name
+    """A preset's name or a YAML file; by default the model's own."""
     workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Presets' names, YAML files or inline workloads."""
     searchers: Annotated[tuple[SearcherEntry, ...], Field(min_length=1)]
@@ -93,7 +101,9 @@ class Benchmark(StrictModel):
     iterations: Size | None = None
     """Budget of cost queries per search: a true one, or a surrogate one where there is one."""
     seconds: PositiveNumber | None = None
-    """Budget of search time per search; exactly one of the two budgets is given."""
+    """Budget of search time per search."""
+    visited: PositiveNumber | None = None
+    """Budget of cost queries as a share of the space's size; exactly one budget is given."""
     query_latency: NonNegativeNumber = 0.0
     """Virtual seconds that every counted true query takes, for a cost model slower than ours."""
     objective: Objective = "edp"
@@ -131,10 +141,30 @@ class Benchmark(StrictModel):
             ]
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_accelerator(cls, value: Any) -> Any:
+        """The accelerator that the model runs on where the file names none."""
+        if isinstance(value, Mapping) and "accelerator" not in value:
+            model = value.get("model", "loopnest")
+            if isinstance(model, str) and model in WORLDS:
+                return {**value, "accelerator": WORLDS[model].accelerator}
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> Benchmark:
-        if (self.iterations is None) == (self.seconds is None):
-            raise ValueError("expected exactly one budget: iterations or seconds.")
+        known = WORLDS[self.model].objectives
+        if known is not None and self.objective not in known:
+            raise ValueError(
+                f"objective: model {self.model} has {', '.join(known)}; got {self.objective}."
+            )
+        if not WORLDS[self.model].measured and (self.measurement or self.peers):
+            raise ValueError(f"measurement, peers: for model tvm only; got model {self.model}.")
+        if WORLDS[self.model].measured and self.host == "blocks":
+            raise ValueError("host: blocks does not carry measurements; expected trials.")
+        budgets = (self.iterations, self.seconds, self.visited)
+        if sum(budget is not None for budget in budgets) != 1:
+            raise ValueError("expected exactly one budget: iterations, seconds or visited.")
         for what, names in (
             ("searchers: label", [entry.label for entry in self.searchers]),
             ("workloads: name", list(self.workloads)),
@@ -156,6 +186,10 @@ class Benchmark(StrictModel):
             )
         return self
 
+    def iterations_in(self, space: Any) -> int | None:
+        """The budget of cost queries in a space; None where time is the budget."""
+        return self.iterations if self.visited is None else math.ceil(self.visited * space.size())
+
     def seeds_of(self, entry: SearcherEntry) -> tuple[int, ...]:
         """The seeds that a method is run with."""
         return self.seeds if entry.seeds is None else entry.seeds
@@ -176,6 +210,19 @@ class Plan:
     accelerator: Accelerator
     workloads: Mapping[str, Workload]
     surrogates: Mapping[str, str]
+
+    @property
+    def world(self) -> World:
+        """The cost model and its kind of space."""
+        return WORLDS[self.benchmark.model]
+
+    def space(self, workload: str) -> Any:
+        """The space of a workload, by its name."""
+        return self.world.space(self.workloads[workload], self.accelerator)
+
+    def model(self) -> Any:
+        """The cost model."""
+        return self.world.model(self.accelerator, self.benchmark.measurement)
 
     def entry(self, label: str) -> SearcherEntry:
         """The searcher entry with a label."""
@@ -229,7 +276,6 @@ def prepare(benchmark: Benchmark, where: str) -> Plan:
         ConfigError: an unknown name or a hyperparameter that is not allowed; nothing is written.
     """
     from costmodel.accelerator import accelerator
-    from costmodel.mapspace import MapSpace
     from costmodel.workload import workload
 
     try:
@@ -245,11 +291,10 @@ def prepare(benchmark: Benchmark, where: str) -> Plan:
             for family, folder in benchmark.surrogates.items()
         }
         plan = Plan(benchmark, device, workloads, surrogates)
-        for entry in benchmark.searchers:
-            for found in workloads.values():
-                make_searcher(
-                    plan, entry, MapSpace(found, device), seed=benchmark.seeds_of(entry)[0]
-                )
+        for name in workloads:
+            space = plan.space(name)
+            for entry in benchmark.searchers:
+                make_searcher(plan, entry, space, seed=benchmark.seeds_of(entry)[0])
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     return plan
@@ -281,7 +326,10 @@ def predictor(space: Any, folder: str | None) -> Any:
         DataError: its files are missing or damaged.
     """
     import surrogate
+    from costmodel.mapspace import MapSpace
 
+    if not isinstance(space, MapSpace):
+        raise ConfigError(f"There are surrogates of loop nests only; got a {type(space).__name__}.")
     if folder is None:
         return surrogate.shipped(space.workload, space.accelerator)
     found = _load_surrogate(folder)

@@ -24,10 +24,15 @@ HUES = {
     "gradient": "#0067b1",
     "exact": "#5d4037",
     "marvel": "#7d8600",
+    "gbfs": "#d1495b",
+    "na2c": "#3d5a80",
+    "xgboost": "#6c8b1f",
+    "rnn": "#b5651d",
+    "primitive-annealing": "#00a0a0",
     "ddpg": "#c2185b",
     "ppo": "#222222",
 }
-SPARE_HUES = ("#d1495b", "#6c8b1f", "#3d5a80", "#b5651d")
+SPARE_HUES = ("#7a5195", "#a05a2c", "#4f7942", "#5a5a5a")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
 INK = "#1f2933"
@@ -78,7 +83,7 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
     workloads = results.workloads
     columns = min(COLUMNS, len(workloads))
     rows = math.ceil(len(workloads) / columns)
-    figure = _figure(3.35 * columns + 0.5, 2.95 * rows + 0.75)
+    figure = plain_figure(3.35 * columns + 0.5, 2.95 * rows + 0.75)
     panels = figure.subplots(rows, columns, squeeze=False)
     for panel, workload in zip(panels.flat, workloads, strict=False):
         _draw_panel(panel, results, workload, axis, look)
@@ -100,9 +105,11 @@ def draw_final(results: Results, path: Path) -> None:
     Dots of workloads whose optimum is not proven are hollow: they lie at most so far above it.
     """
     look = styles(results)
-    proven = np.array([results.bounds[name].proven for name in results.workloads])
+    proven = np.array(
+        [results.bounds[name].proven or results.bounds[name].measured for name in results.workloads]
+    )
     labels = list(results.searchers)[::-1]
-    figure = _figure(9.2, 0.48 * len(labels) + 1.15)
+    figure = plain_figure(9.2, 0.48 * len(labels) + 1.15)
     panel = figure.subplots()
     for height, label in enumerate(labels):
         percents = np.array(
@@ -142,7 +149,7 @@ def draw_final(results: Results, path: Path) -> None:
     low, high = panel.get_xlim()
     panel.set_xlim(low, high + 0.09 * (high - low))
     panel.set_xlabel(f"final {_percent_text(results)}", color=INK)
-    _tidy(panel)
+    tidy(panel)
     panel.tick_params(axis="y", length=0, labelsize=10.5)
     panel.grid(axis="y", visible=False)
     figure.savefig(path, dpi=170, facecolor="white")
@@ -186,10 +193,16 @@ def _draw_panel(
     # A curve that runs along the optimum stays visible.
     panel.set_ylim(-0.15 * LINEAR_PERCENT, 1.3 * highest)
     bounds = results.bounds[workload]
-    title = workload if bounds.proven else f"{workload} (at most)"
+    title = workload if bounds.proven or bounds.measured else f"{workload} (at most)"
     panel.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=6)
-    panel.axhline(0.0, color=INK, lw=0.9, ls="-" if bounds.proven else (0, (1, 2)), zorder=1)
-    _tidy(panel)
+    panel.axhline(
+        0.0,
+        color=INK,
+        lw=0.9,
+        ls="-" if bounds.proven or bounds.measured else (0, (1, 2)),
+        zorder=1,
+    )
+    tidy(panel)
     _percent_ticks(panel)
 
 
@@ -212,7 +225,8 @@ def _legend(figure: Figure, results: Results, look: dict[str, Style]) -> None:
     )
 
 
-def _figure(width: float, height: float) -> Figure:
+def plain_figure(width: float, height: float) -> Figure:
+    """An empty figure, inches, that needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -221,7 +235,8 @@ def _figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _tidy(panel: Axes) -> None:
+def tidy(panel: Axes) -> None:
+    """The frame and grid of every panel here."""
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -247,11 +262,7 @@ def _percent_ticks(panel: Axes) -> None:
 
 def _percent_text(results: Results) -> str:
     """What an axis shows; panels and dots of a mixture say which of the two they are."""
-    if results.proven:
-        return f"{results.objective_name}, % above the proven optimum"
-    if any(results.bounds[name].proven for name in results.workloads):
-        return f"{results.objective_name}, % above the optimum or a lower bound"
-    return f"{results.objective_name}, % above a lower bound"
+    return f"{results.objective_name}, % above {results.reference_name}"
 
 
 def _lighter(colour: str, share: float) -> str:

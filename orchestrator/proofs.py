@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from orchestrator.experiment import Plan
 from orchestrator.explain import UNITS
-from orchestrator.results import Bounds
+from orchestrator.results import Bounds, Run
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
@@ -50,8 +50,28 @@ def bound_workloads(plan: Plan, folder: Path, progress: Say) -> dict[str, Bounds
     Raises:
         ConfigError: a workload has no feasible mapping.
     """
+    if plan.world.measured:
+        return {}
+    if plan.world.optimum is not None:
+        return {name: _enumerated(plan, name, progress) for name in plan.workloads}
     proofs = _Proofs(plan, folder, progress)
     return {name: proofs.bounds(name) for name in plan.workloads}
+
+
+def best_measured(runs: Sequence[Run], workload: str) -> Bounds:
+    """What measurements of a workload are held against: the best of them."""
+    best = min(run.best_loss for run in runs if run.workload == workload)
+    return Bounds(best, best, None, best, measured=True)
+
+
+def _enumerated(plan: Plan, name: str, progress: Say) -> Bounds:
+    """The bounds of a workload whose space can be enumerated; the optimum is the only one."""
+    started = time.monotonic()
+    assert plan.world.optimum is not None
+    least, how = plan.world.optimum(plan.space(name), plan.model(), plan.benchmark.objective)
+    seconds = time.monotonic() - started
+    progress(f"  {name}: optimum {least:.6g}, {how} in {seconds:.2f} s")
+    return Bounds(least, least, least, least, seconds)
 
 
 class _Proofs:

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import numpy as np
 
 from costmodel.errors import ConfigError
-from orchestrator.explain import UNITS
 from orchestrator.results import SUMMARY_FILE, Axis, Bounds, Interval, Ratio, Results, load
+from orchestrator.worlds import unit_of
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"
@@ -86,6 +86,11 @@ def write_report(folder: str | Path) -> Path:
         draw_final(results, files["final"])
         draw_curves(results, "evaluation", files["evaluation"])
         draw_curves(results, "seconds", files["seconds"])
+        if results.experiment.get("model") in ("tiling", "tvm"):
+            from orchestrator.tiling_plots import draw_tilings
+
+            files["tilings"] = figures / f"{name}-tilings.png"
+            draw_tilings(results, files["tilings"])
         drawn[place] = list(files.values())
         section = _section(results, files)
         section["bounds"] = [
@@ -118,7 +123,7 @@ def write_report(folder: str | Path) -> Path:
 
 def text_table(results: Results) -> str:
     """The final table of a benchmark for a terminal, in per cent above the optimum."""
-    what = "the proven optimum" if results.proven else "the optimum"
+    what = "the optimum" if "lower" in results.reference_name else results.reference_name
     header = [f"{results.objective_name}, % above {what}", *_columns(results), "mean"]
     rows = [
         [
@@ -129,8 +134,9 @@ def text_table(results: Results) -> str:
         for label in results.searchers
     ]
     bounds = [results.bounds[name] for name in results.workloads]
-    unit = UNITS[str(results.experiment["objective"])]
-    for reference, proven in (("proven optimum", True), ("lower bound", False)):
+    unit = unit_of(results.experiment)
+    unproven = results.reference_name if bounds[0].measured else "lower bound"
+    for reference, proven in (("proven optimum", True), (unproven, False)):
         if any(bound.proven == proven for bound in bounds):
             cells = [f"{b.reference:.5g}" if b.proven == proven else NOTHING for b in bounds]
             rows.append([f"{reference}, {unit}", *cells, ""])
@@ -142,7 +148,9 @@ def text_table(results: Results) -> str:
         ).rstrip()
         for row in [header, *rows]
     ]
-    reasons = dict.fromkeys(_reason(bound) for bound in bounds if not bound.proven)
+    reasons = dict.fromkeys(
+        _reason(bound) for bound in bounds if not bound.proven and not bound.measured
+    )
     lines += [f"at most: above a lower bound; no optimum is proven: {reason}" for reason in reasons]
     return "\n".join(lines)
 
@@ -191,7 +199,15 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
             ),
         ),
     }
-    order = ("seconds", "evaluation") if by_time else ("evaluation", "seconds")
+    order = ["seconds", "evaluation"] if by_time else ["evaluation", "seconds"]
+    if "tilings" in files:
+        figures["tilings"] = (
+            "As in the paper on tilings",
+            "Best so far over the share of the space that was visited and over search time (lines: "
+            "medians over the seeds, bands: quartiles), and where the searches end (boxes: "
+            "quartiles, whiskers: extremes, diamonds: means).",
+        )
+        order.insert(0, "tilings")
     comparison = paper_comparison(results)
     return {
         "heading": results.experiment["name"],
@@ -252,7 +268,10 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
 def _columns(results: Results) -> list[str]:
     """Names of the workloads; those whose optimum is not proven are marked."""
     return [
-        name if results.bounds[name].proven else f"{name} (at most)" for name in results.workloads
+        name
+        if results.bounds[name].proven or results.bounds[name].measured
+        else f"{name} (at most)"
+        for name in results.workloads
     ]
 
 
@@ -302,7 +321,9 @@ def _bound(results: Results, name: str, place: Path, relative: Path) -> dict[str
     link = None
     if certificate is not None and (place / certificate).is_file():
         link = quote((relative / certificate).as_posix())
-    if not bounds.proven:
+    if bounds.measured:
+        status = "the best measured in this run; what is least nobody knows"
+    elif not bounds.proven:
         status = f"a lower bound; the optimum is not proven ({_reason(bounds)})"
     elif bounds.note or bounds.proof_seconds is None:
         status = "the optimum, from the table of proven ones"
@@ -311,7 +332,7 @@ def _bound(results: Results, name: str, place: Path, relative: Path) -> dict[str
     return {
         "workload": name,
         "value": f"{bounds.reference:.10g}",
-        "unit": UNITS[str(results.experiment["objective"])],
+        "unit": unit_of(results.experiment),
         "status": status,
         "link": link,
     }
@@ -356,16 +377,20 @@ def _seeds(results: Results) -> str:
 
 def _setting(results: Results) -> str:
     experiment = results.experiment
-    budget = (
-        f"{experiment['seconds']:g} s of search time"
-        if experiment.get("seconds") is not None
-        else f"{experiment['iterations']:,} iterations"
-    )
+    if experiment.get("seconds") is not None:
+        budget = f"{experiment['seconds']:g} s of search time"
+    elif experiment.get("visited") is not None:
+        budget = f"{100 * experiment['visited']:g} % of the space"
+    else:
+        budget = f"{experiment['iterations']:,} iterations"
+    device = f"accelerator {experiment['accelerator']}"
+    if results.measured:
+        device = "measured on this machine"
     parts = [
         f"{len(results.searchers)} methods {TIMES} {len(results.workloads)} workloads {TIMES} "
         f"{_seeds(results)}",
         f"{budget} per search",
-        f"accelerator {experiment['accelerator']}",
+        device,
         f"objective {results.objective_name}",
         f"host “{experiment['host']}”: "
         + (

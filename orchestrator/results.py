@@ -95,6 +95,8 @@ class Bounds:
         proof_seconds: how long the proof took; None where there is none.
         certificate: the proof's file within the run folder; None where there is none.
         note: why no optimum was proven in this run, empty where one was.
+        measured: whether costs are measurements, of which nothing bounds the least: minimum, floor
+            and lower bound are then the best that any search of this run found.
     """
 
     minimum: float
@@ -105,6 +107,7 @@ class Bounds:
     proof_seconds: float | None = None
     certificate: str | None = None
     note: str = ""
+    measured: bool = False
 
     @property
     def proven(self) -> bool:
@@ -197,6 +200,22 @@ class Results:
     def proven(self) -> bool:
         """Whether the optimum of every workload is proven."""
         return all(self.bounds[name].proven for name in self.workloads)
+
+    @property
+    def measured(self) -> bool:
+        """Whether costs are measurements."""
+        return all(self.bounds[name].measured for name in self.workloads)
+
+    @property
+    def reference_name(self) -> str:
+        """What per cent are above: the optimum, the best found, or also lower bounds."""
+        if self.proven:
+            return "the proven optimum"
+        if self.measured:
+            return "the best in this run"
+        if any(self.bounds[name].proven for name in self.workloads):
+            return "the optimum or a lower bound"
+        return "a lower bound"
 
     @property
     def primary_axis(self) -> Axis:
@@ -308,9 +327,9 @@ class Results:
         return float(np.expm1(np.mean(np.log1p(shares))))
 
 
-def percent_name(proven: bool) -> str:
-    """How files and MLflow call per cent above a reference: it is the optimum or a lower bound."""
-    return f"percent_above_{'optimum' if proven else 'lower_bound'}"
+def percent_name(proven: bool, measured: bool = False) -> str:
+    """How files and MLflow call per cent above a reference."""
+    return f"percent_above_{'optimum' if proven else 'best_in_run' if measured else 'lower_bound'}"
 
 
 def save(results: Results, folder: str | Path) -> None:
@@ -396,16 +415,18 @@ def _summary(results: Results) -> dict[str, Any]:
     statistics = {
         searcher: {
             "geometric_mean_normalised": _number(results.overall(searcher)),
-            percent_name(results.proven): _percent(results.overall_above(searcher)),
+            percent_name(results.proven, results.measured): _percent(
+                results.overall_above(searcher)
+            ),
             "workloads": {
                 workload: {
                     **{
                         key: _number(float(value))
                         for key, value in asdict(results.final(searcher, workload)).items()
                     },
-                    percent_name(results.bounds[workload].proven): _percent(
-                        float(results.above(searcher, workload).mean)
-                    ),
+                    percent_name(
+                        results.bounds[workload].proven, results.bounds[workload].measured
+                    ): _percent(float(results.above(searcher, workload).mean)),
                 }
                 for workload in results.workloads
             },

@@ -240,7 +240,8 @@ def _curve_metrics(
         axis=0,
     )
     seconds, evaluations = (along, grid) if axis == "evaluation" else (grid, along)
-    percent = percent_name(results.bounds[workload].proven)
+    bounds = results.bounds[workload]
+    percent = percent_name(bounds.proven, bounds.measured)
     for index in range(len(grid)):
         mean = float(curve.mean[index])
         if not np.isfinite(mean):
@@ -276,7 +277,9 @@ def _log_summary(client: Any, parent: str, results: Results) -> None:
         if np.isfinite(overall):
             name, percent = metric_name(searcher), 100 * results.overall_above(searcher)
             metrics.append(Metric(f"normalised/{name}", overall, now, 0))
-            metrics.append(Metric(f"{percent_name(results.proven)}/{name}", percent, now, 0))
+            metrics.append(
+                Metric(f"{percent_name(results.proven, results.measured)}/{name}", percent, now, 0)
+            )
     client.log_batch(parent, metrics=metrics)
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from ray import tune
 
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
 from orchestrator.experiment import Plan, SearcherEntry, make_searcher
 from orchestrator.results import Run
 from orchestrator.state import load_state, save_state
@@ -81,8 +79,8 @@ class Searches:
         self.entry: SearcherEntry = plan.entry(label)
         self.workload = workload
         self.seeds = seeds
-        self.space = MapSpace(plan.workloads[workload], plan.accelerator)
-        self.model = LoopNestModel()
+        self.space = plan.space(workload)
+        self.model = plan.model()
         self.finished: list[dict[str, Any]] = []
         self._under_way = False
         self._resumed: dict[str, Any] | None = None
@@ -94,6 +92,8 @@ class Searches:
 
     def warm_up(self) -> None:
         """Compiles and loads on a throwaway search, so that no search pays for it in time."""
+        if self.plan.world.measured:
+            return  # a measurement does not count what its preparation took
         evaluator = Evaluator(
             self.model,
             self.space,
@@ -145,16 +145,17 @@ class Searches:
         self._resumed = state["current"]
 
 
-def make_evaluator(plan: Plan, model: Any, space: MapSpace) -> Evaluator:
+def make_evaluator(plan: Plan, model: Any, space: Any) -> Evaluator:
     """The evaluator with the benchmark's budget."""
     benchmark = plan.benchmark
     return Evaluator(
         model,
         space,
         objective=benchmark.objective,
-        iterations=benchmark.iterations,
+        iterations=benchmark.iterations_in(space),
         seconds=benchmark.seconds,
         query_latency=benchmark.query_latency,
+        clock=getattr(model, "clock", time.perf_counter),
     )
 
 

@@ -24,12 +24,17 @@ SEARCHERS: Mapping[str, str] = MappingProxyType(
         "annealing": "searchers.annealing:Annealing",
         "ddpg": "searchers.ddpg:DDPG",
         "exact": "searchers.exact:Exact",
+        "gbfs": "searchers.gbfs:GBFS",
         "genetic": "searchers.genetic:Genetic",
         "gradient": "searchers.gradient:Gradient",
         "marvel": "searchers.marvel:Marvel",
+        "na2c": "searchers.na2c:NA2C",
         "ppo": "searchers.ppo:PPO",
+        "primitive-annealing": "searchers.primitive_annealing:PrimitiveAnnealing",
         "random": "searchers.random:Random",
+        "rnn": "searchers.rnn:RNN",
         "structured": "searchers.structured:Structured",
+        "xgboost": "searchers.xgboost:XGBoost",
     }
 )
 

@@ -50,6 +50,7 @@ def test_presets_are_the_designs() -> None:
         "mm256-bw-bypass",
         "eyeriss-168",
         "edge-1024",
+        "cpu-avx512",
     }
 
 
@@ -264,9 +265,9 @@ LEVEL_KEYS = (
         (small(bypass=True), "accelerator: bypass: expected 'none' or 'searched', got true."),
         (
             {"extends": "mm25"},
-            "accelerator: extends: expected one of edge-1024, eyeriss-168, mindmappings, ",
+            "accelerator: extends: expected one of cpu-avx512, edge-1024, eyeriss-168, mindmap",
         ),
-        ({"extends": ["mm256"]}, "accelerator: extends: expected one of edge-1024, "),
+        ({"extends": ["mm256"]}, "accelerator: extends: expected one of cpu-avx512, "),
         (
             {"extends": "mm256", "levels": [{"name": "L3", "banks": 2}]},
             "accelerator: levels[0].name: expected one of mm256's levels (DRAM, L2, L1), got 'L3'",

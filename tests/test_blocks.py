@@ -23,7 +23,7 @@ NAMES = sorted(SEARCHERS)
 
 def world(name: str) -> tuple[Any, Any]:
     """A space and a model for a searcher: some know loop nests only."""
-    if name in ("exact", "marvel", "structured"):
+    if name in ("exact", "marvel", "primitive-annealing", "structured"):
         return MapSpace(workload("gemm-512"), accelerator("mm256")), LoopNestModel()
     return ToySpace(), ToyModel()
 

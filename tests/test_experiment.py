@@ -126,7 +126,13 @@ def test_experiments_are_found_by_name_or_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["smoke", "table1-iso-iteration", "table1-iso-time", "table1-iso-time-simulator"],
+    [
+        "primitive-annealing",
+        "smoke",
+        "table1-iso-iteration",
+        "table1-iso-time",
+        "table1-iso-time-simulator",
+    ],
 )
 def test_shipped_benchmarks_are_valid(name: str) -> None:
     assert name in shipped_experiments()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from toy_space import ToySpace
 
+from costmodel.errors import ConfigError
 from searchers import make
 from searchers.base import LARGEST_BATCH
 
@@ -36,3 +38,35 @@ def test_samples_cover_the_feasible_space_evenly() -> None:
     statistic = ((counts[feasible] - expected) ** 2 / expected).sum()
     # 66 cells: 65 degrees of freedom, mean 65, standard deviation 11.4.
     assert 20 < statistic < 110
+
+
+def test_patience_ends_after_so_many_consecutive_suboptimal_mappings() -> None:
+    """Counted one by one, whatever the batches are; an improvement starts the count anew."""
+    whole = make("random", ToySpace(), seed=3, patience=10)
+    asked = 0
+    # Rows that improve: 0, 7 and 17; row 12 only equals the best.
+    losses = np.full(100, 9.0)
+    losses[[0, 7, 12, 17]] = [5.0, 4.0, 4.0, 3.0]
+    for n in (4, 1, 100, 3, 100, 100, 100, 100):
+        codes = whole.ask(n)
+        whole.tell(losses[asked : asked + len(codes)])
+        asked += len(codes)
+    assert asked == 17 + 1 + 10
+    assert len(whole.ask(100)) == 0
+
+
+def test_patience_only_ends_the_run() -> None:
+    """What is proposed until then is what random search proposes anyway, batch by batch."""
+    patient, endless = (make("random", ToySpace(), seed=4, patience=p) for p in (50, None))
+    for _ in range(4):
+        codes = patient.ask(10)
+        np.testing.assert_array_equal(codes, endless.ask(10))
+        patient.tell(np.ones(10))
+        endless.tell(np.ones(10))
+    assert [len(patient.ask(10)), len(endless.ask(10))] == [10, 10]
+
+
+@pytest.mark.parametrize("patience", [0, -1])
+def test_patience_must_be_positive(patience: int) -> None:
+    with pytest.raises(ConfigError, match="Hyperparameter patience must be at least 1, or None"):
+        make("random", ToySpace(), seed=0, patience=patience)

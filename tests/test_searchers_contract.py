@@ -34,7 +34,18 @@ SPACES: dict[str, Callable[[], Any]] = {
 }
 GENERAL = ("nest", "toy")
 # Searchers for some kinds of space only; the others must work on the general ones.
-SPECIALISED = {"exact": ("nest",), "marvel": ("nest", "on-chip"), "structured": ("nest",)}
+SPECIALISED = {
+    "exact": ("nest",),
+    "marvel": ("nest", "on-chip"),
+    "primitive-annealing": ("nest",),
+    "structured": ("nest",),
+}
+# What only costs time is turned down: no promise depends on it.
+CHEAPER: dict[str, dict[str, Any]] = {
+    "na2c": {"updates": 1},
+    "rnn": {"hidden": 8, "batch": 64},
+    "xgboost": {"trees": 4, "steps": 5, "chains": 32},
+}
 # Searchers that end before their budget does, when they have nothing more to propose.
 EXHAUSTIBLE = {"exact", "marvel"}
 CASES = [
@@ -47,7 +58,7 @@ CASES = [
 
 def build(name: str, preset: str | None, space: Any, seed: int = 0) -> Searcher:
     """A searcher, with a predictor where it takes one."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = dict(CHEAPER.get(name, {}))
     if "predictor" in hyperparameters(name):
         extra["predictor"] = ToyPredictor(len(space.feature_names))
     return make(name, space, seed=seed, preset=preset, **extra)

@@ -135,7 +135,8 @@ class MappingVectorEnv(VectorEnv[Floats, npt.NDArray[Any], npt.NDArray[Any]]):
         self.single_action_space = (
             MultiDiscrete(space.edit_choices)
             if actions == "edits"
-            else Box(-1.0, 1.0, (self._varying.size,))
+            # One action that does nothing where a space has only one candidate.
+            else Box(-1.0, 1.0, (max(1, self._varying.size),))
         )
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -197,7 +198,8 @@ class MappingVectorEnv(VectorEnv[Floats, npt.NDArray[Any], npt.NDArray[Any]]):
         if self.actions == "edits":
             return self.space.edit(codes, actions)
         points = signed_log(self.space.encode(codes)).astype(np.float64)
-        points[:, self._varying] += np.clip(actions, -1.0, 1.0) * self._reach
+        steps = np.clip(actions[:, : self._varying.size], -1.0, 1.0)
+        points[:, self._varying] += steps * self._reach
         return self.space.project(np.sign(points) * np.expm1(np.abs(points)))
 
     def state_dict(self) -> dict[str, Any]:

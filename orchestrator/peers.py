@@ -1,0 +1,103 @@
+"""Tuners of others that measure by themselves, run beside a benchmark's searches.
+
+They search spaces of their own, so only the best time is compared: after as many measurements, or
+after as many seconds. Every finished search is kept in the run folder and not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.tiling.measurement import Settings
+from orchestrator.experiment import Plan
+from orchestrator.results import Run
+
+FOLDER = "peers"
+# Under a budget of time alone: more than fit into any.
+MOST_TRIALS = 100_000
+
+Say = Callable[[str], None]
+
+
+def run_peers(plan: Plan, folder: Path, progress: Say) -> list[Run]:
+    """Runs the peers of a benchmark with its workloads, seeds and budget, one after another.
+
+    Args:
+        plan: the benchmark, on tilings that are measured.
+        folder: its run folder.
+        progress: takes a line per search.
+
+    Raises:
+        ConfigError: TVM or what the peer needs is not installed.
+        MapspaceError: the peer failed.
+    """
+    return [
+        _run_one(plan, folder / FOLDER, peer, name, seed, progress)
+        for peer in plan.benchmark.peers
+        for name in plan.workloads
+        for seed in plan.benchmark.seeds
+    ]
+
+
+def entries(plan: Plan) -> list[dict[str, Any]]:
+    """The peers as an experiment lists its searchers."""
+    return [
+        {"name": peer, "label": peer, "preset": None, "parameters": {}, "seeds": None}
+        for peer in plan.benchmark.peers
+    ]
+
+
+def _run_one(plan: Plan, folder: Path, peer: str, workload: str, seed: int, progress: Say) -> Run:
+    path = folder / f"{peer}-{plan.workloads[workload].hash}-{seed}.json"
+    if path.exists():
+        trials = json.loads(path.read_text())
+    else:
+        trials = _metaschedule(plan, workload, seed)
+        path.parent.mkdir(exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(trials))
+        os.replace(partial, path)
+    best = np.minimum.accumulate([trial["latency"] for trial in trials])
+    better = np.flatnonzero(np.diff(best, prepend=np.inf) < 0)
+    kept = np.append(better, len(trials) - 1)  # where it improved, and the end
+    seconds = np.array([trial["seconds"] for trial in trials])
+    progress(f"  {peer} on {workload}, seed {seed}: best {best[-1]:.5g} s ({seconds[-1]:.0f} s)")
+    return Run(
+        searcher=peer,
+        workload=workload,
+        seed=seed,
+        best_loss=float(best[-1]),
+        best_code=(),
+        iterations=len(trials),
+        true_queries=len(trials),
+        surrogate_queries=0,
+        seconds=float(seconds[-1]),
+        evaluation=kept + 1,
+        time=seconds[kept],
+        loss=best[kept],
+    )
+
+
+def _metaschedule(plan: Plan, workload: str, seed: int) -> list[dict[str, Any]]:
+    from orchestrator.metaschedule import tune
+
+    benchmark, sizes = plan.benchmark, plan.workloads[workload].dimensions
+    options = {key: value for key, value in benchmark.measurement.items() if key != "statistic"}
+    trials = []
+    for trial in tune(
+        (sizes["M"], sizes["K"], sizes["N"]),
+        trials=benchmark.iterations_in(plan.space(workload)) or MOST_TRIALS,
+        seed=seed,
+        settings=Settings(**options),
+    ):
+        if benchmark.seconds is not None and trial.seconds > benchmark.seconds:
+            break
+        trials.append(asdict(trial))
+    return trials

@@ -1,0 +1,116 @@
+"""The figures of the GEMM tiling paper: best cost against what was visited, and against time.
+
+Source: Zhang et al., "Compiler-Level Matrix Multiplication Optimization for Deep Learning", 2019,
+Figures 7 and 8.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from costmodel.tiling import TilingSpace
+from costmodel.workload import workload
+from orchestrator.plots import INK, MUTED, Style, plain_figure, styles, tidy
+from orchestrator.results import Axis, Results, Run
+from orchestrator.worlds import unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+LARGEST_RATIO = 12.0
+
+
+def draw_tilings(results: Results, path: Path) -> None:
+    """A row per matrix product: best so far over the share visited and over time, and its spread.
+
+    Lines: median over the seeds, bands: quartiles. Boxes: quartiles and median of where the
+    searches end, whiskers to the extremes, a diamond for the mean, as in the paper's Figure 8.
+
+    Args:
+        results: a benchmark on tilings.
+        path: PNG to write.
+    """
+    look = styles(results)
+    rows = len(results.workloads)
+    figure = plain_figure(13.2, 3.3 * rows + 0.6)
+    panels = figure.subplots(rows, 3, squeeze=False, width_ratios=(1.15, 1.15, 1))
+    scale, unit = (1e3, "ms") if unit_of(results.experiment) == "s" else (1.0, "")
+    unit = unit or unit_of(results.experiment)
+    for row, name in zip(panels, results.workloads, strict=True):
+        size = TilingSpace(workload(name)).size()
+        _draw_lines(row[0], results, name, "evaluation", look, scale, 100 / size)
+        _draw_lines(row[1], results, name, "seconds", look, scale, 1.0)
+        _draw_boxes(row[2], results, name, look, scale)
+        row[0].set_ylabel(f"best {results.objective_name}, {unit}", color=INK)
+        row[0].set_title(name, loc="left", fontsize=11, fontweight="bold", color=INK)
+        row[1].set_ylim(row[0].get_ylim())
+    panels[-1, 0].set_xlabel("visited, % of the space", color=INK)
+    panels[-1, 1].set_xlabel("search time, seconds", color=INK)
+    panels[-1, 2].set_xlabel(f"{results.objective_name} at the end, {unit}", color=INK)
+    figure.savefig(path, dpi=170, facecolor="white")
+
+
+def _draw_lines(
+    panel: Axes,
+    results: Results,
+    name: str,
+    axis: Axis,
+    look: dict[str, Style],
+    scale: float,
+    per_step: float,
+) -> None:
+    grid = results.grid(name, axis)
+    highest, lowest = 0.0, np.inf
+    for label in results.searchers:
+        runs = results.of(label, name)
+        end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
+        kept = grid[grid <= end * (1 + 1e-9)]
+        values = scale * np.stack([run.at(kept, axis) for run in runs])
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0, method="nearest")
+        style = look[label]
+        panel.plot(per_step * kept, middle, color=style.colour, ls=style.dash, lw=1.9, label=label)
+        drawn = np.isfinite(high)
+        panel.fill_between(
+            per_step * kept[drawn], low[drawn], high[drawn], color=style.colour, alpha=0.14, lw=0
+        )
+        settled = middle[np.isfinite(middle)]
+        if settled.size:
+            highest = max(highest, float(np.quantile(settled, 0.8)))
+            lowest = min(lowest, float(settled[-1]))
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    # The untiled start costs thousands of times the best: let it leave the panel.
+    panel.set_ylim(0.95 * lowest, min(1.2 * highest, LARGEST_RATIO * lowest))
+    tidy(panel)
+
+
+def _draw_boxes(
+    panel: Axes, results: Results, name: str, look: dict[str, Style], scale: float
+) -> None:
+    labels = results.searchers[::-1]
+    ends = [scale * np.array([_end(run) for run in results.of(label, name)]) for label in labels]
+    drawn: dict[str, Any] = panel.boxplot(
+        ends,
+        orientation="horizontal",
+        whis=(0, 100),
+        showmeans=True,
+        patch_artist=True,
+        widths=0.55,
+        medianprops={"color": INK},
+        meanprops={"marker": "D", "markersize": 4, "mfc": "white", "mec": INK},
+        whiskerprops={"color": MUTED},
+        capprops={"color": MUTED},
+    )
+    for box, label in zip(drawn["boxes"], labels, strict=True):
+        box.set(facecolor=look[label].colour, alpha=0.75, edgecolor=look[label].colour)
+    panel.set_yticks(range(1, len(labels) + 1), labels, color=INK)
+    panel.set_xscale("log")
+    tidy(panel)
+
+
+def _end(run: Run) -> float:
+    return run.best_loss

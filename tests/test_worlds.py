@@ -1,0 +1,78 @@
+"""Benchmarks on the other cost models: their optima are the least of all, found before the runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.errors import ConfigError
+from orchestrator.benchmark import run_benchmark
+from orchestrator.experiment import Benchmark, prepare
+from orchestrator.proofs import bound_workloads
+
+
+def benchmark(**changes: Any) -> Benchmark:
+    settings = {
+        "kind": "benchmark",
+        "name": "small",
+        "model": "tiling",
+        "workloads": ["gemm:M=8,N=6,K=4"],
+        "searchers": {"random": {}, "annealing": {}},
+        "seeds": 2,
+        "iterations": 60,
+    }
+    return Benchmark.model_validate({**settings, **changes})
+
+
+def test_every_model_has_its_accelerator() -> None:
+    assert benchmark().accelerator == "cpu-avx512"
+    assert benchmark(model="loopnest").accelerator == "mm256"
+    assert benchmark(model="maestro", accelerator="edge-1024").accelerator == "edge-1024"
+
+
+def test_the_optimum_of_tilings_is_the_least_of_all(tmp_path: Path) -> None:
+    plan = prepare(benchmark(), "here")
+    (name,) = plan.workloads
+    space = plan.space(name)
+    codes = np.stack(np.unravel_index(np.arange(space.size()), space.cardinality), axis=1)
+    least = plan.model().evaluate(space, codes.astype(np.int32)).edp.min()
+    assert bound_workloads(plan, tmp_path, print)[name].optimum == least
+
+
+@pytest.mark.parametrize("objective", ["edp", "energy", "latency"])
+def test_no_sample_on_chip_is_below_the_optimum(tmp_path: Path, objective: str) -> None:
+    small = "cnn:N=1,K=4,C=4,P=6,Q=6,R=3,S=3"
+    plan = prepare(benchmark(model="maestro", workloads=[small], objective=objective), "here")
+    (name,) = plan.workloads
+    space = plan.space(name)
+    codes = space.sample(np.random.default_rng(0), 20_000, feasible=True)
+    losses = plan.model().evaluate(space, codes).objective(objective)
+    optimum = bound_workloads(plan, tmp_path, print)[name].optimum
+    assert optimum is not None
+    assert optimum <= losses.min() <= 1.5 * optimum
+
+
+def test_a_benchmark_of_tilings_runs(tmp_path: Path, ray_runtime: None) -> None:
+    plan = prepare(benchmark(), "here")
+    results = run_benchmark(plan, tmp_path, progress=lambda _: None)
+    assert results.proven
+    assert {
+        len(results.of(label, name)) for label in results.searchers for name in plan.workloads
+    } == {2}
+    assert (
+        min(run.best_loss for run in results.runs) >= results.bounds[results.workloads[0]].reference
+    )
+
+
+def test_what_a_model_cannot_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="model maestro has edp, energy, latency; got ed2p"):
+        benchmark(model="maestro", objective="ed2p")
+    with pytest.raises(ConfigError, match="There are surrogates of loop nests only; got a TilingS"):
+        prepare(benchmark(searchers={"gradient": {}}), "here")
+    with pytest.raises(ConfigError, match="TilingSpace"):
+        prepare(benchmark(searchers={"exact": {}}), "here")
+    with pytest.raises(ConfigError, match="gemm"):
+        prepare(benchmark(workloads=["resnet-conv3"]), "here")
