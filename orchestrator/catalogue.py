@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+# What a benchmark's `model` names besides those that score records.
+TILING_MODELS = {
+    "tiling": "costmodel.tiling.analytical:AnalyticalTiling",
+    "tvm": "costmodel.tiling.measure:MeasuredTiling",
+}
+
 
 def catalogue(kind: str | None) -> str:
     """The tables as text.
@@ -38,10 +44,11 @@ def _models() -> Iterable[tuple[str, str]]:
 
     from orchestrator.records import MODELS
 
-    for name, place in MODELS.items():
+    for name, place in {**MODELS, **TILING_MODELS}.items():
         module, _, attribute = place.partition(":")
         made_by = getattr(importlib.import_module(module), attribute)
-        yield name, (made_by.__doc__ or "").strip().splitlines()[0]
+        note = " In benchmarks." if name in TILING_MODELS else ""
+        yield name, (made_by.__doc__ or "").strip().splitlines()[0] + note
 
 
 def _accelerators() -> Iterable[tuple[str, str]]:
