@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: run test bench lint clean
+.PHONY: run test faults bench lint clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,7 +16,11 @@ run: $(VENV)/.installed
 	$(BIN)/mapspace run
 
 test: $(VENV)/.installed
-	$(BIN)/pytest -m 'not slow'
+	$(BIN)/pytest -m 'not slow and not faults'
+
+# Kills processes of its own cluster, so it runs apart from the other tests.
+faults: $(VENV)/.installed
+	$(BIN)/pytest -m faults
 
 bench: $(VENV)/.installed
 	$(BIN)/python tests/bench_costmodel.py

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +22,12 @@ from typing import Any
 from costmodel.errors import ConfigError, MapspaceError
 from orchestrator import results as results_module
 from orchestrator.experiment import Plan, SearcherEntry, make_searcher
+from orchestrator.lock import Claim, claimed
 from orchestrator.peers import entries, run_peers
+from orchestrator.places import local_files, ray_storage
 from orchestrator.proofs import best_measured, bound_workloads
 from orchestrator.results import ROUNDING, Results, Run
+from surrogate.storage import Place, file_sizes, place, remove_folder, write_atomically
 
 EXPERIMENT_FILE = "experiment.json"
 TUNE_FOLDER = "tune"
@@ -43,26 +45,37 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Results:
+def run_benchmark(plan: Plan, folder: Place | str, *, progress: Say = say) -> Results:
     """Runs a benchmark, continues it, or reads it where it is finished.
 
     Args:
         plan: what to run.
-        folder: the run folder, made if it is not there.
+        folder: the run folder, a path or a URI, made if it is not there.
         progress: takes lines for a person.
 
     Returns:
         The results, which then also lie in the folder.
 
     Raises:
-        ConfigError: the folder holds another experiment.
+        ConfigError: the folder holds another experiment, or another run writes to it.
         MapspaceError: trials failed, or found what is proven not to exist.
     """
-    folder = Path(folder)
+    folder = place(folder)
     identity = describe(plan)
-    if _begin(folder, identity):
-        progress(f"{plan.benchmark.name}: already finished in {folder}")
-        return results_module.load(folder)
+    finished = (folder / results_module.SUMMARY_FILE).exists() and _begin(folder, identity)
+    if not finished:
+        with claimed(folder) as claim:
+            finished = _begin(folder, identity)
+            if not finished:
+                return _run(plan, folder, identity, claim, progress)
+    progress(f"{plan.benchmark.name}: already finished in {folder}")
+    return results_module.load(folder)
+
+
+def _run(
+    plan: Plan, folder: Place, identity: dict[str, Any], claim: Claim, progress: Say
+) -> Results:
+    """Runs or continues what is not finished, and saves the results."""
     # Before Ray starts: a proof takes memory and a processor, and no search shall wait for it.
     bounds = bound_workloads(plan, folder, progress)
     with _quiet_tune():
@@ -98,9 +111,10 @@ def run_benchmark(plan: Plan, folder: str | Path, *, progress: Say = say) -> Res
     for run in runs:
         if run.failure:
             progress(f"{run.searcher} on {run.workload}, seed {run.seed}: {run.failure}")
+    claim.check()
     results_module.save(results, folder)
     # What is needed is in the two files; Tune's folder is for continuing only.
-    shutil.rmtree(folder / TUNE_FOLDER, ignore_errors=True)
+    remove_folder(folder / TUNE_FOLDER)
     return results
 
 
@@ -115,7 +129,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             "model_version": model.version,
             "accelerator": plan.accelerator.hash,
             "workloads": {name: found.hash for name, found in plan.workloads.items()},
-            "surrogates": {name: _digest(Path(path)) for name, path in plan.surrogates.items()},
+            "surrogates": {name: _digest(place(path)) for name, path in plan.surrogates.items()},
         },
     }
 
@@ -137,7 +151,7 @@ def _check_bounds(results: Results) -> None:
             )
 
 
-def _begin(folder: Path, identity: dict[str, Any]) -> bool:
+def _begin(folder: Place, identity: dict[str, Any]) -> bool:
     """Claims the folder for an experiment; True if it is already finished there.
 
     Raises:
@@ -155,14 +169,11 @@ def _begin(folder: Path, identity: dict[str, Any]) -> bool:
                 "or remove the folder."
             )
         return (folder / results_module.SUMMARY_FILE).exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{EXPERIMENT_FILE}.partial"
-    partial.write_text(json.dumps(identity, indent=1) + "\n")
-    os.replace(partial, path)
+    write_atomically(path, (json.dumps(identity, indent=1) + "\n").encode())
     return False
 
 
-def _run_trials(plan: Plan, storage: Path, progress: Say) -> list[Run]:
+def _run_trials(plan: Plan, storage: Place, progress: Say) -> list[Run]:
     """Host `trials`: Tune schedules (searcher, workload, seeds), each trial searches."""
     from ray import tune
 
@@ -237,7 +248,7 @@ def _processors(entry: SearcherEntry) -> Any:
     return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
 
 
-def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
+def _run_blocks(plan: Plan, storage: Place, progress: Say) -> list[Run]:
     """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side.
 
     Raises:
@@ -305,7 +316,8 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
         )
     _fit(tuner, storage.parent)
     # A continued run searched with the copy that Tune restored; the final state is saved.
-    search.restore_from_dir(str(storage / TUNE_NAME))
+    with local_files(storage / TUNE_NAME) as state:
+        search.restore_from_dir(str(state))
     return [
         unpack_run(
             pack_result(done.evaluator.result(), done.searcher.failure), entry.label, workload, seed
@@ -314,18 +326,19 @@ def _run_blocks(plan: Plan, storage: Path, progress: Say) -> list[Run]:
     ]
 
 
-def _interrupted(plan: Plan, storage: Path, trainable: Any, progress: Say) -> Any:
+def _interrupted(plan: Plan, storage: Place, trainable: Any, progress: Say) -> Any:
     """The tuner of a run that was interrupted; None where none was."""
     from ray import tune
 
-    path = str((storage / TUNE_NAME).resolve())
-    if not tune.Tuner.can_restore(path):
+    where = ray_storage(storage / TUNE_NAME)
+    path = where.pop("storage_path")
+    if not tune.Tuner.can_restore(path, **where):
         return None
     progress(f"{plan.benchmark.name}: continuing")
-    return tune.Tuner.restore(path, trainable=trainable, resume_errored=True)
+    return tune.Tuner.restore(path, trainable=trainable, resume_errored=True, **where)
 
 
-def _fit(tuner: Any, folder: Path) -> Any:
+def _fit(tuner: Any, folder: Place) -> Any:
     """Runs a tuner.
 
     Raises:
@@ -335,7 +348,7 @@ def _fit(tuner: Any, folder: Path) -> Any:
     errors = [str(result.error) for result in grid if result.error is not None]
     if errors:
         log = folder / ERRORS_FILE
-        log.write_text("\n\n".join(errors) + "\n")
+        write_atomically(log, ("\n\n".join(errors) + "\n").encode())
         lines = [line for line in errors[0].splitlines() if re.match(r"[\w.]+(Error|Died)\b", line)]
         cause = lines[-1] if lines else errors[0].strip().splitlines()[-1]
         raise MapspaceError(
@@ -345,12 +358,12 @@ def _fit(tuner: Any, folder: Path) -> Any:
     return grid
 
 
-def _run_config(storage: Path, checkpoints: Any, callbacks: list[Any]) -> Any:
+def _run_config(storage: Place, checkpoints: Any, callbacks: list[Any]) -> Any:
     from ray import tune
 
     return tune.RunConfig(
         name=TUNE_NAME,
-        storage_path=str(storage.resolve()),
+        **ray_storage(storage),
         verbose=0,
         callbacks=callbacks,
         checkpoint_config=checkpoints,
@@ -405,14 +418,19 @@ def _budget(plan: Plan) -> str:
     return f"{benchmark.seconds:g} s"
 
 
-def _digest(path: Path) -> str:
+def _digest(source: Place) -> str:
     """SHA-256 over the files of a surrogate, 16 digits."""
     digest = hashlib.sha256()
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    files: list[Place]
+    if not source.is_dir():
+        files = [source]
+    elif isinstance(source, Path):
+        files = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    else:
+        files = [source / name for name in sorted(file_sizes(source))]
     for file in files:
-        if file.is_file():
-            digest.update(file.name.encode())
-            digest.update(file.read_bytes())
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 

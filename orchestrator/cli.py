@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,11 +16,13 @@ import click
 
 from costmodel.costs import OBJECTIVES
 from costmodel.errors import ConfigError, MapspaceError
+from orchestrator.places import RUNS, PlaceParam, local_file
 
 if TYPE_CHECKING:
     from orchestrator.explain import Request
+    from surrogate.storage import Place
 
-RUNS = Path("runs")
+PLACE = PlaceParam()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,7 +51,7 @@ def cli() -> None:
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Also write the mapping record, and beside it the certificate; a record per layer.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
@@ -58,7 +62,7 @@ def search(
     iterations: int | None,
     gap: str,
     keep: tuple[str, ...],
-    output: Path | None,
+    output: Place | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -76,7 +80,7 @@ def search(
     if workload is not None and network is not None:
         raise click.UsageError("Expected either WORKLOAD or --network, got both.")
     kept = _keep(keep)
-    if output is not None and not output.parent.is_dir():
+    if isinstance(output, Path) and not output.parent.is_dir():
         raise ConfigError(f"{output}: the folder {output.parent} does not exist.")
     request = Request(
         workload or network or "",
@@ -91,22 +95,25 @@ def search(
         return
     answer = run_search(request)
     if output is not None:
-        output.write_text(json.dumps(answer.summary["record"]) + "\n")
+        with local_file(output) as file:
+            file.write_text(json.dumps(answer.summary["record"]) + "\n")
         if answer.certificate is not None:
-            answer.certificate.write(output.with_suffix(".certificate.json"))
+            with local_file(output.with_suffix(".certificate.json")) as file:
+                answer.certificate.write(file)
     click.echo(json.dumps(answer.summary) if as_json else answer.text)
     if answer.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {answer.failure}")
 
 
-def _search_network(request: Request, output: Path | None, as_json: bool) -> None:
+def _search_network(request: Request, output: Place | None, as_json: bool) -> None:
     from orchestrator.network import search_network
 
     if request.top > 1:
         raise ConfigError("--top is for a single WORKLOAD, not for --network.")
     answer = search_network(request)
     if output is not None:
-        output.write_text("".join(f"{json.dumps(record)}\n" for record in answer.records))
+        with local_file(output) as file:
+            file.write_text("".join(f"{json.dumps(record)}\n" for record in answer.records))
     click.echo(json.dumps(answer.summary) if as_json else answer.text)
     if answer.interrupted:
         raise click.exceptions.Exit(_fail(str(answer.failure), 130))
@@ -115,16 +122,17 @@ def _search_network(request: Request, output: Path | None, as_json: bool) -> Non
 
 
 @cli.command()
-@click.argument("certificate", type=click.Path(path_type=Path))
+@click.argument("certificate", type=PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def verify(certificate: Path, as_json: bool) -> None:
+def verify(certificate: Place, as_json: bool) -> None:
     """Proves again what CERTIFICATE claims: nothing in it is taken on trust.
 
     Exits with 1 if a claim is wrong.
     """
     from orchestrator.prove import verify_file
 
-    holds, text = verify_file(certificate, as_json=as_json)
+    with local_file(certificate, there=True) as file:
+        holds, text = verify_file(file, as_json=as_json)
     click.echo(text)
     if not holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")
@@ -133,32 +141,37 @@ def verify(certificate: Path, as_json: bool) -> None:
 @cli.command()
 @click.argument("workload")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Also draw it into a PNG file.")
+@click.option("--plot", type=PLACE, help="Also draw it into a PNG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def pareto(workload: str, accelerator: str, plot: Path | None, as_json: bool) -> None:
+def pareto(workload: str, accelerator: str, plot: Place | None, as_json: bool) -> None:
     """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
     from orchestrator.prove import front
 
-    click.echo(front(workload, accelerator, plot=plot, as_json=as_json))
+    with nullcontext() if plot is None else local_file(plot) as file:
+        click.echo(front(workload, accelerator, plot=file, as_json=as_json))
 
 
 @cli.command()
 @click.option("--model", required=True, help="Cost model; see `mapspace list models`.")
-@click.argument("records", type=click.Path(path_type=Path))
-@click.option("--output", type=click.Path(path_type=Path), help="Else standard output.")
-def evaluate(model: str, records: Path, output: Path | None) -> None:
+@click.argument("records", type=PLACE)
+@click.option("--output", type=PLACE, help="Else standard output.")
+def evaluate(model: str, records: Place, output: Place | None) -> None:
     """Scores the mapping RECORDS (JSON lines, plain or .gz)."""
     from orchestrator.records import evaluate_file
 
-    scored, infeasible = evaluate_file(model, records, output)
+    with (
+        local_file(records, there=True) as source,
+        nullcontext() if output is None else local_file(output) as target,
+    ):
+        scored, infeasible = evaluate_file(model, source, target)
     note = f", {infeasible:,} of them infeasible" if infeasible else ""
     click.echo(f"{scored:,} records scored{note}", err=True)
 
 
 @cli.command()
 @click.argument("experiment")
-@click.option("--output", type=click.Path(path_type=Path), help="Data set folder.")
-def generate(experiment: str, output: Path | None) -> None:
+@click.option("--output", type=PLACE, help="Data set folder; else runs/NAME.")
+def generate(experiment: str, output: Place | None) -> None:
     """Makes the data set of EXPERIMENT (a YAML file or a shipped one's name), on Ray tasks."""
     from orchestrator.experiment import find_experiment
     from orchestrator.generate import run_generate
@@ -168,8 +181,8 @@ def generate(experiment: str, output: Path | None) -> None:
 
 @cli.command()
 @click.argument("experiment")
-@click.option("--output", type=click.Path(path_type=Path), help="Surrogate folder.")
-def train(experiment: str, output: Path | None) -> None:
+@click.option("--output", type=PLACE, help="Surrogate folder; else runs/NAME.")
+def train(experiment: str, output: Place | None) -> None:
     """Trains the surrogate of EXPERIMENT (a YAML file or a shipped one's name), on Ray Train."""
     from orchestrator.experiment import find_experiment
     from orchestrator.train import run_train
@@ -180,14 +193,16 @@ def train(experiment: str, output: Path | None) -> None:
 @cli.command()
 @click.argument("experiment")
 @click.option("--tracking-uri", help="MLflow; else a SQLite file in the run folder.")
-@click.option("--output", type=click.Path(path_type=Path), help="Run folder; else runs/NAME.")
+@click.option("--output", type=PLACE, help="Run folder; else runs/NAME.")
 @click.option(
     "--resume/--no-resume",
     default=True,
     show_default=True,
     help="Continue what lies in the run folder, or refuse it.",
 )
-def benchmark(experiment: str, tracking_uri: str | None, output: Path | None, resume: bool) -> None:
+def benchmark(
+    experiment: str, tracking_uri: str | None, output: Place | None, resume: bool
+) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
     The same command again continues an interrupted run. A study of kind marvel runs on Ray tasks
@@ -200,30 +215,42 @@ def benchmark(experiment: str, tracking_uri: str | None, output: Path | None, re
     if load_yaml(path).get("kind") == "marvel":
         from orchestrator.marvel.study import run_marvel
 
+        if output is not None and not isinstance(output, Path):
+            raise ConfigError(f"{output}: a study of kind marvel is written to a local folder.")
         answer = run_marvel(path, output, resume=resume, tracking_uri=tracking_uri)
         click.echo(f"{answer.text}\n\nresults  {answer.folder}\npage     {answer.page}")
         return
     from orchestrator.benchmark import run_benchmark
     from orchestrator.experiment import load_benchmark, prepare
-    from orchestrator.report import text_table
-    from orchestrator.tracking import default_uri, log_results
+    from orchestrator.places import local_copy, publish
+    from orchestrator.report import is_result, text_table
+    from orchestrator.tracking import TRACKING_FILE, default_uri, log_results
 
     plan = prepare(load_benchmark(path), str(path))
-    folder = output or RUNS / plan.benchmark.name
+    folder: Place = output or RUNS / plan.benchmark.name
     if not resume and folder.exists():
         raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
     results = run_benchmark(plan, folder)
-    uri = tracking_uri or default_uri(folder)
-    log_results(results, folder, uri)
+    # Before a tracking server is waited for.
     click.echo(text_table(results))
-    click.echo(f"results  {folder}\nreport   mapspace report {folder}\nMLflow   {open_mlflow(uri)}")
+    shown = shlex.quote(str(folder))
+    click.echo(f"results  {folder}\nreport   mapspace report {shown}")
+    copy = local_copy(folder, is_result)
+    uri = tracking_uri or default_uri(copy)
+    try:
+        log_results(results, copy, uri)
+    finally:
+        # Also where the server went away, so that the rest is sent to the same run.
+        if (copy / TRACKING_FILE).exists():
+            publish(copy, [TRACKING_FILE], folder)
+    click.echo(f"MLflow   {open_mlflow(uri)}")
 
 
 @cli.command()
 @click.argument("experiment")
 @click.option("--tracking-uri", help="MLflow; else a SQLite file in the run folder.")
-@click.option("--output", type=click.Path(path_type=Path), help="Run folder; else runs/NAME.")
-def sweep(experiment: str, tracking_uri: str | None, output: Path | None) -> None:
+@click.option("--output", type=PLACE, help="Run folder; else runs/NAME.")
+def sweep(experiment: str, tracking_uri: str | None, output: Place | None) -> None:
     """Proves the best mapping of every accelerator x workload of EXPERIMENT, on Ray tasks.
 
     EXPERIMENT is a YAML file or a shipped one's name. The same command again continues an
@@ -235,21 +262,22 @@ def sweep(experiment: str, tracking_uri: str | None, output: Path | None) -> Non
 
     path = find_experiment(experiment)
     answer = run_sweep(path, output, tracking_uri=tracking_uri)
-    uri = tracking_uri or default_uri(answer.folder)
+    uri = tracking_uri or default_uri(answer.page.parent)
     click.echo(f"{answer.text}\n\nresults  {answer.folder}\npage     {answer.page}")
     click.echo(f"MLflow   {open_mlflow(uri)}")
 
 
 @cli.command()
-@click.argument("run", type=click.Path(path_type=Path))
-def report(run: Path) -> None:
+@click.argument("run", type=PLACE)
+def report(run: Place) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.
 
-    RUN can also be the run folder of a Marvel study.
+    RUN can also be the run folder of a Marvel study. Prints the local page; where RUN is a URI, the
+    page is also written there.
     """
     from orchestrator.marvel.study import is_study
 
-    if is_study(run):
+    if isinstance(run, Path) and is_study(run):
         from orchestrator.marvel.report import write_marvel_report
 
         click.echo(write_marvel_report(run))
@@ -260,11 +288,9 @@ def report(run: Path) -> None:
 
 
 @cli.command()
-@click.option(
-    "--output", type=click.Path(path_type=Path), default=RUNS / "table1", show_default=True
-)
+@click.option("--output", type=PLACE, default=str(RUNS / "table1"), show_default=True)
 @click.option("--quick", is_flag=True, help="Little data and small budgets: a test of the set-up.")
-def run(output: Path, quick: bool) -> None:
+def run(output: Place, quick: bool) -> None:
     """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""
     from orchestrator.run import main_job
 
@@ -358,6 +384,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader of a pipe has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
+    except OSError as error:
+        # A full disk above all. Arrow's own errors have the reason only in their number.
+        where = f"{error.filename}: " if error.filename else ""
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        status = _fail(f"{where}{reason}; the same command continues what is resumable.", 1)
     sys.exit(status if isinstance(status, int) else 0)
 
 

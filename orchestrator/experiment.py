@@ -37,7 +37,9 @@ from costmodel.loading import (
     unknown_name,
     validate,
 )
+from orchestrator.places import fetched
 from orchestrator.worlds import WORLDS, World
+from surrogate.storage import RemotePath, place
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
@@ -119,7 +121,8 @@ class Benchmark(StrictModel):
     concurrency: Size | None = None
     """Tune trials at a time; null: one per processor that Ray has."""
     surrogates: dict[str, Name] = Field(default_factory=dict)
-    """Surrogate folders per workload family for the gradient searcher; else the shipped ones."""
+    """Surrogate folders (paths or URIs) per workload family for the gradient searcher; else the
+    shipped ones."""
 
     @field_validator("searchers", mode="before")
     @classmethod
@@ -235,7 +238,9 @@ def find_experiment(name_or_path: str) -> Path:
     Raises:
         ConfigError: there is neither.
     """
-    path = Path(name_or_path)
+    path = place(name_or_path)
+    if isinstance(path, RemotePath):
+        return fetched(path)
     if path.is_file():
         return path
     shipped = EXPERIMENTS / f"{name_or_path}.yaml"
@@ -355,6 +360,12 @@ def _load_surrogate(folder: str) -> Any:
 
 
 def _surrogate_path(folder: str, where: str) -> str:
+    remote = place(folder)
+    if isinstance(remote, RemotePath):
+        if not remote.exists():
+            raise ConfigError(f"surrogates: {remote}: there is no such file or folder.")
+        return str(remote)
+    folder = str(remote)
     beside = Path(where).parent / folder
     path = beside if beside.exists() else Path(folder)
     if not path.exists():

@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,13 +20,17 @@ from rich.table import Table
 from costmodel.accelerator import accelerator
 from costmodel.errors import ConfigError, DataError
 from costmodel.loading import Size, StrictModel, load_yaml, validate
+from orchestrator.lock import claimed
+from orchestrator.places import RUNS
 from orchestrator.runtime import code_version, fan_out, ray_runtime
 from surrogate.problems import ProblemRanges
 from surrogate.shards import MANIFEST, DataConfig, Manifest, ShardEntry, check_shard, write_shard
+from surrogate.storage import Place, file_sizes, place
 
-RUNS = Path("runs")
 # The manifest is written this often while shards arrive; a killed driver loses no more.
 MANIFEST_SECONDS = 2.0
+# Shards that are compared with their checksums at once; what is remote is mostly waited for.
+CHECKS_AT_ONCE = 8
 
 # A name becomes a folder below `runs`, so it must not lead out of it.
 FolderName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -84,23 +89,27 @@ class Generated:
 
 
 def run_generate(
-    source: GenerateConfig | Path | str, output: Path | None = None, *, address: str | None = None
-) -> Path:
+    source: GenerateConfig | Path | str,
+    output: Place | str | None = None,
+    *,
+    address: str | None = None,
+) -> Place:
     """Makes a data set, or completes one, and prints a summary on standard error.
 
     Args:
         source: The configuration or its YAML file.
-        output: The folder; None: runs/NAME.
-        address: Ray cluster; its nodes must share the folder.
+        output: The folder, a path or a URI; None: runs/NAME.
+        address: Ray cluster; its nodes must share the folder, or have the URI's credentials.
 
     Returns:
         The folder.
 
     Raises:
-        ConfigError: If the configuration is wrong, or the folder holds another data set.
+        ConfigError: If the configuration is wrong, the folder holds another data set, or another
+            run writes to it.
     """
     config = source if isinstance(source, GenerateConfig) else load_generate(source)
-    folder = output or RUNS / config.name
+    folder = place(output or RUNS / config.name)
     console = Console(stderr=True)
 
     def on_ray(
@@ -129,7 +138,7 @@ def load_generate(path: Path | str) -> GenerateConfig:
 
 def generate(
     config: GenerateConfig,
-    folder: Path,
+    folder: Place,
     *,
     execute: Execute,
     console: Console | None = None,
@@ -138,58 +147,38 @@ def generate(
 
     Args:
         config: What to make.
-        folder: Where; created if need be.
+        folder: Where, a path or a URI; created if need be.
         execute: Applies a function to shard indices, in any order: `fan_out` on Ray, `map` here.
         console: Where progress is shown.
 
     Raises:
-        ConfigError: If the folder holds a data set of another configuration.
+        ConfigError: If the folder holds a data set of another configuration, or another run
+            writes to it.
     """
     started = time.perf_counter()
     data = config.data()
     provenance = code_version()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be created: {error.strerror}.") from error
-    folder = folder.resolve()
-    fresh = Manifest.new(data, provenance)
-    manifest = Manifest.read(folder) if (folder / MANIFEST).exists() else fresh
-    if manifest.config_hash != data.hash:
-        raise ConfigError(
-            f"{folder} holds another data set (its configuration differs in "
-            f"{', '.join(_differences(manifest.config, data))}): give another --output or name."
-        )
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
-    damaged = _damaged(folder, manifest)
-    manifest = manifest.without_shards(damaged)
-    manifest.write(folder)
-    wanted = math.ceil(config.rows / data.rows_per_shard)
-    present = {shard.index for shard in manifest.shards}
-    missing = [index for index in range(wanted) if index not in present]
-
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("shards"),
-        TimeRemainingColumn(),
-        console=console or Console(stderr=True, quiet=True),
-    )
-    task = functools.partial(_write, data, folder, json.dumps(provenance))
-    with progress:
-        bar = progress.add_task(config.name, total=wanted, completed=wanted - len(missing))
-        saved = time.monotonic()
-        try:
-            for entry in execute(task, missing):
-                manifest = manifest.with_shards([entry])
-                progress.advance(bar)
-                if time.monotonic() - saved > MANIFEST_SECONDS:
+    with claimed(folder.resolve()) as claim:
+        manifest, damaged = _begin(folder.resolve(), Manifest.new(data, provenance))
+        wanted = math.ceil(config.rows / data.rows_per_shard)
+        present = {shard.index for shard in manifest.shards}
+        missing = [index for index in range(wanted) if index not in present]
+        task = functools.partial(_write, data, folder.resolve(), json.dumps(provenance))
+        bar = _progress_bar(console)
+        with bar:
+            row = bar.add_task(config.name, total=wanted, completed=wanted - len(missing))
+            saved = time.monotonic()
+            try:
+                for entry in execute(task, missing):
+                    manifest = manifest.with_shards([entry])
+                    bar.advance(row)
+                    claim.check()
+                    if time.monotonic() - saved > MANIFEST_SECONDS:
+                        manifest.write(folder)
+                        saved = time.monotonic()
+            finally:
+                if not claim.lost:
                     manifest.write(folder)
-                    saved = time.monotonic()
-        finally:
-            manifest.write(folder)
     return Generated(
         manifest=manifest,
         kept=len(present),
@@ -199,19 +188,60 @@ def generate(
     )
 
 
-def _write(data: DataConfig, folder: Path, provenance: str, index: int) -> ShardEntry:
+def _begin(folder: Place, fresh: Manifest) -> tuple[Manifest, dict[int, str]]:
+    """The manifest of what is there and whole, and why the rest is not, by index.
+
+    Raises:
+        ConfigError: If the folder holds a data set of another configuration.
+    """
+    manifest = Manifest.read(folder) if (folder / MANIFEST).exists() else fresh
+    if manifest.config_hash != fresh.config_hash:
+        raise ConfigError(
+            f"{folder} holds another data set (its configuration differs in "
+            f"{', '.join(_differences(manifest.config, fresh.config))}): give another --output or "
+            "name."
+        )
+    if isinstance(folder, Path):
+        for leftover in folder.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+    damaged = _damaged(folder, manifest)
+    manifest = manifest.without_shards(damaged)
+    manifest.write(folder)
+    return manifest, damaged
+
+
+def _progress_bar(console: Console | None) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("shards"),
+        TimeRemainingColumn(),
+        console=console or Console(stderr=True, quiet=True),
+    )
+
+
+def _write(data: DataConfig, folder: Place, provenance: str, index: int) -> ShardEntry:
     return write_shard(data, index, folder, provenance)
 
 
-def _damaged(folder: Path, manifest: Manifest) -> dict[int, str]:
+def _damaged(folder: Place, manifest: Manifest) -> dict[int, str]:
     """Why shards of a manifest cannot be used, by index."""
-    reasons = {}
-    for shard in manifest.shards:
+
+    def reason(shard: ShardEntry) -> str | None:
         try:
             check_shard(folder, shard)
         except DataError as error:
-            reasons[shard.index] = str(error)
-    return reasons
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(CHECKS_AT_ONCE) as threads:
+        reasons = threads.map(reason, manifest.shards)
+        return {
+            shard.index: why
+            for shard, why in zip(manifest.shards, reasons, strict=True)
+            if why is not None
+        }
 
 
 def _differences(there: DataConfig, here: DataConfig) -> list[str]:
@@ -221,9 +251,10 @@ def _differences(there: DataConfig, here: DataConfig) -> list[str]:
     return differing or ["the version of the cost model"]
 
 
-def _summary(config: GenerateConfig, folder: Path, generated: Generated) -> Table:
+def _summary(config: GenerateConfig, folder: Place, generated: Generated) -> Table:
     manifest = generated.manifest
-    size = sum((folder / shard.file).stat().st_size for shard in manifest.shards)
+    sizes = file_sizes(folder)
+    size = sum(sizes[shard.file] for shard in manifest.shards)
     new_rows = generated.written * config.mappings_per_problem * config.problems_per_shard
     table = Table(title=f"Data set {config.name}", show_header=False, title_justify="left")
     table.add_row("folder", str(folder))

@@ -7,10 +7,8 @@ after as many seconds. Every finished search is kept in the run folder and not m
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from costmodel.tiling.measurement import Settings
 from orchestrator.experiment import Plan
 from orchestrator.results import Run
+from surrogate.storage import Place, make_folder, write_atomically
 
 FOLDER = "peers"
 # Under a budget of time alone: more than fit into any.
@@ -26,7 +25,7 @@ MOST_TRIALS = 100_000
 Say = Callable[[str], None]
 
 
-def run_peers(plan: Plan, folder: Path, progress: Say) -> list[Run]:
+def run_peers(plan: Plan, folder: Place, progress: Say) -> list[Run]:
     """Runs the peers of a benchmark with its workloads, seeds and budget, one after another.
 
     Args:
@@ -54,16 +53,14 @@ def entries(plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _run_one(plan: Plan, folder: Path, peer: str, workload: str, seed: int, progress: Say) -> Run:
+def _run_one(plan: Plan, folder: Place, peer: str, workload: str, seed: int, progress: Say) -> Run:
     path = folder / f"{peer}-{plan.workloads[workload].hash}-{seed}.json"
     if path.exists():
         trials = json.loads(path.read_text())
     else:
         trials = _metaschedule(plan, workload, seed)
-        path.parent.mkdir(exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(trials))
-        os.replace(partial, path)
+        make_folder(folder)
+        write_atomically(path, json.dumps(trials).encode())
     best = np.minimum.accumulate([trial["latency"] for trial in trials])
     better = np.flatnonzero(np.diff(best, prepend=np.inf) < 0)
     kept = np.append(better, len(trials) - 1)  # where it improved, and the end

@@ -19,7 +19,9 @@ from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from orchestrator.experiment import Plan
 from orchestrator.explain import UNITS
+from orchestrator.places import local_file
 from orchestrator.results import Bounds, Run
+from surrogate.storage import Place
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
@@ -36,7 +38,7 @@ LINE_SECONDS = 5.0
 Say = Callable[[str], None]
 
 
-def bound_workloads(plan: Plan, folder: Path, progress: Say) -> dict[str, Bounds]:
+def bound_workloads(plan: Plan, folder: Place, progress: Say) -> dict[str, Bounds]:
     """Proves the optimum of every workload of a benchmark, as far as it can and its time allows.
 
     Args:
@@ -77,7 +79,7 @@ def _enumerated(plan: Plan, name: str, progress: Say) -> Bounds:
 class _Proofs:
     """The proofs of one benchmark."""
 
-    def __init__(self, plan: Plan, folder: Path, progress: Say) -> None:
+    def __init__(self, plan: Plan, folder: Place, progress: Say) -> None:
         self.plan = plan
         self.folder = folder
         self.progress = progress
@@ -123,7 +125,14 @@ class _Proofs:
         reason = why_not(space)
         if reason is not None:
             return None, reason
-        path = self.folder / CERTIFICATES_FOLDER / certificate_file(name, space.workload.hash)
+        file = certificate_file(name, space.workload.hash)
+        with local_file(self.folder / CERTIFICATES_FOLDER / file) as path:
+            return self._kept_certificate(name, space, path)
+
+    def _kept_certificate(
+        self, name: str, space: MapSpace, path: Path
+    ) -> tuple[Certificate | None, str]:
+        """The certificate in a file, or a new one, which then lies there."""
         certificate = matching_certificate(path, space.workload, space.accelerator, self.objective)
         if certificate is not None and (certificate.proven or certificate.seconds >= self.seconds):
             return certificate, "proven before"

@@ -14,8 +14,21 @@ from urllib.parse import quote
 import numpy as np
 
 from costmodel.errors import ConfigError
-from orchestrator.results import SUMMARY_FILE, Axis, Bounds, Interval, Ratio, Results, load
+from orchestrator.places import local_copy, publish
+from orchestrator.proofs import CERTIFICATES_FOLDER
+from orchestrator.results import (
+    CURVES_FILE,
+    SUMMARY_FILE,
+    Axis,
+    Bounds,
+    Interval,
+    Ratio,
+    Results,
+    load,
+)
+from orchestrator.tracking import TRACKING_FILE, attach
 from orchestrator.worlds import unit_of
+from surrogate import storage
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"
@@ -53,14 +66,23 @@ def find_results(folder: Path) -> dict[Path, Results]:
     return dict(sorted(found.items(), key=lambda item: item[1].primary_axis))
 
 
-def write_report(folder: str | Path) -> Path:
+def is_result(name: str) -> bool:
+    """Whether a report needs a file, by its path from the folder of one run or of several."""
+    *folders, file = name.split("/")
+    if folders and folders[-1] == CERTIFICATES_FOLDER:
+        return len(folders) <= 2
+    return len(folders) <= 1 and file in (CURVES_FILE, SUMMARY_FILE, TRACKING_FILE)
+
+
+def write_report(folder: storage.Place | str) -> Path:
     """Writes the figures and the page.
 
     Args:
-        folder: a benchmark's run folder, or a folder of several.
+        folder: a benchmark's run folder, or a folder of several. What a URI names is copied to
+            runs/remote first, and figures and page are written to both.
 
     Returns:
-        The page.
+        The page, the local one.
 
     Raises:
         ConfigError: there is no finished benchmark.
@@ -69,9 +91,9 @@ def write_report(folder: str | Path) -> Path:
     import jinja2
 
     from orchestrator.plots import draw_curves, draw_final
-    from orchestrator.tracking import attach
 
-    folder = Path(folder)
+    source = storage.place(folder)
+    folder = local_copy(source, is_result)
     found = find_results(folder)
     figures = folder / FIGURES_FOLDER
     figures.mkdir(exist_ok=True)
@@ -116,8 +138,10 @@ def write_report(folder: str | Path) -> Path:
         encoding="utf-8",
     )
     os.replace(partial, page)
-    for place, files_of in drawn.items():
-        attach(place, [page, *files_of])
+    images = [file for files_of in drawn.values() for file in files_of]
+    publish(folder, [str(file.relative_to(folder)) for file in (*images, page)], source)
+    for run, files_of in drawn.items():
+        attach(run, [page, *files_of])
     return page
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from costmodel.errors import DataError
+from surrogate.storage import Place, place, write_atomically
 
 Axis = Literal["evaluation", "seconds"]
 FloatArray = npt.NDArray[np.float64]
@@ -332,12 +331,12 @@ def percent_name(proven: bool, measured: bool = False) -> str:
     return f"percent_above_{'optimum' if proven else 'best_in_run' if measured else 'lower_bound'}"
 
 
-def save(results: Results, folder: str | Path) -> None:
-    """Writes `curves.parquet` and `summary.json`, each under a temporary name first."""
+def save(results: Results, folder: Place | str) -> None:
+    """Writes `curves.parquet` and `summary.json`, each whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder = Path(folder)
+    folder = place(folder)
     columns: dict[str, Any] = {
         "searcher": np.repeat(
             np.array([run.searcher for run in results.runs], dtype=object), _lengths(results.runs)
@@ -352,15 +351,14 @@ def save(results: Results, folder: str | Path) -> None:
         "seconds": np.concatenate([run.time for run in results.runs]),
         "best_loss": np.concatenate([run.loss for run in results.runs]),
     }
-    partial = folder / f".{CURVES_FILE}.partial"
-    pq.write_table(pa.table(columns), partial, compression="zstd")
-    os.replace(partial, folder / CURVES_FILE)
-    partial = folder / f".{SUMMARY_FILE}.partial"
-    partial.write_text(json.dumps(_summary(results), indent=1) + "\n")
-    os.replace(partial, folder / SUMMARY_FILE)
+    curves = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), curves, compression="zstd")
+    write_atomically(folder / CURVES_FILE, curves.getvalue())
+    summary = json.dumps(_summary(results), indent=1) + "\n"
+    write_atomically(folder / SUMMARY_FILE, summary.encode())
 
 
-def load(folder: str | Path) -> Results:
+def load(folder: Place | str) -> Results:
     """Reads what `save` wrote.
 
     Raises:
@@ -369,12 +367,12 @@ def load(folder: str | Path) -> Results:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder = Path(folder)
+    folder = place(folder)
     path = folder / SUMMARY_FILE
     try:
         summary = json.loads(path.read_text())
         path = folder / CURVES_FILE
-        table = pq.read_table(path)
+        table = pq.read_table(pa.BufferReader(path.read_bytes()))
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
     except (ValueError, OSError, pa.ArrowException) as error:

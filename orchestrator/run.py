@@ -22,12 +22,14 @@ from orchestrator.benchmark import run_benchmark
 from orchestrator.cli import open_mlflow
 from orchestrator.experiment import Benchmark, find_experiment, load_benchmark, prepare
 from orchestrator.generate import GenerateConfig, run_generate
-from orchestrator.report import text_table, write_report
+from orchestrator.places import local_copy, publish
+from orchestrator.report import is_result, text_table, write_report
 from orchestrator.results import Results
 from orchestrator.runtime import ray_runtime
-from orchestrator.tracking import default_uri, log_results
+from orchestrator.tracking import TRACKING_FILE, default_uri, log_results
 from orchestrator.train import TrainConfig, run_train
 from surrogate.problems import ProblemRanges
+from surrogate.storage import Place, make_folder, write_atomically
 
 # Minutes of learning for a row each: left to `mapspace benchmark` of the same experiments.
 LEFT_OUT = frozenset({"ddpg", "ppo"})
@@ -78,11 +80,11 @@ QUICK = Size(
 )
 
 
-def main_job(output: Path, *, quick: bool = False) -> Path:
+def main_job(output: Place, *, quick: bool = False) -> Path:
     """Runs or continues the experiment.
 
     Args:
-        output: folder for all of it.
+        output: folder for all of it, a path or a URI.
         quick: little data and small budgets, to test an installation; the results mean nothing.
 
     Returns:
@@ -94,7 +96,7 @@ def main_job(output: Path, *, quick: bool = False) -> Path:
     size = QUICK if quick else FULL
     _claim(output, "quick" if quick else "full")
     stages = _Stages(total=2 * len(size.rows) + len(BENCHMARKS) + 1)
-    uri = default_uri(output)
+    uri = default_uri(local_copy(output, is_result))
     found: list[Results] = []
     with ray_runtime():
         surrogates = {}
@@ -102,7 +104,7 @@ def main_job(output: Path, *, quick: bool = False) -> Path:
             data = output / f"data-{family}"
             stages.run(f"data set: {family}", _generate, size, family, data)
             surrogates[family] = str((output / f"surrogate-{family}").resolve())
-            stages.run(f"surrogate: {family}", _train, size, family, data, Path(surrogates[family]))
+            stages.run(f"surrogate: {family}", _train, size, family, data, surrogates[family])
         for name in BENCHMARKS:
             benchmark = _resized(name, size.budgets[name], surrogates)
             stage = f"benchmark: {name}"
@@ -115,7 +117,7 @@ def main_job(output: Path, *, quick: bool = False) -> Path:
     return page
 
 
-def _claim(output: Path, size: str) -> None:
+def _claim(output: Place, size: str) -> None:
     """Marks the folder with the size of its run."""
     path = output / "size"
     if path.exists():
@@ -125,11 +127,11 @@ def _claim(output: Path, size: str) -> None:
                 f"{output}: holds a {before} run; choose another --output for a {size} one."
             )
         return
-    output.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{size}\n")
+    make_folder(output)
+    write_atomically(path, f"{size}\n".encode())
 
 
-def _generate(size: Size, family: str, folder: Path) -> None:
+def _generate(size: Size, family: str, folder: Place) -> None:
     config = GenerateConfig(
         kind="generate",
         name=f"table1-{family}",
@@ -140,7 +142,7 @@ def _generate(size: Size, family: str, folder: Path) -> None:
     run_generate(config, folder)
 
 
-def _train(size: Size, family: str, data: Path, folder: Path) -> None:
+def _train(size: Size, family: str, data: Place, folder: str) -> None:
     config = TrainConfig(
         kind="train",
         name=f"table1-{family}",
@@ -159,10 +161,12 @@ def _resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> B
     return Benchmark.model_validate({**shipped, **changes})
 
 
-def _benchmark(benchmark: Benchmark, folder: Path, uri: str) -> Results:
+def _benchmark(benchmark: Benchmark, folder: Place, uri: str) -> Results:
     plan = prepare(benchmark, benchmark.name)
     results = run_benchmark(plan, folder)
-    log_results(results, folder, uri)
+    copy = local_copy(folder, is_result)
+    log_results(results, copy, uri)
+    publish(copy, [TRACKING_FILE], folder)
     return results
 
 

@@ -1,7 +1,8 @@
 """How Ray is started, and how tasks are fanned out over it.
 
 Without an address a small embedded Ray runs on this machine for as long as a command needs it.
-`RAY_ADDRESS` (set by `ray job submit`) or an explicit address attaches to a running cluster.
+`RAY_ADDRESS` (set for what `ray job submit` starts) or an explicit address attaches to a running
+cluster.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -35,6 +37,8 @@ ENVIRONMENT: Mapping[str, str] = {
 # Ray takes 30 % of the memory by default. Only figures and codes pass through it, never data sets.
 OBJECT_STORE_BYTES = 512 << 20
 POLL_SECONDS = 0.1
+# An autoscaled cluster grows while tasks wait for it.
+RECOUNT_SECONDS = 1.0
 
 
 @contextmanager
@@ -46,7 +50,7 @@ def ray_runtime(address: str | None = None, *, cpus: int | None = None) -> Itera
         cpus: Tasks that an embedded Ray runs at once; None: one per core.
 
     Raises:
-        ConfigError: If there is no cluster at the address.
+        ConfigError: If there is no cluster at the address, or it refuses the token.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -56,6 +60,11 @@ def ray_runtime(address: str | None = None, *, cpus: int | None = None) -> Itera
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if address.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"RAY_ADDRESS: expected HOST:PORT of a cluster, got {address!r}, a job server; give "
+            "that to `ray job submit` as RAY_API_SERVER_ADDRESS."
+        )
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     try:
         if address == "local":
@@ -67,7 +76,7 @@ def ray_runtime(address: str | None = None, *, cpus: int | None = None) -> Itera
             )
         else:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError) as error:
+    except (ConnectionError, ValueError, ray.exceptions.AuthenticationError) as error:
         raise ConfigError(f"Ray at {address!r}: {str(error).splitlines()[0]}") from error
     try:
         yield
@@ -83,35 +92,20 @@ def fan_out(
     A task whose worker dies is tried again on another one; the others do not notice.
 
     Args:
-        function: What to run; importable on the workers.
+        function: What to run; importable on the workers. It answers with something, never None.
         items: Its arguments.
         retries: How often one item's worker may die.
 
     Raises:
         MapspaceError: As the function raised it, or if workers keep dying.
+        OSError: As the function raised it.
     """
-    import ray
-
-    @ray.remote(num_cpus=1, max_retries=retries)
-    def task(item: Item) -> Answer:
-        return function(item)
-
-    pending = [task.remote(item) for item in items]
-    try:
-        while pending:
-            ready, pending = ray.wait(pending, num_returns=1)
-            yield ray.get(ready[0])
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, MapspaceError):
-            raise error.cause from None
-        raise
-    except ray.exceptions.WorkerCrashedError as error:
-        raise MapspaceError(
-            f"A worker process died {retries + 1} times on the same task (out of memory?)."
-        ) from error
-    finally:
-        for reference in pending:
-            ray.cancel(reference)
+    for _, answer in completed(function, items, retries=retries):
+        if answer is None:
+            raise MapspaceError(
+                f"A worker process died {retries + 1} times on the same task (out of memory?)."
+            )
+        yield answer
 
 
 def completed(
@@ -123,8 +117,9 @@ def completed(
 ) -> Iterator[tuple[Item, Answer | None]]:
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
-    Unlike `fan_out` it never cancels: of many short tasks some end in the same moment, on which
-    Ray 2.60 aborts the process. Few are under way instead, and they end with the driver.
+    Nothing is cancelled when the caller stops: where a task ends in the moment of its cancellation
+    Ray 2.60 aborts the driver ("Tried to complete task that was not pending"). Few tasks are under
+    way instead, and they end with the driver.
 
     Args:
         function: What to run; importable on the workers.
@@ -134,6 +129,10 @@ def completed(
 
     Yields:
         Items with their answers; None where workers kept dying on an item.
+
+    Raises:
+        MapspaceError: As the function raised it.
+        OSError: As the function raised it.
     """
     import ray
 
@@ -141,12 +140,20 @@ def completed(
     def task(item: Item) -> Answer:
         return function(item)
 
+    deaths = (
+        ray.exceptions.WorkerCrashedError,
+        ray.exceptions.NodeDiedError,
+        ray.exceptions.OutOfMemoryError,
+    )
     waiting = iter(items)
     pending: dict[ray.ObjectRef, Item] = {}
-    # One more per core than runs, so that no core waits for the driver.
-    window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    window, counted = 0, -RECOUNT_SECONDS
     while True:
-        for item in itertools.islice(waiting, window - len(pending)):
+        if time.monotonic() - counted >= RECOUNT_SECONDS:
+            # One more per core than runs, so that no core waits for the driver.
+            window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            counted = time.monotonic()
+        for item in itertools.islice(waiting, max(0, window - len(pending))):
             pending[task.remote(item)] = item
         if not pending or (stop is not None and stop()):
             return
@@ -155,7 +162,11 @@ def completed(
             item = pending.pop(reference)
             try:
                 answer = ray.get(reference)
-            except ray.exceptions.WorkerCrashedError:
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, (MapspaceError, OSError)):
+                    raise error.cause from None
+                raise
+            except deaths:
                 yield item, None
             else:
                 yield item, answer

@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from costmodel.errors import ConfigError, MapspaceError
+from orchestrator.lock import claimed
+from orchestrator.places import RUNS, local_copy, publish
 from orchestrator.runtime import code_version, completed, ray_runtime
 from orchestrator.sweep_config import load_sweep
 from orchestrator.sweep_plan import SweepPlan, prepare_sweep
@@ -31,9 +33,15 @@ from orchestrator.sweep_proofs import (
     prove_chunk,
     read_proofs,
 )
-from orchestrator.sweep_results import SweepResults, collect, problems_of
+from orchestrator.sweep_results import (
+    ARCHITECTURES_FILE,
+    RESULTS_FILE,
+    SweepResults,
+    collect,
+    problems_of,
+)
+from surrogate.storage import Place, file_sizes, make_folder, place, write_atomically
 
-RUNS = Path("runs")
 SWEEP_FILE = "sweep.json"
 # So that every core has work until close to the end, however few points there are.
 TASKS_PER_CORE = 8
@@ -46,14 +54,14 @@ Execute = Callable[[Callable[[Chunk], list[Proof]], Sequence[Chunk]], Iterator[l
 class SweepAnswer:
     """What a sweep leaves for a person: its folder, its page and the summary for a terminal."""
 
-    folder: Path
+    folder: Place
     page: Path
     text: str
 
 
 def run_sweep(
     source: Path | str,
-    output: Path | None = None,
+    output: Place | str | None = None,
     *,
     tracking_uri: str | None = None,
     address: str | None = None,
@@ -62,20 +70,21 @@ def run_sweep(
 
     Args:
         source: the experiment's YAML file.
-        output: the run folder; None: runs/NAME.
-        tracking_uri: MLflow; None: a SQLite file in the run folder.
-        address: Ray cluster; its nodes must share the folder.
+        output: the run folder, a path or a URI; None: runs/NAME.
+        tracking_uri: MLflow; None: a SQLite file in the run folder or its local copy.
+        address: Ray cluster; its nodes must share the folder, or have the URI's credentials.
 
     Raises:
-        ConfigError: the experiment is wrong, or the folder holds another one.
+        ConfigError: the experiment is wrong, or the folder holds another one, or another run
+            writes to it.
         MapspaceError: MLflow cannot be reached.
     """
-    from orchestrator.sweep_report import text_summary, write_sweep_report
+    from orchestrator.sweep_report import FIGURE_FILE, PAGE_FILE, text_summary, write_sweep_report
     from orchestrator.sweep_tracking import log_sweep
-    from orchestrator.tracking import default_uri
+    from orchestrator.tracking import TRACKING_FILE, default_uri
 
     plan = prepare_sweep(load_sweep(source), str(source))
-    folder = output or RUNS / plan.sweep.name
+    folder = place(output or RUNS / plan.sweep.name)
 
     def on_ray(
         function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk]
@@ -84,8 +93,12 @@ def run_sweep(
             yield from prove_on_ray(function, chunks)
 
     results = sweep(plan, folder, execute=on_ray, console=Console(stderr=True))
-    page = write_sweep_report(results, folder)
-    log_sweep(results, folder, tracking_uri or default_uri(folder))
+    files = (RESULTS_FILE, ARCHITECTURES_FILE, TRACKING_FILE)
+    copy = local_copy(folder, lambda name: name in files)
+    page = write_sweep_report(results, copy)
+    publish(copy, [FIGURE_FILE, PAGE_FILE], folder)
+    log_sweep(results, copy, tracking_uri or default_uri(copy))
+    publish(copy, [TRACKING_FILE], folder)
     return SweepAnswer(folder, page, text_summary(results))
 
 
@@ -107,13 +120,13 @@ def prove_on_ray(
 
 
 def sweep(
-    plan: SweepPlan, folder: Path, *, execute: Execute, console: Console | None = None
+    plan: SweepPlan, folder: Place, *, execute: Execute, console: Console | None = None
 ) -> SweepResults:
     """Proves what is missing in a run folder.
 
     Args:
         plan: what to sweep.
-        folder: where; created if need be.
+        folder: where, a path or a URI; created if need be.
         execute: applies a function to chunks of problems, in any order: `prove_on_ray`, or
             `map` here.
         console: where progress is shown.
@@ -122,15 +135,26 @@ def sweep(
         The results, which then also lie in the folder.
 
     Raises:
-        ConfigError: the folder holds another sweep.
+        ConfigError: the folder holds another sweep, or another run writes to it.
     """
+    with claimed(folder) as claim:
+        proofs = _prove(plan, folder, execute, console)
+        claim.check()
+        results = collect(plan, proofs)
+        results.save(folder)
+    return results
+
+
+def _prove(
+    plan: SweepPlan, folder: Place, execute: Execute, console: Console | None
+) -> dict[str, Proof]:
+    """All proofs of a sweep by key: those that are there, and then the missing ones."""
     console = console or Console(stderr=True, quiet=True)
     proofs_folder = _claim(plan, folder)
     problems = distinct(problems_of(plan))
     limit = plan.sweep.seconds_per_point
-    # An older file first, so that of two equal proofs the later one counts.
-    files = sorted(proofs_folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-    proofs = {key: proof for key, proof in read_proofs(files).items() if key in problems}
+    there = read_proofs(_proof_files(proofs_folder))
+    proofs = {key: proof for key, proof in there.items() if key in problems}
     missing = [
         problem
         for key, problem in problems.items()
@@ -155,12 +179,18 @@ def sweep(
                 finished += len(answers)
                 rate = f"{finished / (time.monotonic() - started):,.1f} points/s"
                 progress.update(bar, advance=len(answers), rate=rate)
-    results = collect(plan, proofs)
-    results.save(folder)
-    return results
+    return proofs
 
 
-def _claim(plan: SweepPlan, folder: Path) -> Path:
+def _proof_files(folder: Place) -> list[Place]:
+    """Files of proofs; on a disk an older one first, so that of two equal ones the later counts."""
+    if isinstance(folder, Path):
+        files = sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        return [*files]
+    return [folder / name for name in sorted(file_sizes(folder)) if name.endswith(".jsonl")]
+
+
+def _claim(plan: SweepPlan, folder: Place) -> Place:
     """Notes in the folder what is swept; the folder of the proofs.
 
     Raises:
@@ -179,11 +209,9 @@ def _claim(plan: SweepPlan, folder: Path) -> Path:
             )
     proofs = folder / PROOFS_FOLDER
     content = {"experiment": plan.sweep.model_dump(mode="json"), "provenance": code_version()}
+    make_folder(proofs)
     try:
-        proofs.mkdir(parents=True, exist_ok=True)
-        partial = folder / f".{SWEEP_FILE}.partial"
-        partial.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(partial, path)
+        write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}.") from error
     return proofs.resolve()

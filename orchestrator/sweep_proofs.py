@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,10 +25,13 @@ from costmodel.loading import Name, NonNegativeNumber, PositiveNumber, Size, Str
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from costmodel.space import Codes
+from surrogate.storage import Place, RemotePath
 
 PROOFS_FOLDER = "proofs"
 # Cost queries of the search for a mapping where the proof has none in its time: a moment.
 SEARCH_ITERATIONS = 5000
+# Between two writes of the same object.
+WRITE_SECONDS = 2.0
 
 Status = Literal["proven", "time_limit", "infeasible", "unsupported"]
 
@@ -141,8 +144,8 @@ def _searched(space: MapSpace, objective: Objective) -> Codes:
     return np.array(found, np.int32).reshape(len(found), space.cardinality.size)
 
 
-def prove_chunk(folder: Path, limit_seconds: float, chunk: Sequence[Problem]) -> list[Proof]:
-    """Proves problems one after another and keeps each proof at once.
+def prove_chunk(folder: Place, limit_seconds: float, chunk: Sequence[Problem]) -> list[Proof]:
+    """Proves problems one after another and keeps each proof at once, at a URI within seconds.
 
     Args:
         folder: where the file of the chunk lies; a chunk that is tried again after its worker died
@@ -157,25 +160,54 @@ def prove_chunk(folder: Path, limit_seconds: float, chunk: Sequence[Problem]) ->
     known = read_proofs([path]) if path.exists() else {}
     load_compiled()
     proofs = []
-    with path.open("a", encoding="utf-8") as file:
-        if path.stat().st_size:
-            # What was torn before must not spoil the next line; a blank one is passed over.
-            file.write("\n")
+    with _kept_in(path) as keep:
         for problem in chunk:
             proof = known.get(problem.key)
             if proof is None or not proof.answers(limit_seconds):
                 proof = prove_problem(problem, limit_seconds)
-                file.write(proof.model_dump_json() + "\n")
-                file.flush()
+                keep(proof)
             proofs.append(proof)
     return proofs
 
 
-def read_proofs(files: Iterable[Path]) -> dict[str, Proof]:
+@contextmanager
+def _kept_in(path: Place) -> Iterator[Callable[[Proof], None]]:
+    """Adds proofs to a file."""
+    if isinstance(path, RemotePath):
+        # Nothing can be appended to an object: it is written again, not too often.
+        content = path.read_bytes() if path.exists() else b""
+        written, written_at = content, time.monotonic()
+
+        def extend(proof: Proof) -> None:
+            nonlocal content, written, written_at
+            content += f"{proof.model_dump_json()}\n".encode()
+            if time.monotonic() - written_at >= WRITE_SECONDS:
+                path.write_bytes(content)
+                written, written_at = content, time.monotonic()
+
+        try:
+            yield extend
+        finally:
+            if content != written:
+                path.write_bytes(content)
+        return
+    with path.open("a", encoding="utf-8") as file:
+        if path.stat().st_size:
+            # What was torn before must not spoil the next line; a blank one is passed over.
+            file.write("\n")
+
+        def append(proof: Proof) -> None:
+            file.write(proof.model_dump_json() + "\n")
+            file.flush()
+
+        yield append
+
+
+def read_proofs(files: Iterable[Place]) -> dict[str, Proof]:
     """The proofs in files by key; of several of one problem the one that tells most."""
     found: dict[str, Proof] = {}
     for path in files:
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in path.read_bytes().decode(errors="replace").splitlines():
             try:
                 proof = Proof.model_validate_json(line)
             except ValidationError:

@@ -6,11 +6,10 @@ as often as it occurs; the EDP of an architecture is that of these sums.
 
 from __future__ import annotations
 
+import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from costmodel.accelerator import Accelerator, Level
 from costmodel.costs import Objective
 from orchestrator.sweep_plan import Architecture, SweepPlan
 from orchestrator.sweep_proofs import Problem, Proof
+from surrogate.storage import Place, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,14 +70,13 @@ class SweepResults:
         chosen = self.architectures[self.architectures["front"] > 0]
         return chosen.sort_values("front")
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Place) -> None:
         """Writes `results.parquet` and `architectures.csv`, each whole or not at all."""
-        partial = folder / f".{RESULTS_FILE}.partial"
-        self.points.to_parquet(partial, compression="zstd", index=False)
-        os.replace(partial, folder / RESULTS_FILE)
-        partial = folder / f".{ARCHITECTURES_FILE}.partial"
-        self.architectures.to_csv(partial, index=False)
-        os.replace(partial, folder / ARCHITECTURES_FILE)
+        points = io.BytesIO()
+        self.points.to_parquet(points, compression="zstd", index=False)
+        write_atomically(folder / RESULTS_FILE, points.getvalue())
+        table = self.architectures.to_csv(index=False)
+        write_atomically(folder / ARCHITECTURES_FILE, table.encode())
 
 
 def problems_of(plan: SweepPlan) -> list[Problem]:

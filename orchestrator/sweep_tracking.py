@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
-import os
-import time
 from pathlib import Path
 from typing import Any
 
-from costmodel.errors import MapspaceError
 from orchestrator.sweep_report import FIGURE_FILE, PAGE_FILE, front_table
 from orchestrator.sweep_results import ARCHITECTURES_FILE, RESULTS_FILE, SweepResults
 from orchestrator.tracking import (
     LONGEST_PARAM,
     METRICS_PER_CALL,
     PARAMS_PER_CALL,
-    TRACKING_FILE,
+    connected,
     experiment_id,
+    remembered_run,
 )
 
 FRONT_TABLE = "front.json"
@@ -44,63 +41,34 @@ def log_sweep(results: SweepResults, folder: Path, tracking_uri: str) -> str:
     Raises:
         MapspaceError: the store cannot be reached or written.
     """
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-    from sqlalchemy.exc import SQLAlchemyError
-
-    # It tells of every step of making a new store.
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
     digest = hashlib.sha256((folder / ARCHITECTURES_FILE).read_bytes()).hexdigest()[:16]
-    try:
-        client = MlflowClient(tracking_uri=tracking_uri)
-        known = _logged_before(client, folder, tracking_uri, digest)
-        if known is not None:
-            return known
-        run = _log(client, results, folder, tracking_uri)
-    except (MlflowException, SQLAlchemyError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise MapspaceError(f"MLflow at {tracking_uri}: {reason}") from error
-    content = {"tracking_uri": tracking_uri, "parent": run, "digest": digest}
-    partial = folder / f".{TRACKING_FILE}.partial"
-    partial.write_text(json.dumps(content) + "\n")
-    os.replace(partial, folder / TRACKING_FILE)
+    sweep = results.plan.sweep
+    with connected(tracking_uri) as client:
+        run = remembered_run(
+            client,
+            experiment_id(client, sweep.name, folder, tracking_uri),
+            folder,
+            tracking_uri,
+            # Other results, such as those with more time for proofs, are another run.
+            content=digest,
+            tags={"mapspace.kind": "sweep", "mlflow.note.content": sweep.description},
+        )
+        if client.get_run(run).info.status != "FINISHED":
+            _log(client, run, results, folder)
     return run
 
 
-def _logged_before(client: Any, folder: Path, tracking_uri: str, digest: str) -> str | None:
-    """The run that the folder remembers, if it holds these results in this store."""
-    from mlflow.exceptions import MlflowException
-
-    path = folder / TRACKING_FILE
-    if not path.exists():
-        return None
-    known = json.loads(path.read_text())
-    if known["tracking_uri"] != tracking_uri or known.get("digest") != digest:
-        return None
-    try:
-        return str(client.get_run(known["parent"]).info.run_id)
-    except MlflowException:
-        return None  # The store was removed: log anew.
-
-
-def _log(client: Any, results: SweepResults, folder: Path, tracking_uri: str) -> str:
-    sweep = results.plan.sweep
-    run = client.create_run(
-        experiment_id(client, sweep.name, folder, tracking_uri),
-        run_name=folder.resolve().name,
-        tags={"mapspace.kind": "sweep", "mlflow.note.content": sweep.description},
-    )
-    run_id = str(run.info.run_id)
-    _log_params(client, run_id, results)
-    _log_metrics(client, run_id, results)
+def _log(client: Any, run: str, results: SweepResults, folder: Path) -> None:
+    _log_params(client, run, results)
+    _log_metrics(client, run, results)
     header, rows = front_table(results)
     columns = {name: [row[i] for row in rows] for i, name in enumerate(header)}
-    client.log_table(run_id, columns, FRONT_TABLE)
+    # Sent again it would be appended.
+    if all(file.path != FRONT_TABLE for file in client.list_artifacts(run)):
+        client.log_table(run, columns, FRONT_TABLE)
     for name in (RESULTS_FILE, ARCHITECTURES_FILE, FIGURE_FILE, PAGE_FILE):
-        client.log_artifact(run_id, str(folder / name))
-    client.set_terminated(run_id)
-    return run_id
+        client.log_artifact(run, str(folder / name))
+    client.set_terminated(run)
 
 
 def _log_params(client: Any, run: str, results: SweepResults) -> None:
@@ -143,7 +111,8 @@ def _log_metrics(client: Any, run: str, results: SweepResults) -> None:
             values += [
                 (f"{series}_{name}", float(value), step) for step, value in enumerate(rows[name])
             ]
-    now = round(time.time() * 1000)
+    # Not now: sent again, they are the same entries.
+    now = client.get_run(run).info.start_time
     metrics = [
         Metric(name, value, now, step) for name, value, step in values if math.isfinite(value)
     ]

@@ -2,8 +2,10 @@
 
 Every child has the mean best-so-far as a metric with the evaluation as `step` and the search time
 as `timestamp`, so that MLflow's comparison page draws the iso-iteration chart over *Step* and the
-iso-time chart over *Time (Relative)*. Everything is logged from the driver after the searches, so
-that tracking takes no search time; what an interrupted call left out, the next one adds.
+iso-time chart over *Time (Relative)*. Everything is logged from the driver after the searches, in
+batches, so that tracking takes no search time. A server that goes away is waited for, four minutes
+by MLflow's own settings (MLFLOW_HTTP_REQUEST_MAX_RETRIES); what could not be sent lies in the run
+folder, and the next call adds it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,7 @@ import numpy as np
 from costmodel.errors import MapspaceError
 from orchestrator.proofs import CERTIFICATES_FOLDER
 from orchestrator.results import CURVES_FILE, SUMMARY_FILE, Results, percent_name
+from surrogate.storage import write_atomically
 
 TRACKING_FILE = "mlflow.json"
 DATABASE_FILE = "mlflow.db"
@@ -32,6 +37,9 @@ ARTIFACTS_FOLDER = "artifacts"
 METRICS_PER_CALL = 1000
 PARAMS_PER_CALL = 100
 LONGEST_PARAM = 6000
+# A run's tag that its folder knows before the run is made: a request that is sent again because its
+# answer was lost is recognised by it.
+KEY_TAG = "mapspace.key"
 
 
 def default_uri(folder: str | Path) -> str:
@@ -54,47 +62,75 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
     Raises:
         MapspaceError: the store cannot be reached or written.
     """
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-    from sqlalchemy.exc import SQLAlchemyError
-
-    # It tells of every step of making a new store.
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
     folder = Path(folder)
-    try:
-        client = MlflowClient(tracking_uri=tracking_uri)
+    with connected(tracking_uri) as client:
         experiment = experiment_id(client, str(results.experiment["name"]), folder, tracking_uri)
-        parent = _parent(client, experiment, results, folder, tracking_uri)
+        parent = remembered_run(
+            client,
+            experiment,
+            folder,
+            tracking_uri,
+            tags={
+                "mapspace.kind": "benchmark",
+                "mlflow.note.content": str(results.experiment.get("description", "")),
+            },
+        )
         finished = _finished_children(client, experiment, parent)
         for searcher in results.searchers:
             for workload in results.workloads:
                 if (searcher, workload) not in finished:
                     _log_child(client, experiment, parent, results, searcher, workload)
+        # A request that was answered too late and sent again has made an empty child.
+        _finished_children(client, experiment, parent)
         if client.get_run(parent).info.status != "FINISHED":
+            settings = {**results.experiment, **results.provenance}
+            _log_params(client, parent, {**settings, "optimum_proven": results.proven})
             _log_summary(client, parent, results)
             for name in (CURVES_FILE, SUMMARY_FILE):
                 client.log_artifact(parent, str(folder / name))
             if (folder / CERTIFICATES_FOLDER).is_dir():
                 client.log_artifacts(parent, str(folder / CERTIFICATES_FOLDER), CERTIFICATES_FOLDER)
             client.set_terminated(parent)
-    except (MlflowException, SQLAlchemyError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise MapspaceError(f"MLflow at {tracking_uri}: {reason}") from error
     return parent
 
 
 def attach(folder: str | Path, files: Sequence[Path]) -> None:
-    """Adds files, such as a report, to the parent run that a run folder remembers, if it does."""
-    path = Path(folder) / TRACKING_FILE
-    if not path.exists():
-        return
-    from mlflow.tracking import MlflowClient
+    """Adds files, such as a report, to the parent run that a run folder remembers, if it does.
 
-    known = json.loads(path.read_text())
-    client = MlflowClient(tracking_uri=known["tracking_uri"])
-    for file in files:
-        client.log_artifact(known["parent"], str(file), artifact_path="report")
+    Raises:
+        MapspaceError: the store cannot be reached or written.
+    """
+    known = _known(Path(folder))
+    if "parent" not in known:
+        return
+    with connected(known["tracking_uri"]) as client:
+        for file in files:
+            client.log_artifact(known["parent"], str(file), artifact_path="report")
+
+
+@contextmanager
+def connected(tracking_uri: str) -> Iterator[Any]:
+    """An MLflow client for the length of a block.
+
+    Raises:
+        MapspaceError: the store cannot be reached or written, after MLflow's own retries.
+    """
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+    from sqlalchemy.exc import SQLAlchemyError
+
+    # It tells of every step of making a new store.
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    try:
+        yield MlflowClient(tracking_uri=tracking_uri)
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MapspaceError(
+            f"MLflow at {tracking_uri}: {reason} Nothing is lost: the same command sends what is "
+            "missing."
+        ) from error
 
 
 def metric_name(text: str) -> str:
@@ -114,34 +150,54 @@ def experiment_id(client: Any, name: str, folder: Path, tracking_uri: str) -> st
     return str(client.create_experiment(name, artifact_location=location))
 
 
-def _parent(client: Any, experiment: str, results: Results, folder: Path, tracking_uri: str) -> str:
-    """The parent run: the one that the folder remembers in this store, or a new one."""
-    from mlflow.exceptions import MlflowException
+def remembered_run(
+    client: Any,
+    experiment: str,
+    folder: Path,
+    tracking_uri: str,
+    *,
+    tags: dict[str, str],
+    content: str = "",
+) -> str:
+    """The run that a folder remembers, or a new one that it remembers from now on.
 
+    Args:
+        client: of the store.
+        experiment: the id of the experiment there.
+        folder: the run folder.
+        tracking_uri: the store; in another one there is a run of its own.
+        tags: what a new run gets.
+        content: what the run is about; another content is another run.
+
+    Returns:
+        The run's id.
+    """
     path = folder / TRACKING_FILE
-    if path.exists():
-        known = json.loads(path.read_text())
-        if known["tracking_uri"] == tracking_uri:
-            try:
-                return str(client.get_run(known["parent"]).info.run_id)
-            except MlflowException:
-                pass  # The store was removed: start anew.
-    description = str(results.experiment.get("description", ""))
-    run = client.create_run(
-        experiment,
-        run_name=folder.resolve().name,
-        tags={"mapspace.kind": "benchmark", "mlflow.note.content": description},
-    )
-    parent = str(run.info.run_id)
-    _log_params(
-        client,
-        parent,
-        {**results.experiment, **results.provenance, "optimum_proven": results.proven},
-    )
-    partial = folder / f".{TRACKING_FILE}.partial"
-    partial.write_text(json.dumps({"tracking_uri": tracking_uri, "parent": parent}) + "\n")
-    os.replace(partial, path)
+    about = {"tracking_uri": tracking_uri, "content": content}
+    known = _known(folder)
+    if "key" not in known or any(known.get(name) != value for name, value in about.items()):
+        known = {**about, "key": uuid.uuid4().hex}
+        write_atomically(path, json.dumps(known).encode())
+    query = f"tags.`{KEY_TAG}` = '{known['key']}'"
+    order = ["attributes.start_time ASC"]
+    if not client.search_runs([experiment], query, order_by=order):
+        client.create_run(
+            experiment, run_name=folder.resolve().name, tags={**tags, KEY_TAG: known["key"]}
+        )
+    # More than one where the store made a run but its answer did not arrive.
+    first, *others = client.search_runs([experiment], query, order_by=order)
+    for run in others:
+        client.delete_run(run.info.run_id)
+    parent = str(first.info.run_id)
+    if known.get("parent") != parent:
+        write_atomically(path, json.dumps({**known, "parent": parent}).encode())
     return parent
+
+
+def _known(folder: Path) -> dict[str, str]:
+    """What a folder remembers of its run."""
+    path = folder / TRACKING_FILE
+    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def _finished_children(client: Any, experiment: str, parent: str) -> set[tuple[str, str]]:
@@ -269,7 +325,8 @@ def _final_metrics(results: Results, searcher: str, workload: str) -> dict[str, 
 def _log_summary(client: Any, parent: str, results: Results) -> None:
     from mlflow.entities import Metric
 
-    now = round(time.time() * 1000)
+    # Not now: sent again, it is the same entry.
+    now = client.get_run(parent).info.start_time
     metrics = []
     for searcher in results.searchers:
         overall = results.overall(searcher)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -21,9 +20,12 @@ from rich.table import Table
 
 from costmodel.errors import ConfigError, DataError, MapspaceError
 from costmodel.loading import Size, StrictModel, load_yaml, validate
-from orchestrator.generate import RUNS, FolderName
+from orchestrator.generate import FolderName
+from orchestrator.lock import Claim, claimed
+from orchestrator.places import RUNS, ray_storage
 from orchestrator.runtime import code_version, ray_runtime
-from surrogate.shards import Dataset, check_shard, write_atomically
+from surrogate.shards import Dataset, check_shard
+from surrogate.storage import Place, file_sizes, place, remove_folder, write_atomically
 
 if TYPE_CHECKING:
     from surrogate.predictor import Card
@@ -35,6 +37,8 @@ PROGRESS_FILE = "progress.json"
 RAY_FOLDER = "ray"
 # Deaths of workers that one run survives, each at the cost of the work since the last checkpoint.
 MOST_FAILURES = 3
+# Between looks at the progress; a look at object storage is a request.
+POLL_SECONDS, REMOTE_POLL_SECONDS = 0.5, 2.0
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 
@@ -48,7 +52,7 @@ class TrainConfig(StrictModel):
     description: str = ""
     """What the surrogate is for."""
     data: str
-    """Folder of the data set, as `mapspace generate` made it."""
+    """Folder of the data set, as `mapspace generate` made it; a path or a URI."""
     recipe: Literal["paper", "fast"] = "fast"
     """Key of `surrogate.training.RECIPES`."""
     views: Count | None = None
@@ -77,32 +81,40 @@ class TrainConfig(StrictModel):
 
 
 def run_train(
-    source: TrainConfig | Path | str, output: Path | None = None, *, address: str | None = None
-) -> Path:
+    source: TrainConfig | Path | str,
+    output: Place | str | None = None,
+    *,
+    address: str | None = None,
+) -> Place:
     """Trains a surrogate, or completes a run, and prints its figures on standard error.
 
     Args:
         source: The configuration or its YAML file.
-        output: The folder; None: runs/NAME.
-        address: Ray cluster; its nodes must share data and output folder.
+        output: The folder, a path or a URI; None: runs/NAME.
+        address: Ray cluster; its nodes must share data and output folder, or have the URIs'
+            credentials.
 
     Returns:
         The folder, which `surrogate.load` takes.
 
     Raises:
-        ConfigError: If the configuration is wrong, or the folder holds another run.
+        ConfigError: If the configuration is wrong, the folder holds another run, or another run
+            writes to it.
         DataError: If a shard is damaged; the message names it.
     """
     config = source if isinstance(source, TrainConfig) else load_train(source)
-    folder = (output or RUNS / config.name).resolve()
+    folder = place(output or RUNS / config.name).resolve()
     console = Console(stderr=True)
     dataset = _check(config)
-    finished = _begin(folder, config, dataset)
+    finished = (folder / f"{STEM}.json").exists() and _begin(folder, config, dataset)
     if not finished:
-        with ray_runtime(address):
-            _train(config, folder, console)
-        shutil.rmtree(folder / RAY_FOLDER, ignore_errors=True)
-        (folder / PROGRESS_FILE).unlink(missing_ok=True)
+        with claimed(folder) as claim:
+            finished = _begin(folder, config, dataset)
+            if not finished:
+                with ray_runtime(address):
+                    _train(config, folder, console, claim)
+                remove_folder(folder / RAY_FOLDER)
+                (folder / PROGRESS_FILE).unlink(missing_ok=True)
     from surrogate.predictor import read_card
 
     card = read_card(folder / f"{STEM}.json")
@@ -127,7 +139,7 @@ def _check(config: TrainConfig) -> Dataset:
     from surrogate.stream import hold_out, shards_for
     from surrogate.training import RECIPES
 
-    if not Path(config.data).is_dir():
+    if not place(config.data).is_dir():
         raise ConfigError(
             f"data: there is no data set folder {config.data}; `mapspace generate` makes it."
         )
@@ -139,8 +151,7 @@ def _check(config: TrainConfig) -> Dataset:
             f"workers: expected a divisor of the batch size {batch_size} of at most {shards} "
             f"(the shards), got {config.workers}."
         )
-    for shard in dataset.manifest.shards:
-        check_shard(dataset.folder, shard)
+    _check_shards(dataset)
     held_out = hold_out(dataset, config.held_out_problems)
     rows = sum(shard.rows for shard in dataset.manifest.shards[:shards])
     if rows - len(held_out.log_edp) < batch_size * config.workers:
@@ -151,7 +162,21 @@ def _check(config: TrainConfig) -> Dataset:
     return dataset
 
 
-def _begin(folder: Path, config: TrainConfig, dataset: Dataset) -> bool:
+def _check_shards(dataset: Dataset) -> None:
+    """Compares local shards with their checksums; remote ones are, where they are first read.
+
+    Raises:
+        DataError: If one is damaged or missing.
+    """
+    shards = dataset.manifest.shards
+    if not isinstance(dataset.folder, Path):
+        there = file_sizes(dataset.folder)
+        shards = tuple(shard for shard in shards if shard.file not in there)
+    for shard in shards:
+        check_shard(dataset.folder, shard)
+
+
+def _begin(folder: Place, config: TrainConfig, dataset: Dataset) -> bool:
     """Marks the folder as this run's; True if the run is finished.
 
     Raises:
@@ -166,7 +191,6 @@ def _begin(folder: Path, config: TrainConfig, dataset: Dataset) -> bool:
     }
     path = folder / IDENTITY_FILE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         there = json.loads(path.read_text()) if path.exists() else None
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be used: {error.strerror}.") from error
@@ -183,7 +207,7 @@ def _begin(folder: Path, config: TrainConfig, dataset: Dataset) -> bool:
     return (folder / f"{STEM}.json").exists()
 
 
-def _train(config: TrainConfig, folder: Path, console: Console) -> None:
+def _train(config: TrainConfig, folder: Place, console: Console, claim: Claim) -> None:
     """Runs Ray Train to its end and shows progress meanwhile."""
     from ray.train import (
         CheckpointConfig,
@@ -197,7 +221,7 @@ def _train(config: TrainConfig, folder: Path, console: Console) -> None:
     trainer = TorchTrainer(
         _worker,
         train_loop_config={
-            "data": str(Path(config.data).resolve()),
+            "data": str(place(config.data).resolve()),
             "folder": str(folder),
             "options": config.options().model_dump_json(),
             "threads": config.threads,
@@ -210,7 +234,7 @@ def _train(config: TrainConfig, folder: Path, console: Console) -> None:
         # The same name and storage: a run that was interrupted continues from its checkpoint.
         run_config=RunConfig(
             name=RAY_FOLDER,
-            storage_path=str(folder),
+            **ray_storage(folder),
             failure_config=FailureConfig(max_failures=MOST_FAILURES),
             checkpoint_config=CheckpointConfig(num_to_keep=1),
         ),
@@ -235,7 +259,8 @@ def _train(config: TrainConfig, folder: Path, console: Console) -> None:
     ) as progress:
         bar = progress.add_task(config.name, total=1, loss="-")
         while thread.is_alive():
-            thread.join(0.5)
+            thread.join(POLL_SECONDS if isinstance(folder, Path) else REMOTE_POLL_SECONDS)
+            claim.check()
             seen = _progress(folder)
             if seen is not None:
                 progress.update(
@@ -250,10 +275,11 @@ def _train(config: TrainConfig, folder: Path, console: Console) -> None:
         raise MapspaceError(f"Training failed: {reason}") from failure
 
 
-def _progress(folder: Path) -> dict[str, Any] | None:
+def _progress(folder: Place) -> dict[str, Any] | None:
     try:
         seen: dict[str, Any] = json.loads((folder / PROGRESS_FILE).read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, MapspaceError):
+        # Nothing yet, or a store that is away for a moment: the workers will tell if it stays away.
         return None
     return seen
 
@@ -269,7 +295,7 @@ def _worker(arguments: dict[str, Any]) -> None:
     torch.set_num_threads(arguments["threads"])
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
-    folder = Path(arguments["folder"])
+    folder = place(arguments["folder"])
     options = training.FitOptions.model_validate_json(arguments["options"])
     dataset = Dataset(arguments["data"])
 
@@ -327,7 +353,7 @@ def _worker(arguments: dict[str, Any]) -> None:
     )
 
 
-def _summary(config: TrainConfig, folder: Path, card: Card, state: str) -> Table:
+def _summary(config: TrainConfig, folder: Place, card: Card, state: str) -> Table:
     figures = card.figures
     worst = ", ".join(
         f"{name}={size}"

@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
     from costmodel.affine import Workload
     from surrogate.predictor import SurrogatePredictor
+    from surrogate.storage import Place
 
 __all__ = ["load", "shipped"]
 
 
-def load(path: Path | str) -> SurrogatePredictor:
-    """Loads a surrogate from its JSON file or from the folder of a training run.
+def load(path: Place | str) -> SurrogatePredictor:
+    """Loads a surrogate from its JSON file or from the folder of a training run, a path or a URI.
 
     Raises:
         DataError: If a file is missing or damaged; the message names it.

@@ -22,7 +22,7 @@ from costmodel.loading import StrictModel
 from surrogate.metrics import Figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
 from surrogate.samples import SMALLEST_COST
-from surrogate.shards import write_atomically
+from surrogate.storage import Place, make_folder, place, write_atomically
 from surrogate.structure import Structure, tensors_of
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class SurrogatePredictor:
 
 
 def write(
-    stem: Path,
+    stem: Place,
     network: SurrogateNetwork,
     *,
     structure: Structure,
@@ -200,7 +200,7 @@ def write(
     reached: Figures,
     training: dict[str, Any],
     provenance: dict[str, str],
-) -> Path:
+) -> Place:
     """Writes a surrogate as `stem.safetensors` and `stem.json`.
 
     Returns:
@@ -219,7 +219,7 @@ def write(
         training=training,
         provenance=provenance,
     )
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     # The card names the checksum of its weights, so it comes last.
     write_atomically(stem.with_name(stem.name + ".safetensors"), weights)
     path = stem.with_name(stem.name + ".json")
@@ -227,7 +227,7 @@ def write(
     return path
 
 
-def read_card(path: Path) -> Card:
+def read_card(path: Place) -> Card:
     """Reads the JSON of a surrogate.
 
     Raises:
@@ -244,16 +244,16 @@ def read_card(path: Path) -> Card:
     return card
 
 
-def load_surrogate(path: Path | str) -> SurrogatePredictor:
+def load_surrogate(path: Place | str) -> SurrogatePredictor:
     """Loads a surrogate.
 
     Args:
-        path: Its JSON or safetensors file, or the folder of a training run.
+        path: Its JSON or safetensors file, or the folder of a training run; a path or a URI.
 
     Raises:
         DataError: If a file is missing or damaged; the message names it.
     """
-    path = Path(path)
+    path = place(path)
     if path.is_dir():
         path = path / "surrogate.json"
     path = path.with_suffix(".json")

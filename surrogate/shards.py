@@ -1,18 +1,16 @@
 """The data set on disk: Parquet shards and a manifest, checked whenever they are read.
 
-A shard is a function of (data config, index) and is written under a temporary name first, so one
-that exists is whole. The manifest lists the shards with row counts, SHA-256 checksums and moments
-(for whitening). Letters: `R` rows, `F` raw values per point, `O` costs.
+A shard is a function of (data config, index) and appears whole or not at all. The folder may be a
+local one or a URI (`surrogate.storage`). The manifest lists the shards with row counts, SHA-256
+checksums and moments (for whitening). Letters: `R` rows, `F` raw values per point, `O` costs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from surrogate.problems import ProblemRanges
 from surrogate.samples import SMALLEST_COST, Samples, cost_names, draw
+from surrogate.storage import Place, place, write_atomically
 from surrogate.structure import Structure
 
 FORMAT = 1
@@ -206,12 +205,12 @@ class Manifest(StrictModel):
         kept = tuple(shard for shard in self.shards if shard.index not in gone)
         return self.model_copy(update={"shards": kept})
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Place) -> None:
         """Writes `manifest.json` atomically."""
         write_atomically(folder / MANIFEST, self.model_dump_json(indent=1).encode())
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Place) -> Manifest:
         """Reads `manifest.json`.
 
         Raises:
@@ -229,14 +228,7 @@ class Manifest(StrictModel):
         return manifest
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file under a temporary name and renames it: it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
-
-
-def write_shard(config: DataConfig, index: int, folder: Path, provenance: str) -> ShardEntry:
+def write_shard(config: DataConfig, index: int, folder: Place, provenance: str) -> ShardEntry:
     """Draws shard `index` and writes it, a function of (config, index) only.
 
     Args:
@@ -272,32 +264,27 @@ def write_shard(config: DataConfig, index: int, folder: Path, provenance: str) -
         **json.loads(provenance),
     }
     table = table.replace_schema_metadata({METADATA_KEY: json.dumps(described)})
-    path = folder / f"shard-{index:05d}.parquet"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # In memory first: it is a few MB, and object storage takes a file whole.
+    content = pa.BufferOutputStream()
     pq.write_table(
         table,
-        temporary,
+        content,
         compression="zstd",
         compression_level=1,
         use_dictionary=False,
         use_byte_stream_split=True,
         write_statistics=False,
     )
-    digest = checksum(temporary)
-    temporary.replace(path)
+    whole = content.getvalue()
+    path = folder / f"shard-{index:05d}.parquet"
+    write_atomically(path, whole)
     return ShardEntry(
         index=index,
         file=path.name,
         rows=table.num_rows,
-        sha256=digest,
+        sha256=hashlib.sha256(whole).hexdigest(),
         statistics=Statistics.of(samples),
     )
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Dataset:
@@ -306,13 +293,13 @@ class Dataset:
     Every file's checksum is compared once, before its first row is used.
     """
 
-    def __init__(self, folder: Path | str) -> None:
-        """Opens the folder.
+    def __init__(self, folder: Place | str) -> None:
+        """Opens the folder, a path or a URI.
 
         Raises:
             DataError: If the manifest is missing, damaged or lists no shard.
         """
-        self.folder = Path(folder)
+        self.folder = place(folder)
         self.manifest = Manifest.read(self.folder)
         if not self.manifest.shards:
             raise DataError(f"{self.folder / MANIFEST} lists no shard: run `mapspace generate`.")
@@ -342,34 +329,38 @@ class Dataset:
 
     def _columns(self, position: int, names: tuple[str, ...]) -> npt.NDArray[np.float32]:
         entry = self.manifest.shards[position]
-        path = self.folder / entry.file
-        if position not in self._checked:
-            check_shard(self.folder, entry)
-            self._checked.add(position)
+        content = _content(self.folder, entry, check=position not in self._checked)
+        self._checked.add(position)
         try:
-            table = pq.read_table(path, columns=list(names))
+            table = pq.read_table(pa.BufferReader(content), columns=list(names))
             columns = [table.column(name).to_numpy() for name in names]
         except (OSError, KeyError, pa.ArrowException) as error:
-            raise _damaged(path, str(error).splitlines()[0]) from error
+            raise _damaged(self.folder / entry.file, str(error).splitlines()[0]) from error
         return np.stack(columns, axis=1, dtype=np.float32)
 
 
-def check_shard(folder: Path, entry: ShardEntry) -> None:
+def check_shard(folder: Place, entry: ShardEntry) -> None:
     """Compares a shard's checksum with the manifest.
 
     Raises:
         DataError: If the file is missing or differs; the message names it.
     """
+    _content(folder, entry, check=True)
+
+
+def _content(folder: Place, entry: ShardEntry, *, check: bool) -> bytes:
+    """A shard's file, compared with the manifest's checksum if wanted."""
     path = folder / entry.file
     try:
-        digest = checksum(path)
+        content = path.read_bytes()
     except FileNotFoundError:
         raise _damaged(path, "the file is missing") from None
     except OSError as error:
         raise _damaged(path, error.strerror or str(error)) from error
-    if digest != entry.sha256:
+    if check and hashlib.sha256(content).hexdigest() != entry.sha256:
         raise _damaged(path, "its checksum differs from the manifest's")
+    return content
 
 
-def _damaged(path: Path, reason: str) -> DataError:
+def _damaged(path: Place, reason: str) -> DataError:
     return DataError(f"{path} is damaged ({reason}): `mapspace generate` writes it anew.")

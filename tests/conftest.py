@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import Nodes
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Of the S3 server that tests start. Ray's workers inherit what is set before Ray starts.
+for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+    os.environ[name] = "testing"
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +44,22 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     generate(config, folder, execute=map)
     return folder
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Nodes]:
+    """A cluster of several nodes, and this process connected to it; only in the faults' process."""
+    import ray
+
+    from orchestrator import runtime
+
+    if ray.is_initialized():
+        pytest.fail("run the faults in a process of their own: make faults")
+    for name, value in runtime.ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    nodes = Nodes()
+    try:
+        with runtime.ray_runtime(nodes.address):
+            yield nodes
+    finally:
+        nodes.cluster.shutdown()

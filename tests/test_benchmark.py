@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import DRIVER
 from sample_results import make_results
 
 from costmodel.errors import ConfigError, ContractError, DataError, MapspaceError
@@ -38,15 +39,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-
-# A driver whose checkpoints are close together, so that a test can kill it between two.
-DRIVER = """
-import sys
-from orchestrator import benchmark
-benchmark.CHECKPOINT_SECONDS = 0.2
-from orchestrator.cli import main
-main(sys.argv[1:])
-"""
 
 
 def experiment(**changes: Any) -> dict[str, Any]:

@@ -143,6 +143,29 @@ def test_interrupted_logging_is_completed(
     assert all("final" in run.data.metrics for run in runs.values())
 
 
+def test_runs_that_a_repeated_request_has_made_twice_are_removed(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may make a run and die before it answers: the client asks again."""
+    from mlflow.tracking import MlflowClient
+
+    original = MlflowClient.create_run
+
+    def twice(self: Any, *arguments: Any, **named: Any) -> Any:
+        original(self, *arguments, **named)
+        return original(self, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "create_run", twice)
+        results, parent = logged(tmp_path / "run", store, "repeated")
+    connection = client(store)
+    experiment = connection.get_run(parent).info.experiment_id
+    found = connection.search_runs([experiment])
+    expected = {f"{s} / {w}" for s in results.searchers for w in results.workloads}
+    assert sorted(run.info.run_name for run in found) == sorted({"run", *expected})
+    assert all(run.info.status == "FINISHED" for run in found)
+
+
 def test_a_report_is_attached(store: str, tmp_path: Path) -> None:
     _, parent = logged(tmp_path / "run", store, "attached")
     page = tmp_path / "run" / "report.html"

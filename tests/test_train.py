@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from processes import descendants, kill, wait_for
 from safetensors.torch import load_file
 
 import surrogate
@@ -40,13 +37,6 @@ def config_for(folder: Path, **changes: object) -> TrainConfig:
     return TrainConfig.model_validate({**content, **changes})
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.02)
-
-
 def test_two_workers_average_their_gradients(
     small_data: Path, tmp_path: Path, ray_runtime: None
 ) -> None:
@@ -56,32 +46,6 @@ def test_two_workers_average_their_gradients(
     assert loaded.card.training["workers"] == 2
     # Shares of other batches than one worker's, so other weights, but as good a fit.
     assert loaded.card.figures.spearman > 0.9
-
-
-def descendants(root: int) -> dict[int, str]:
-    """Titles of the processes below a process."""
-    parents, titles = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                titles[int(entry.name)] = (entry / "cmdline").read_text()
-                state = (entry / "stat").read_text().rpartition(") ")[2]
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(state.split()[1])
-    found = {}
-    for process, title in titles.items():
-        above = parents.get(process, 0)
-        while above not in (0, root):
-            above = parents.get(above, 0)
-        if above == root:
-            found[process] = title
-    return found
-
-
-def kill(process: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
 
 
 def views_so_far(folder: Path) -> int:
@@ -121,7 +85,7 @@ def survivor(
 
     def kill_worker() -> None:
         wait_for(lambda: views_so_far(folder) > reached)
-        for process, title in descendants(os.getpid()).items():
+        for process, (_, title) in descendants(os.getpid()).items():
             if "ray::RayTrainWorker" in title:
                 kill(process)
                 killed.append(process)

@@ -138,15 +138,22 @@ class LearningLoop:
 
 
 def start_ray(runners: int) -> None:
-    """Starts a Ray for this process, unless it is connected to one: RLlib does not run without."""
+    """Connects this process to a Ray, unless it is: RLlib does not run without.
+
+    That is the cluster at `RAY_ADDRESS` (set for a job), else a small one of its own.
+    """
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    if address != "local":
+        ray.init(address=address, **quiet)
+        return
     ray.init(
-        address=os.environ.get("RAY_ADDRESS", "local"),
+        address="local",
         num_cpus=1 + runners,
         object_store_memory=OBJECT_STORE_BYTES,
         include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
+        **quiet,
     )

@@ -1,0 +1,222 @@
+"""What dies while a surrogate trains or a benchmark runs: the result is an undisturbed one's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from processes import Nodes, driver, kill, press_control_c, wait_for
+from safetensors.torch import load_file
+
+from costmodel.errors import DataError
+from costmodel.loading import validate
+from orchestrator import benchmark
+from orchestrator.benchmark import run_benchmark
+from orchestrator.experiment import Benchmark, Plan, prepare
+from orchestrator.results import Results
+from orchestrator.state import load_state
+from orchestrator.train import PROGRESS_FILE, TrainConfig, run_train
+from orchestrator.trial import STATE_FILE, Searches
+from surrogate.shards import Dataset
+from surrogate.training import fit
+
+pytestmark = [
+    pytest.mark.faults,
+    # Ray leaves sockets and files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+VIEWS, CHECKPOINT_VIEWS = 30_720, 2_560
+
+
+@pytest.fixture(scope="module")
+def training(small_data: Path) -> tuple[TrainConfig, dict[str, torch.Tensor]]:
+    """A training run, and the weights of the plain loop without Ray."""
+    config = TrainConfig.model_validate(
+        {
+            "kind": "train",
+            "name": "small",
+            "data": str(small_data),
+            "views": VIEWS,
+            "held_out_problems": 8,
+            "checkpoint_views": CHECKPOINT_VIEWS,
+            "seed": 2,
+        }
+    )
+    torch.set_num_threads(1)
+    return config, dict(fit(Dataset(config.data), config.options()).network.state_dict())
+
+
+def views_so_far(folder: Path) -> int:
+    path = folder / PROGRESS_FILE
+    try:
+        return int(json.loads(path.read_text())["views"])
+    except FileNotFoundError:
+        return 0
+
+
+def assert_same_weights(folder: Path, expected: dict[str, torch.Tensor]) -> None:
+    found = load_file(folder / "surrogate.safetensors")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "surrogate.json",
+        "surrogate.safetensors",
+        "train.json",
+    ]
+
+
+def test_training_survives_a_killed_worker_and_a_removed_node(
+    nodes: Nodes, tmp_path: Path, training: tuple[TrainConfig, dict[str, torch.Tensor]]
+) -> None:
+    config, expected = training
+    folder = tmp_path / "run"
+    killed: list[int] = []
+
+    def after_the_worker() -> Any:
+        at_work = nodes.workers("ray::RayTrainWorker")
+        if not at_work or views_so_far(folder) == 0:
+            return None
+        if not killed:
+            killed.append(views_so_far(folder))
+            kill(next(iter(at_work)))
+            return None
+        return views_so_far(folder) > killed[0] and next(iter(at_work.values()))
+
+    with nodes.removing(after_the_worker):
+        run_train(config, folder)
+    assert_same_weights(folder, expected)
+
+
+def test_training_continues_after_control_c_and_after_its_driver_was_killed(
+    nodes: Nodes, tmp_path: Path, training: tuple[TrainConfig, dict[str, torch.Tensor]]
+) -> None:
+    config, expected = training
+    file, folder, errors = tmp_path / "small.yaml", tmp_path / "run", tmp_path / "errors"
+    file.write_text(config.model_dump_json())
+    command = ("train", str(file), "--output", str(folder))
+    with driver(*command, errors=errors, address=nodes.address) as process:
+        wait_for(lambda: views_so_far(folder))
+        assert press_control_c(process) == 130
+    assert errors.read_text().splitlines()[-1].startswith("Error: interrupted; the same command")
+    interrupted = views_so_far(folder)
+    with driver(*command, errors=errors, address=nodes.address) as process:
+        wait_for(lambda: views_so_far(folder) > interrupted)
+        kill(process.pid)
+        process.wait()
+    assert interrupted < views_so_far(folder) < VIEWS
+    run_train(config, folder)
+    assert_same_weights(folder, expected)
+
+
+BENCHMARK: dict[str, Any] = {
+    "kind": "benchmark",
+    "name": "small",
+    "workloads": ["gemm-512", "mttkrp-0"],
+    "searchers": {"genetic": {}},
+    "seeds": [3],
+    "iterations": 20_000,
+    "proof_seconds": 0,
+}
+
+
+def plan_of() -> Plan:
+    return prepare(validate(Benchmark, BENCHMARK, "small"), "small")
+
+
+@pytest.fixture(scope="module")
+def searches() -> list[dict[str, Any]]:
+    """The results of the benchmark's searches without Ray."""
+    plan = plan_of()
+    finished = []
+    for workload in plan.workloads:
+        alone = Searches(plan, "genetic", workload, [3])
+        while alone.start_next():
+            alone.searcher.run(alone.evaluator)
+            alone.finish()
+        finished += alone.finished
+    return finished
+
+
+def assert_same_searches(results: Results, expected: list[dict[str, Any]]) -> None:
+    """Every search once, with the same curve over iterations, the best mapping and the count."""
+    assert len(results.runs) == len(expected)
+    for run, alone in zip(results.runs, expected, strict=True):
+        assert run.best_code == tuple(alone["best_code"])
+        assert run.best_loss == alone["best_loss"]
+        assert (run.iterations, run.true_queries) == (alone["iterations"], alone["true_queries"])
+        assert np.array_equal(run.evaluation, alone["curve_iteration"])
+        assert np.array_equal(run.loss, alone["curve_loss"])
+
+
+def iterations_so_far(folder: Path) -> int:
+    """Of all searches, as their checkpoints have them."""
+    total = 0
+    for trial in folder.glob("tune/*/*"):
+        reached = [0]
+        for path in trial.glob(f"*/{STATE_FILE}"):
+            # One that is being replaced cannot be read.
+            with contextlib.suppress(DataError, FileNotFoundError):
+                state = load_state(path)
+                current = state["current"]
+                reached += [int(run["iterations"]) for run in state["finished"]]
+                if current is not None:
+                    reached.append(int(current["evaluator"]["iterations_used"]))
+        total += max(reached)
+    return total
+
+
+def test_a_benchmark_survives_a_killed_worker_and_a_removed_node(
+    nodes: Nodes,
+    tmp_path: Path,
+    searches: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(benchmark, "CHECKPOINT_SECONDS", 0.2)
+    killed: list[int] = []
+
+    def after_the_worker() -> Any:
+        at_work = nodes.workers("ray::ImplicitFunc")
+        reached = iterations_so_far(tmp_path)
+        if not at_work or reached == 0:
+            return None
+        if not killed:
+            killed.append(reached)
+            kill(next(iter(at_work)))
+            return None
+        return reached > killed[0] and next(iter(at_work.values()))
+
+    with nodes.removing(after_the_worker):
+        results = run_benchmark(plan_of(), tmp_path)
+    assert_same_searches(results, searches)
+
+
+def test_a_benchmark_continues_after_control_c_and_after_its_driver_was_killed(
+    nodes: Nodes, tmp_path: Path, searches: list[dict[str, Any]]
+) -> None:
+    file, folder, errors = tmp_path / "small.yaml", tmp_path / "run", tmp_path / "errors"
+    file.write_text(json.dumps(BENCHMARK))
+    command = ("benchmark", str(file), "--output", str(folder))
+    with driver(*command, errors=errors, address=nodes.address) as process:
+        wait_for(lambda: iterations_so_far(folder))
+        assert press_control_c(process) == 130
+    assert errors.read_text().splitlines()[-1].startswith("Error: interrupted; the same command")
+    interrupted = iterations_so_far(folder)
+    with driver(*command, errors=errors, address=nodes.address) as process:
+        wait_for(lambda: iterations_so_far(folder) > interrupted)
+        kill(process.pid)
+        process.wait()
+    assert not (folder / "summary.json").exists()
+    lines: list[str] = []
+    results = run_benchmark(plan_of(), folder, progress=lines.append)
+    assert "small: continuing" in lines
+    assert_same_searches(results, searches)
