@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from processes import Nodes
+
+if TYPE_CHECKING:
+    from surrogate.storage import RemotePath
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -44,6 +50,42 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     generate(config, folder, execute=map)
     return folder
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    """HOST:PORT of an S3 server."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    request = urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")
+    with urllib.request.urlopen(request):
+        yield f"{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, request: pytest.FixtureRequest) -> RemotePath:
+    """A folder of its own for every test."""
+    from surrogate.storage import RemotePath, place
+
+    found = place(f"s3://bucket/{request.node.name}?scheme=http&endpoint_override={endpoint}")
+    assert isinstance(found, RemotePath)
+    return found
+
+
+@pytest.fixture
+def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks whose holders are taken for dead in half a second."""
+    from orchestrator import lock
+
+    monkeypatch.setattr(lock, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(lock, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(lock, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(lock, "POLL_SECONDS", 0.05)
 
 
 @pytest.fixture(scope="session")
