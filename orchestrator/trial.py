@@ -54,12 +54,15 @@ def run_trial(config: Mapping[str, Any], plan: Plan, checkpoint_seconds: float) 
             with searches.evaluator.paused():
                 report()
 
-    while searches.start_next():
-        searches.searcher.run(searches.evaluator, after_step)
-        searches.finish()
-        if not searches.done and time.monotonic() - last >= checkpoint_seconds:
-            report()
-    report()
+    try:
+        while searches.start_next():
+            searches.searcher.run(searches.evaluator, after_step)
+            searches.finish()
+            if not searches.done and time.monotonic() - last >= checkpoint_seconds:
+                report()
+        report()
+    finally:
+        searches.close()
 
 
 class Searches:
@@ -127,6 +130,11 @@ class Searches:
         if self._under_way:
             best.append(self.evaluator.best_loss)
         return {"seeds_done": len(self.finished), "best_loss": min(best)}
+
+    def close(self) -> None:
+        """Ends the processes of a model that has any; Tune's worker goes on to other trials."""
+        if self.plan.world.measured:
+            self.model.close()
 
     def save(self, path: Path) -> None:
         """Writes everything that decides how the trial continues."""
