@@ -152,6 +152,82 @@ def pareto(workload: str, accelerator: str, plot: Place | None, as_json: bool) -
 
 
 @cli.command()
+@click.argument("workload", required=False)
+@click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
+@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, help="The most per proof.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def bypass(
+    workload: str | None, network: str | None, accelerator: str, seconds: float, as_json: bool
+) -> None:
+    """Proves what it is worth that tensors of WORKLOAD may skip memory levels.
+
+    The best mapping with every tensor kept at every level against the best one with bypass
+    searched, on the same machine; with a warning where free multicast makes bypass degenerate.
+    """
+    from orchestrator.bypass import compare_bypass
+
+    if (workload is None) == (network is None):
+        raise click.UsageError("Expected either WORKLOAD or --network.")
+    if seconds <= 0:
+        raise ConfigError(f"--seconds: expected more than 0, got {seconds:g}.")
+    answer = compare_bypass(
+        workload or network or "", accelerator, network=network is not None, seconds=seconds
+    )
+    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+    if answer.interrupted:
+        raise click.exceptions.Exit(_fail("interrupted: layers are missing.", 130))
+    failed = sum(row["failure"] is not None for row in answer.summary["layers"])
+    if failed:
+        raise MapspaceError(f"{failed} layers have no mapping; the output says why.")
+
+
+@cli.command()
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option("--family", help="Random problems of cnn or mttkrp in place of WORKLOAD.")
+@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option("--samples", type=int, default=1_000_000, show_default=True, help="Mappings drawn.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path), help="PNG file for the cost surface.")
+@click.option("--surface", metavar="DIM,DIM", help="Dimensions whose tilings the surface varies.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def space(
+    workloads: tuple[str, ...],
+    family: str | None,
+    accelerator: str,
+    samples: int,
+    seed: int,
+    plot: Path | None,
+    surface: str | None,
+    as_json: bool,
+) -> None:
+    """Describes the map space of WORKLOAD: its size, what random mappings cost, its surface.
+
+    Costs are those of mappings drawn uniformly among the feasible ones, over the algorithmic
+    minimum. With --family problems are drawn too, as for training data. Ctrl-C describes what has
+    been drawn so far.
+    """
+    from orchestrator.space import describe_family, describe_spaces
+
+    if bool(workloads) == (family is not None):
+        raise click.UsageError("Expected either WORKLOAD or --family.")
+    if family is not None:
+        if plot is not None or surface is not None:
+            raise ConfigError("--plot and --surface are for a WORKLOAD, not for --family.")
+        answer = describe_family(family, accelerator, samples=samples, seed=seed)
+    else:
+        answer = describe_spaces(
+            workloads,
+            accelerator,
+            samples=samples,
+            seed=seed,
+            plot=plot,
+            surface=None if surface is None else _pair(surface),
+        )
+    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+
+
+@cli.command()
 @click.option("--model", required=True, help="Cost model; see `mapspace list models`.")
 @click.argument("records", type=PLACE)
 @click.option("--output", type=PLACE, help="Else standard output.")
@@ -324,6 +400,18 @@ def _share(text: str) -> float:
     if not 0 <= share < float("inf"):
         raise ConfigError(f"--gap: expected a share of 0 or more such as 1% or 0.01, got {text!r}.")
     return share
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Two names from a text such as K,N.
+
+    Raises:
+        ConfigError: there are not two.
+    """
+    first, comma, second = (part.strip() for part in text.partition(","))
+    if not first or not comma or not second:
+        raise ConfigError(f"--surface: expected two dimensions such as K,N, got {text!r}.")
+    return first, second
 
 
 def _keep(entries: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
