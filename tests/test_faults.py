@@ -27,6 +27,8 @@ from surrogate.training import fit
 
 pytestmark = [
     pytest.mark.faults,
+    # Several drivers each, on cores that others may use.
+    pytest.mark.timeout(600),
     # Ray leaves sockets and files to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -34,7 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-VIEWS, CHECKPOINT_VIEWS = 30_720, 2_560
+VIEWS, CHECKPOINT_VIEWS = 20_480, 2_048
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,8 @@ from surrogate.shards import Dataset, Manifest, ShardEntry
 
 pytestmark = [
     pytest.mark.faults,
+    # Several drivers each, on cores that others may use.
+    pytest.mark.timeout(600),
     # Ray leaves sockets and files to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
