@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 SEARCHERS: Mapping[str, str] = MappingProxyType(
     {
         "annealing": "searchers.annealing:Annealing",
+        "cma-es": "searchers.cma_es:CMAES",
         "ddpg": "searchers.ddpg:DDPG",
         "exact": "searchers.exact:Exact",
         "gbfs": "searchers.gbfs:GBFS",
         "genetic": "searchers.genetic:Genetic",
         "gradient": "searchers.gradient:Gradient",
         "marvel": "searchers.marvel:Marvel",
+        "model-guided": "searchers.model_guided:ModelGuided",
         "na2c": "searchers.na2c:NA2C",
+        "nevergrad": "searchers.nevergrad:Nevergrad",
+        "optuna": "searchers.optuna:Optuna",
         "ppo": "searchers.ppo:PPO",
         "primitive-annealing": "searchers.primitive_annealing:PrimitiveAnnealing",
         "random": "searchers.random:Random",

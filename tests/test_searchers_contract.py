@@ -42,7 +42,9 @@ SPECIALISED = {
 }
 # What only costs time is turned down: no promise depends on it.
 CHEAPER: dict[str, dict[str, Any]] = {
+    "model-guided": {"batch": 30, "chains": 8, "steps": 3, "memory": 40},
     "na2c": {"updates": 1},
+    "optuna": {"candidates": 2},
     "rnn": {"hidden": 8, "batch": 64},
     "xgboost": {"trees": 4, "steps": 5, "chains": 32},
 }

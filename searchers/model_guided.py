@@ -1,0 +1,322 @@
+"""Few evaluations for expensive cost models: a fitted model chooses every batch of mappings.
+
+After every batch a model is fitted anew to all losses. Markov chains then walk through the space by
+the predicted loss, and the best predicted mappings that were never evaluated, no two of the same
+prediction, are the next batch, but for a share of new proposals. On a loop nest chains start and
+move as the structured searcher's do.
+
+Two models. *Grey-box*: a law, linear with non-negative coefficients in the words that a mapping
+moves (`searchers.traffic`), times a power of its iterations, and a Gaussian process on what the law
+leaves unexplained. It is told no energy, but how such cost models count. *Black-box*: a Gaussian
+process on a description of the mapping alone.
+
+Predictions come from this search's own evaluations, so they are no iterations; their time is search
+time, a few milliseconds per evaluation.
+
+Letters: m mappings of a batch, C chains, M candidates, N mappings evaluated, D attributes of a
+code, F features, K traffic columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+
+from costmodel.errors import ConfigError
+from costmodel.mapspace import MapSpace
+from searchers import traffic
+from searchers.base import MOVE_ATTEMPTS, Codes, Losses, log_losses, metropolis, require
+from searchers.batches import BatchSearcher
+from searchers.gaussian_process import GaussianProcess
+from searchers.structured_choices import list_choices, make_workspace
+from searchers.structured_moves import propose
+
+if TYPE_CHECKING:
+    from costmodel.space import Space
+
+Reals = npt.NDArray[np.float64]
+
+FEATURES = ("auto", "traffic", "black-box")
+
+# Probability that a level above the innermost is filled in a new mapping, as structured has it.
+OUTER_FILL = 0.3
+
+# ln of how many times worse than the worst a refused mapping counts.
+REFUSED = 1.0
+
+# Powers of the iterations that a loss may have: latency and EDP 1, energy 0, ED2P 2.
+POWERS = (1.0, 0.0, 2.0)
+
+# A law predicts no less than this share of the least loss seen, each over its iterations' power.
+LEAST = 1e-3
+
+# Decimals of a predicted ln loss that tell two mappings apart.
+DECIMALS = 6
+
+
+class ModelGuided(BatchSearcher):
+    """Evaluates what a model fitted to the evaluations so far predicts to be best."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {
+            # A law is right far from what was evaluated, a process near it.
+            "black-box": MappingProxyType(
+                {"features": "black-box", "restart_share": 0.5, "fresh_share": 0.3}
+            )
+        }
+    )
+    STATE: ClassVar[tuple[str, ...]] = (*BatchSearcher.STATE, "_codes", "_logs", "_chains")
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        features: str = "auto",
+        batch: int = 12,
+        initial: int = 12,
+        chains: int = 128,
+        steps: int = 20,
+        temperature: float = 0.003,
+        restart_share: float = 0.25,
+        fresh_share: float = 0.5,
+        random_share: float = 0.1,
+        memory: int = 300,
+    ) -> None:
+        """Prepares the first batch, which no model chooses.
+
+        Args:
+            space: where to search.
+            seed: decides the whole run.
+            features: `traffic` for the grey-box model, on loop nests only; `black-box`; `auto`:
+                the grey-box one on loop nests, else the black-box one.
+            batch: mappings evaluated between two fits.
+            initial: mappings of the first batch.
+            chains: Markov chains side by side.
+            steps: of each chain per batch.
+            temperature: of the chains at first, on the predicted ln loss; it falls linearly to 0.
+            restart_share: share of the chains that start at the best evaluated mappings.
+            fresh_share: share of the chains that start at new mappings; the others go on from where
+                they were.
+            random_share: share of the evaluations that are new mappings, whatever is predicted.
+            memory: best evaluated mappings that the Gaussian process is fitted to.
+
+        Raises:
+            ConfigError: traffic is asked for of another space, or a value is not allowed.
+        """
+        super().__init__(space, seed=seed)
+        require(features in FEATURES, "features", features, f"one of {', '.join(FEATURES)}")
+        require(batch >= 1, "batch", batch, "at least 1")
+        require(initial >= 1, "initial", initial, "at least 1")
+        require(chains >= 1, "chains", chains, "at least 1")
+        require(steps >= 1, "steps", steps, "at least 1")
+        require(temperature > 0, "temperature", temperature, "above 0")
+        require(0 <= restart_share <= 1, "restart_share", restart_share, "a share")
+        require(0 <= fresh_share <= 1, "fresh_share", fresh_share, "a share")
+        require(restart_share + fresh_share <= 1, "restart_share", restart_share, "1 - fresh_share")
+        require(0 <= random_share < 1, "random_share", random_share, "a share below 1")
+        require(memory >= 2, "memory", memory, "at least 2")
+        nest = space if isinstance(space, MapSpace) else None
+        if features == "traffic" and nest is None:
+            raise ConfigError(
+                f"features: traffic needs a loop-nest MapSpace, got {type(space).__name__}."
+            )
+        self.features = features
+        self.batch = batch
+        self.initial = initial
+        self.chains = chains
+        self.steps = steps
+        self.temperature = temperature
+        self.restart_share = restart_share
+        self.fresh_share = fresh_share
+        self.random_share = random_share
+        self.memory = memory
+        self._nest = nest
+        if nest is not None:
+            self._choices = list_choices(nest.tables, OUTER_FILL)
+            self._workspace = make_workspace(nest.tables)
+            self._structured(self._batch, fresh=True)
+        # What was evaluated, and its ln loss `[N]`; the chains, none before the first walk.
+        self._codes: Codes = self._batch
+        self._logs: Losses = np.empty(0)
+        self._chains: Codes = self._batch
+
+    def _propose(self) -> Codes:
+        if not np.isfinite(self._logs).any():
+            return self._unseen(self._batch[:0], self.batch if len(self._logs) else self.initial)
+        model = Model(self, self._codes, self._logs)
+        # Rounded at random, so that small batches have their share of new mappings too.
+        guided = self.batch - int(self.random_share * self.batch + self.rng.random())
+        return self._unseen(self._walk(model)[:guided], self.batch)
+
+    def _learn(self, codes: Codes, losses: Losses) -> None:
+        self._codes = np.concatenate([self._codes, codes])
+        self._logs = np.append(self._logs, log_losses(losses))
+
+    def _walk(self, model: Model) -> Codes:
+        """Anneals the chains on the prediction; `[M, D]` what they met that is new, best first."""
+        codes = self._starts()
+        scores = model.predict(codes)
+        met_codes, met_scores = [codes], [scores]
+        for step in range(self.steps):
+            moved = self._move(codes)
+            predicted = model.predict(moved)
+            heat = self.temperature * (1.0 - step / self.steps)
+            accepted = metropolis(self.rng, scores, predicted, heat)
+            codes = np.where(accepted[:, None], moved, codes)
+            scores = np.where(accepted, predicted, scores)
+            met_codes.append(moved)
+            met_scores.append(predicted)
+        self._chains = codes
+        # What is predicted alike is alike to the model: one of each says all, and none that says
+        # again what is known.
+        known = np.round(model.predict(self._codes), DECIMALS)
+        met = np.round(np.concatenate(met_scores), DECIMALS)
+        order = np.argsort(met, kind="stable")
+        ranked = np.concatenate(met_codes)[order]
+        fresh = self._visited.fresh(ranked)
+        values, firsts = np.unique(met[order][fresh], return_index=True)
+        return ranked[fresh[firsts[~np.isin(values, known)]]]
+
+    def _starts(self) -> Codes:
+        """`[C, D]` where the chains start: best evaluated, where they were, and new mappings."""
+        starts = self._chains.copy() if len(self._chains) else self._new(self.chains)
+        order = np.argsort(self._logs, kind="stable")[: np.isfinite(self._logs).sum()]
+        best = order[: int(self.restart_share * self.chains)]
+        fresh = int(self.fresh_share * self.chains)
+        starts[: len(best)] = self._codes[best]
+        starts[self.chains - fresh :] = self._new(fresh)
+        return starts
+
+    def _unseen(self, codes: Codes, n: int) -> Codes:
+        """Codes `[m, D]` and new mappings, `n` that differ and were never proposed if possible."""
+        for attempt in range(2 * MOVE_ATTEMPTS):
+            # Few mappings of a small space are structured.
+            draw = self._new if attempt < MOVE_ATTEMPTS else self._draw
+            codes = np.concatenate([codes, draw(n - len(codes))])
+            codes = codes[self._visited.fresh(codes)]
+            if len(codes) == n:
+                break
+        return codes if len(codes) else self._draw(n)
+
+    def _new(self, n: int) -> Codes:
+        """`[n, D]` feasible mappings from scratch."""
+        if self._nest is None:
+            return self._draw(n)
+        return self._structured(np.zeros((n, self.space.cardinality.size), np.int32), fresh=True)
+
+    def _move(self, codes: Codes) -> Codes:
+        """`[C, D]` each row after a feasible move; as it was where the space found none."""
+        if self._nest is not None:
+            return self._structured(codes, fresh=False)
+        moved = self.space.mutate(self.rng, codes)
+        return np.where(self.space.feasible(moved)[:, None], moved, codes)
+
+    def _structured(self, codes: Codes, *, fresh: bool) -> Codes:
+        """Proposals `[m, D]` of the structured searcher: moves of codes, or new mappings."""
+        assert self._nest is not None
+        proposals = np.empty_like(codes)
+        found = np.empty(len(codes), np.bool_)
+        propose(
+            self._nest.tables,
+            self._choices,
+            self._workspace,
+            codes,
+            np.full(len(codes), fresh),
+            self.rng.integers(2**64, size=len(codes), dtype=np.uint64),
+            proposals,
+            found,
+        )
+        lost = np.flatnonzero(~found)
+        if lost.size:
+            proposals[lost] = self.space.sample(self.rng, lost.size, feasible=True)
+        return proposals
+
+    def describe(self, codes: Codes) -> tuple[Reals, Reals | None, Reals]:
+        """Features `[M, F]`, traffic `[M, K]` (grey-box only) and ln iterations `[M]` of codes."""
+        if self._nest is None:
+            return self.space.encode(codes).astype(np.float64), None, np.zeros(len(codes))
+        tables = self._nest.tables
+        nests = traffic.spell_out(tables, codes)
+        features = traffic.descriptors(tables, codes, nests)
+        if self.features == "black-box":
+            return features, None, np.zeros(len(codes))
+        words = traffic.traffic(tables, codes, nests)
+        # Each MAC costs the same in every mapping.
+        words = np.column_stack([np.full(len(words), float(tables.macs)), words])
+        iterations = np.log(traffic.cycles(tables, nests))
+        return np.concatenate([features, np.log1p(words)], axis=1), words, iterations
+
+
+class Model:
+    """Predicts ln losses from a law, where there is traffic, and a Gaussian process."""
+
+    def __init__(self, searcher: ModelGuided, codes: Codes, logs: Losses) -> None:
+        """Fits codes `[N, D]` and their ln losses `[N]`, some of them finite."""
+        self._describe = searcher.describe
+        features, words, iterations = self._describe(codes)
+        finite = np.isfinite(logs)
+        self.law: Law | None = None
+        expected = np.zeros(len(logs))
+        if words is not None:
+            self.law = fit_law(words[finite], iterations[finite], logs[finite])
+            expected = self.law.predict(words, iterations)
+        targets = np.where(finite, logs, logs[finite].max() + REFUSED) - expected
+        kept = np.argsort(logs, kind="stable")[: searcher.memory]
+        self.process = GaussianProcess(features[kept], targets[kept])
+
+    def predict(self, codes: Codes) -> Reals:
+        """Predicted ln losses `[M]` of codes `[M, D]`."""
+        features, words, iterations = self._describe(codes)
+        predicted = self.process.predict(features)
+        if self.law is not None and words is not None:
+            predicted = predicted + self.law.predict(words, iterations)
+        return predicted
+
+
+class Law(NamedTuple):
+    """loss = exp(offset) x iterations^power x (coefficients . words), coefficients `[K]`."""
+
+    power: float
+    offset: float
+    coefficients: Reals
+
+    def predict(self, words: Reals, iterations: Reals) -> Reals:
+        """Predicted ln losses `[M]` from words `[M, K]` and ln iterations `[M]`."""
+        sums = np.maximum(words @ self.coefficients, LEAST)
+        predicted: Reals = self.power * iterations + self.offset + np.log(sums)
+        return predicted
+
+
+def fit_law(words: Reals, iterations: Reals, logs: Losses) -> Law:
+    """The non-negative law of least squared relative errors, weighted by lowest loss / loss.
+
+    Args:
+        words: `[N, K]`, 0 or more; the first column constant.
+        iterations: `[N]` their natural logarithms.
+        logs: `[N]` ln losses, finite, N at least 1.
+
+    Returns:
+        The law with that power of the iterations among `POWERS` that leaves least.
+    """
+    scale = np.maximum(words.max(axis=0), 1.0)
+    weights = np.exp(logs.min() - logs)
+    best, least = Law(0.0, float(logs.min()), np.zeros(words.shape[1])), np.inf
+    for power in POWERS:
+        relative = logs - power * iterations
+        offset = float(relative.min())
+        rows = words / scale * (weights * np.exp(offset - relative))[:, None]
+        try:
+            coefficients, _ = scipy.optimize.nnls(rows, weights)
+        except RuntimeError:  # no convergence: this power offers no law
+            continue
+        law = Law(power, offset, coefficients / scale)
+        left = float(np.sum((weights * (law.predict(words, iterations) - logs)) ** 2))
+        if left < least:
+            best, least = law, left
+    return best
