@@ -37,6 +37,9 @@ ERRORS_FILE = "errors.txt"
 # Seconds of real time between two checkpoints within a search, and of Tune's own state.
 CHECKPOINT_SECONDS = 5.0
 
+# What Ray says of a trial that it cannot continue.
+LOST_CHECKPOINT = "Could not recover from checkpoint"
+
 Say = Callable[[str], None]
 
 
@@ -219,7 +222,12 @@ def _run_trials(plan: Plan, storage: Place, progress: Say) -> list[Run]:
             ),
         )
     runs = []
-    for result in _fit(tuner, storage.parent):
+    grid = tuner.fit()
+    if any(LOST_CHECKPOINT in str(result.error) for result in grid if result.error is not None):
+        # The driver died between a trial's new checkpoint and Tune's note of it.
+        progress(f"{benchmark.name}: starting anew the trials whose checkpoint was being replaced")
+        grid = _restored(storage, trainable, restart_errored=True).fit()
+    for result in _checked(grid, storage.parent):
         task = result.config["task"]
         with result.checkpoint.as_directory() as checkpoint:
             finished = load_state(Path(checkpoint) / STATE_FILE)["finished"]
@@ -314,7 +322,7 @@ def _run_blocks(plan: Plan, storage: Place, progress: Say) -> list[Run]:
                 [BlockProgress(len(tasks))],
             ),
         )
-    _fit(tuner, storage.parent)
+    _checked(tuner.fit(), storage.parent)
     # A continued run searched with the copy that Tune restored; the final state is saved.
     with local_files(storage / TUNE_NAME) as state:
         search.restore_from_dir(str(state))
@@ -335,16 +343,23 @@ def _interrupted(plan: Plan, storage: Place, trainable: Any, progress: Say) -> A
     if not tune.Tuner.can_restore(path, **where):
         return None
     progress(f"{plan.benchmark.name}: continuing")
-    return tune.Tuner.restore(path, trainable=trainable, resume_errored=True, **where)
+    return _restored(storage, trainable, resume_errored=True)
 
 
-def _fit(tuner: Any, folder: Place) -> Any:
-    """Runs a tuner.
+def _restored(storage: Place, trainable: Any, **options: bool) -> Any:
+    from ray import tune
+
+    where = ray_storage(storage / TUNE_NAME)
+    path = where.pop("storage_path")
+    return tune.Tuner.restore(path, trainable=trainable, **options, **where)
+
+
+def _checked(grid: Any, folder: Place) -> Any:
+    """The results of a tuner.
 
     Raises:
         MapspaceError: trials failed, after retries; the message has the first error.
     """
-    grid = tuner.fit()
     errors = [str(result.error) for result in grid if result.error is not None]
     if errors:
         log = folder / ERRORS_FILE

@@ -104,6 +104,7 @@ def test_a_host_changes_nothing_for_agents(mode: str, tmp_path: Path, ray_runtim
     assert [len(results.of(name, "gemm-512")) for name in agents] == [2, 1]
 
 
+@pytest.mark.slow
 def test_remote_runners_have_processors_or_are_refused(tmp_path: Path, ray_runtime: None) -> None:
     searchers = {"ppo": {"parameters": {"runners": 1, "environments": 8}}}
     plan = plan_of(searchers=searchers, workloads=["gemm-512"], seeds=1, iterations=300)

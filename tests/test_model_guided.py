@@ -61,8 +61,7 @@ def test_a_sliding_window_keeps_its_overlap() -> None:
     np.testing.assert_array_equal(
         counted(line, DRAM="P3", L1="P4 R3")[inputs], [36, 14, 14, 14, 14]
     )
-    # Over 2 elements of one position each the windows are different tiles; of R and P together
-    # (3 x 3 pairs of steps 1) only 5 sums differ.
+    # Of the 3 x 3 elements along P and R only 5 read different words, on each of 4 steps.
     assert counted(line, DRAM="P4", L2="| P3 R3")[inputs, 2] == 4 * 5
 
 

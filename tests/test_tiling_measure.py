@@ -170,7 +170,7 @@ def test_the_cache_holds_text_and_numbers_alone(tmp_path: Path) -> None:
     cache.keep("c", Measurement(STATUS_RUN_FAILED))
     assert cache.find(["c", "b", "a"]) == [None, late, Measurement(0, (0.1, 0.3))]
     rows = sqlite3.connect(cache.path).execute("SELECT * FROM measurements").fetchall()
-    assert sorted(rows) == [("a", 0, "[0.1, 0.3]", ""), ("b", -3, "[]", late.explanation)]
+    assert sorted(rows) == [("a", 0, "[0.1, 0.3]", "", 0.0), ("b", -3, "[]", late.explanation, 0.0)]
 
 
 def test_no_core_is_given_out_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def survivor(
     return config, folder
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_twice_ends_like_an_undisturbed_one(
     survivor: tuple[TrainConfig, Path],
 ) -> None:
