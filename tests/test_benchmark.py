@@ -94,6 +94,7 @@ def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_run
     assert names == ["certificates", "curves.parquet", "experiment.json", "summary.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["trials", "blocks"])
 def test_a_host_changes_nothing_for_agents(mode: str, tmp_path: Path, ray_runtime: None) -> None:
     """RLlib drives its own loop, in a worker of Tune or beside it; seeds may be a method's own."""
@@ -253,6 +254,7 @@ def test_a_killed_driver_of_trials_continues_exactly(tmp_path: Path, ray_runtime
     assert_undisturbed(results, plan)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_of_blocks_continues_exactly(tmp_path: Path, ray_runtime: None) -> None:
     def in_the_middle_of_a_search(folder: Path) -> bool:
         for path in folder.glob("tune/*/searcher-state-*"):
