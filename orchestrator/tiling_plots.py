@@ -14,7 +14,7 @@ import numpy as np
 from costmodel.tiling import TilingSpace
 from costmodel.workload import workload
 from orchestrator.plots import INK, MUTED, Style, plain_figure, styles, tidy
-from orchestrator.results import Axis, Results, Run
+from orchestrator.results import Axis, Results
 from orchestrator.worlds import unit_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def _draw_boxes(
     panel: Axes, results: Results, name: str, look: dict[str, Style], scale: float
 ) -> None:
     labels = results.searchers[::-1]
-    ends = [scale * np.array([_end(run) for run in results.of(label, name)]) for label in labels]
+    ends = [
+        scale * np.array([run.best_loss for run in results.of(label, name)]) for label in labels
+    ]
     drawn: dict[str, Any] = panel.boxplot(
         ends,
         orientation="horizontal",
@@ -110,7 +112,3 @@ def _draw_boxes(
     panel.set_yticks(range(1, len(labels) + 1), labels, color=INK)
     panel.set_xscale("log")
     tidy(panel)
-
-
-def _end(run: Run) -> float:
-    return run.best_loss

@@ -162,6 +162,22 @@ def test_bad_arguments_name_what_is_known(tmp_path: Path) -> None:
         MeasuredTiling(cache=damaged, execute=FakeRunners()).evaluate(space, space.start[None])
 
 
+@pytest.mark.usefixtures("no_tvm_needed")
+def test_a_kept_answer_takes_as_long_as_its_measurement(tmp_path: Path) -> None:
+    space = product(8, 8, 8)
+    codes = space.codes(first_factors(space))
+
+    def slow(requests: Sequence[Request]) -> Iterator[tuple[int, Measurement]]:
+        return ((row, Measurement(0, (1.0,), spent=100.0)) for row, _ in enumerate(requests))
+
+    for _ in range(2):  # the second finds all of it kept
+        model = MeasuredTiling(cache=tmp_path / "m.sqlite", execute=slow)
+        before = model.clock()
+        model.evaluate(space, codes)
+        assert model.clock() - before == pytest.approx(400.0, abs=1.0)
+    assert (model.measured, model.cached) == (0, 4)
+
+
 def test_the_cache_holds_text_and_numbers_alone(tmp_path: Path) -> None:
     cache = MeasurementCache(tmp_path / "m.sqlite")
     late = Measurement(STATUS_TIMED_OUT, explanation="took over 1 s in all")

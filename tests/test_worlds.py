@@ -67,6 +67,15 @@ def test_a_benchmark_of_tilings_runs(tmp_path: Path, ray_runtime: None) -> None:
     )
 
 
+def test_a_share_of_the_space_is_a_budget() -> None:
+    plan = prepare(benchmark(iterations=None, visited=0.1), "here")
+    (name,) = plan.workloads
+    space = plan.space(name)
+    assert plan.benchmark.iterations_in(space) == -(-space.size() // 10)
+    with pytest.raises(ValueError, match="exactly one budget"):
+        benchmark(visited=0.1)
+
+
 def test_what_a_model_cannot_do_is_refused() -> None:
     with pytest.raises(ValueError, match="model maestro has edp, energy, latency; got ed2p"):
         benchmark(model="maestro", objective="ed2p")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.marvel.tables import FLOWS
 from orchestrator.marvel.totals import METHODS
-from orchestrator.plots import HUES, INK, MUTED, SPARE_HUES
+from orchestrator.plots import HUES, INK, SPARE_HUES, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,16 +106,6 @@ def draw_legend(
     )
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def save_figure(figure: Figure, path: Path) -> None:
     """Writes a PNG whole or not at all."""
     partial = path.with_name(f".{path.name}.partial")
@@ -125,13 +115,8 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def tidy_axes(panel: Axes) -> None:
     """Light axes and a grid of values only."""
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        panel.spines[side].set_color(EDGE)
-    panel.grid(axis="y", which="major", color=GRID, lw=0.8)
-    panel.set_axisbelow(True)
-    panel.tick_params(colors=MUTED, labelsize=9, which="both")
+    tidy(panel)
+    panel.grid(axis="x", visible=False)
 
 
 def plain_ticks(panel: Axes) -> None:
@@ -142,8 +127,7 @@ def plain_ticks(panel: Axes) -> None:
     low, high = panel.get_ylim()
     steps = next(steps for span, steps in TICKS if high / low > span)
     panel.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
-    text: Callable[[float, Any], str] = lambda value, _: f"{value:,.10g}"  # noqa: E731
-    panel.yaxis.set_major_formatter(FuncFormatter(text))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -16,7 +16,6 @@ from orchestrator.marvel.drawing import (
     draw_legend,
     draw_series,
     frame_cell,
-    new_figure,
     percent_text,
     plain_ticks,
     save_figure,
@@ -47,7 +46,7 @@ from orchestrator.marvel.totals import (
     relative_performances,
     search_seconds,
 )
-from orchestrator.plots import HUES, INK, MUTED
+from orchestrator.plots import HUES, INK, MUTED, plain_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +57,7 @@ AXES = {"runtime": "throughput, MACs per cycle", "energy": "energy per MAC, unit
 
 def draw_layouts(study: Study, path: Path) -> None:
     """Figure 6: a dot per layer and layout, its off-chip cost over the layer's best layout."""
-    figure = new_figure(10.2, 4.9)
+    figure = plain_figure(10.2, 4.9)
     panel = figure.subplots()
     layers = study.layers
     for place, row in enumerate(layers):
@@ -111,7 +110,7 @@ def draw_uniform_layouts(study: Study, path: Path, network: str | None = None) -
     excess = uniform_layouts(rows, network).excess
     by_layout = dict(zip(LAYOUTS, excess, strict=True))
     weights, inputs, outputs = (list(dict.fromkeys(lay[i] for lay in LAYOUTS)) for i in range(3))
-    figure = new_figure(9.6, 3.5)
+    figure = plain_figure(9.6, 3.5)
     panels = figure.subplots(1, len(outputs), sharey=True)
     shown = [max(100 * value, 1.0) for value in excess]
     # One colour means the same in all panels.
@@ -198,7 +197,7 @@ def draw_baselines(study: Study, path: Path) -> None:
     methods = [m for m in METHODS if any(relative_performances(study.rows, m, e) for e in MEASURES)]
     columns = len(study.accelerators)
     lines = 4 if "joint" in methods else 3
-    figure = new_figure(5.1 * columns + 0.4, 2.3 * lines + 0.7)
+    figure = plain_figure(5.1 * columns + 0.4, 2.3 * lines + 0.7)
     panels = figure.subplots(lines, columns, squeeze=False, sharey="row", sharex="col")
     for column, accelerator in enumerate(study.accelerators):
         rows = study.on(accelerator)
@@ -298,7 +297,7 @@ def _draw_groups(
 ) -> None:
     """Two rows of panels, throughput and energy; a column per accelerator."""
     most = max(map(len, groups.values()))
-    figure = new_figure(len(groups) * (1.6 + 0.31 * max(most, 10)), 6.6)
+    figure = plain_figure(len(groups) * (1.6 + 0.31 * max(most, 10)), 6.6)
     panels = figure.subplots(2, len(groups), squeeze=False, sharey="row", sharex="col")
     for column, (accelerator, entries) in enumerate(groups.items()):
         for panel, measure in zip(panels[:, column], MEASURES, strict=True):
