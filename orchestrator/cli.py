@@ -122,6 +122,34 @@ def _search_network(request: Request, output: Place | None, as_json: bool) -> No
 
 
 @cli.command()
+@click.argument("workload")
+@click.option(
+    "--model",
+    type=click.Choice(["tvm", "tiling"]),
+    default="tvm",
+    show_default=True,
+    help="Measure on this processor, or model a core's caches.",
+)
+@click.option("--searcher", default="xgboost", show_default=True)
+@click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
+@click.option("--iterations", type=int, help="Budget of tilings.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--time-limit", type=float, help="The most seconds one measurement takes; else 10.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def tile(as_json: bool, **options: Any) -> None:
+    """Finds a tiling of the matrix product WORKLOAD for this processor, compiled with TVM.
+
+    WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=512,N=512,K=512. Ctrl-C
+    prints the best tiling so far; what was measured once is kept and not measured again.
+    """
+    from orchestrator.tile import TileRequest
+    from orchestrator.tile import tile as run_tile
+
+    answer = run_tile(TileRequest(**options))
+    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+
+
+@cli.command()
 @click.argument("certificate", type=PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def verify(certificate: Place, as_json: bool) -> None:

@@ -34,8 +34,8 @@ SEARCH_SECONDS = 2.0
 BOUND_SECONDS = 2.0
 
 
-class _InterruptedSearchError(Exception):
-    """Leaves a searcher's loop between two steps."""
+class InterruptedSearchError(Exception):
+    """Leaves a searcher's loop between two steps: the user pressed Ctrl-C."""
 
 
 def search(request: Request, stream: TextIO | None = None) -> Answer:
@@ -125,13 +125,13 @@ def search_workload(
 
         def after_step(_: searchers.Searcher) -> None:
             if ended.is_set():
-                raise _InterruptedSearchError
+                raise InterruptedSearchError
             if searcher.lower_bound is not None:
                 live.update(progress)
 
         try:
             searcher.run(evaluator, after_step)
-        except _InterruptedSearchError:
+        except InterruptedSearchError:
             live.line("interrupted: the best so far")
     live.end()
     result = evaluator.result()

@@ -163,6 +163,7 @@ def make_evaluator(plan: Plan, model: Any, space: Any) -> Evaluator:
         iterations=benchmark.iterations_in(space),
         seconds=benchmark.seconds,
         query_latency=benchmark.query_latency,
+        largest_batch=plan.world.largest_batch,
         clock=getattr(model, "clock", time.perf_counter),
     )
 

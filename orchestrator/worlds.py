@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from costmodel.errors import ConfigError
 from costmodel.loading import unknown_name
 from orchestrator.explain import UNITS
+from searchers.evaluator import UNLIMITED
 
 if TYPE_CHECKING:
     from costmodel.accelerator import Accelerator
@@ -37,6 +38,7 @@ class World:
         optimum: finds the least value of an objective by enumeration, with the words for how it
             was found; None where that is not how it is bounded.
         measured: whether a query is a measurement, which no warm-up shall make.
+        largest_batch: queries at once under a budget of time.
         objectives: those that the model has; None: all.
         units: of objectives, where they are not those of the other models.
     """
@@ -46,6 +48,7 @@ class World:
     model: Callable[[Accelerator, Mapping[str, Any]], Any]
     optimum: Callable[[Any, Any, Objective], tuple[float, str]] | None = None
     measured: bool = False
+    largest_batch: int = UNLIMITED
     objectives: tuple[str, ...] | None = None
     units: Mapping[str, str] = field(default_factory=lambda: UNITS)
 
@@ -149,6 +152,7 @@ WORLDS = {
         _tiling_space,
         _tvm_model,
         measured=True,
+        largest_batch=16,
         objectives=("latency",),
         units={"latency": "s"},
     ),

@@ -78,6 +78,7 @@ class Evaluator:
         iterations: int | None = None,
         seconds: float | None = None,
         query_latency: float = 0.0,
+        largest_batch: int = UNLIMITED,
         clock: Callable[[], float] = time.perf_counter,
         on_improvement: Callable[[Evaluator], None] | None = None,
     ) -> None:
@@ -90,6 +91,8 @@ class Evaluator:
             iterations: budget of cost queries.
             seconds: budget of search time.
             query_latency: virtual seconds that every counted true query takes.
+            largest_batch: what `remaining` says at most under a budget of time: where queries take
+                real seconds, what is asked beyond the budget takes them in vain.
             clock: seconds from any origin.
             on_improvement: called with this object, off the clock, after a batch that improved.
 
@@ -110,6 +113,7 @@ class Evaluator:
         self.iterations = iterations
         self.seconds = seconds
         self.query_latency = query_latency
+        self.largest_batch = largest_batch
         self.on_improvement = on_improvement
         self._clock = clock
         self._resumed_at: float | None = None
@@ -131,16 +135,17 @@ class Evaluator:
     def remaining(self) -> int:
         """Iterations left, 0 when the budget is spent.
 
-        Under a budget of time alone it stays large until the time is spent. The first look starts
-        the clock.
+        Under a budget of time it is at most `largest_batch`, and without one of iterations stays
+        large until the time is spent. The first look starts the clock.
         """
         if self._resumed_at is None:
             self._resumed_at = self._clock()
         if self.seconds is not None and self.elapsed >= self.seconds:
             return 0
-        if self.iterations is None:
-            return UNLIMITED
-        return self.iterations - self.iterations_used
+        left = UNLIMITED
+        if self.iterations is not None:
+            left = self.iterations - self.iterations_used
+        return left if self.seconds is None else min(left, self.largest_batch)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

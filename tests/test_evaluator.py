@@ -132,6 +132,14 @@ def test_nothing_after_the_last_second_is_recorded() -> None:
     assert result.curve_seconds.max() == 5.0
 
 
+def test_the_largest_batch_bounds_searches_by_time_only() -> None:
+    by_time = Evaluator(ToyModel(), SPACE, seconds=3.0, largest_batch=2, clock=Clock())
+    assert by_time.remaining == 2
+    both = Evaluator(ToyModel(), SPACE, seconds=3.0, iterations=1, largest_batch=2, clock=Clock())
+    assert both.remaining == 1
+    assert Evaluator(ToyModel(), SPACE, iterations=10, largest_batch=2).remaining == 10
+
+
 def test_the_callback_is_off_the_clock_and_only_on_improvement() -> None:
     clock = Clock()
     seen = []

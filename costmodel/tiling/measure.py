@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -109,6 +110,8 @@ class MeasuredTiling:
         version: changes with the schedule and with TVM.
         cached: answers that came from the cache so far.
         measured: answers that were measured so far.
+        watch: called after every measurement; what it raises ends the batch, and what was measured
+            until then is kept.
 
     Raises:
         ConfigError: TVM is not installed, or an argument is out of range.
@@ -132,6 +135,7 @@ class MeasuredTiling:
         self.version = f"{SCHEDULE_VERSION}+tvm{tvm_version()}"
         self.cached = 0
         self.measured = 0
+        self.watch: Callable[[], None] = lambda: None
         self._saved = 0.0
         self._cache = MeasurementCache(
             cache or platformdirs.user_cache_path("mapspace") / "measurements.sqlite"
@@ -171,6 +175,7 @@ class MeasuredTiling:
             self._cache.keep(keys[row], measurement)
             known[unique[row]] = measurement
             self.measured += 1
+            self.watch()
         self.cached += len(requests) - len(missing)
         found = [kept for request in requests if (kept := known[request]) is not None]
         spent = sum(measurement.spent for measurement in found)
