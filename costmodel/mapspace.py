@@ -19,11 +19,14 @@ from costmodel.edits import count_edits, edit_mappings, number_kinds
 from costmodel.errors import ConfigError, ContractError
 from costmodel.mapping import LevelMapping, Mapping
 from costmodel.nest import build_tables, make_scratch
-from costmodel.space import Codes, resampled
+from costmodel.space import Codes, check_cells, resampled
 
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
 _MOST_DRAWS_PER_MAPPING = 200_000
 _FEWEST_DRAWS = 4096
+
+# Real points to project are clipped here.
+_FARTHEST = 1e15
 
 # How often `mutate` moves which kind of attribute, before kinds that the space lacks drop out.
 _MOVE_SHARES = {
@@ -122,17 +125,7 @@ class MapSpace:
         Raises:
             ContractError: wrong shape or type, or an index out of range; names the first bad cell.
         """
-        width = self.cardinality.size
-        if codes.ndim != 2 or codes.shape[1] != width:
-            raise ContractError(f"Expected codes of shape [B, {width}], got {list(codes.shape)}.")
-        if not np.issubdtype(codes.dtype, np.integer):
-            raise ContractError(f"Expected integer codes, got {codes.dtype}.")
-        if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= self.cardinality).any()):
-            row, column = np.argwhere((codes < 0) | (codes >= self.cardinality))[0]
-            raise ContractError(
-                f"Code [{row}, {column}] ({self.attribute_names[column]}) must lie in "
-                f"0..{self.cardinality[column] - 1}, got {codes[row, column]}."
-            )
+        check_cells(codes, self.cardinality, self.attribute_names, "codes")
 
     def feasible(self, codes: Codes) -> npt.NDArray[np.bool_]:
         """Whether mappings fit the fan-out and the capacities; costs no query.
@@ -276,6 +269,8 @@ class MapSpace:
             )
         if not np.isfinite(points).all():
             raise ContractError("Points to project must be finite.")
+        # Beyond every size, and small enough for the squares of distances.
+        points = np.clip(points, -_FARTHEST, _FARTHEST)
         codes = np.zeros((batch, self.cardinality.size), np.int32)
         position = n
         factors = points[:, n : n + t.slot_level.size * n].reshape(batch, t.slot_level.size, n)

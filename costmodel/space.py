@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,6 +80,33 @@ class Space(Protocol):
     def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
         """`[B, D]` nearest feasible codes of real points `[B, F]`."""
         ...
+
+
+def check_cells(
+    cells: npt.NDArray[Any], counts: npt.NDArray[np.int64], names: Sequence[str], what: str
+) -> None:
+    """Refuses what is no batch of indices, such as codes or edits of a space.
+
+    Args:
+        cells: `[B, D]` indices.
+        counts: `[D]` how many there are of each.
+        names: `[D]` what the columns are called.
+        what: what the cells are called.
+
+    Raises:
+        ContractError: wrong shape or type, or an index out of range; names the first bad cell.
+    """
+    width = counts.size
+    if cells.ndim != 2 or cells.shape[1] != width:
+        raise ContractError(f"Expected {what} of shape [B, {width}], got {list(cells.shape)}.")
+    if not np.issubdtype(cells.dtype, np.integer):
+        raise ContractError(f"Expected integer {what}, got {cells.dtype}.")
+    if cells.size and (cells.min() < 0 or (cells.max(axis=0) >= counts).any()):
+        row, column = np.argwhere((cells < 0) | (cells >= counts))[0]
+        raise ContractError(
+            f"{what} [{row}, {column}] ({names[column]}) must lie in "
+            f"0..{counts[column] - 1}, got {cells[row, column]}."
+        )
 
 
 def resampled(

@@ -366,7 +366,7 @@ def test_misuse_is_named() -> None:
             space.edit(codes, wrong)
     broken = codes.copy()
     broken[1, 0] = -1
-    with pytest.raises(ContractError, match=r"Code \[1, 0\] \(tiling.N\)"):
+    with pytest.raises(ContractError, match=r"codes \[1, 0\] \(tiling.N\)"):
         space.edit(broken, edits)
     with pytest.raises(ContractError, match="Toy edits"):
         SPACES["toy"].edit(np.zeros((1, 6), np.int32), np.full((1, 6), 3))

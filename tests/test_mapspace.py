@@ -125,6 +125,15 @@ def test_projection_is_always_feasible(space: MapSpace) -> None:
         space.project(np.full((1, width), np.nan))
 
 
+def test_projection_takes_any_finite_point() -> None:
+    space = MapSpace(workload("resnet-conv4"), accelerator("mindmappings"))
+    width = len(space.feature_names)
+    points = np.array([[1e300] * width, [-1e300] * width, [np.finfo(np.float32).max] * width])
+    codes = space.project(points)
+    space.check(codes)
+    assert space.feasible(codes).all()
+
+
 def test_projection_is_the_nearest_factorisation() -> None:
     space = MapSpace(gemm(name="g", M=12, N=1, K=1), accelerator("mm256"))
     point = space.encode(np.zeros((1, 6), np.int32)).astype(np.float64)

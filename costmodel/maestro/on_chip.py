@@ -29,7 +29,7 @@ from costmodel.maestro.on_chip_moves import (
     move_tables,
 )
 from costmodel.maestro.platform import PlacedTile
-from costmodel.space import Codes, resampled
+from costmodel.space import Codes, check_cells, resampled
 
 STATUS_PARALLEL = -2  # more parallel dimensions than clusters can nest
 ORDER, CLUSTERS = 4, 5  # columns of a code, behind the four pairs
@@ -121,7 +121,7 @@ class OnChipSpace(PlacedTile):
         Raises:
             ContractError: wrong shape or type, or an index out of range; names the first bad cell.
         """
-        self._check(codes, self.cardinality, "codes")
+        check_cells(codes, self.cardinality, self.attribute_names, "codes")
 
     def status(self, codes: Codes) -> tuple[npt.NDArray[np.int32], IntArray]:
         """Status and excess of codes `[B, D]`, `[B]` each, without costs.
@@ -222,7 +222,7 @@ class OnChipSpace(PlacedTile):
             ContractError: wrong shape or type, or a number out of range; names the first bad cell.
         """
         self.check(codes)
-        self._check(edits, self.edit_choices, "edits")
+        check_cells(edits, self.edit_choices, self.attribute_names, "edits")
         if edits.shape != codes.shape:
             raise ContractError(f"Expected edits of shape {codes.shape}, got {edits.shape}.")
         edited, pending = codes.astype(np.int32), np.array(edits, np.int64)
@@ -292,16 +292,3 @@ class OnChipSpace(PlacedTile):
         return np.stack(
             [pairs[:, column][codes[:, d]] for d, pairs in enumerate(self.pairs)], axis=1
         )
-
-    def _check(self, cells: npt.NDArray[Any], counts: IntArray, what: str) -> None:
-        width = counts.size
-        if cells.ndim != 2 or cells.shape[1] != width:
-            raise ContractError(f"Expected {what} of shape [B, {width}], got {list(cells.shape)}.")
-        if not np.issubdtype(cells.dtype, np.integer):
-            raise ContractError(f"Expected integer {what}, got {cells.dtype}.")
-        if cells.size and (cells.min() < 0 or (cells.max(axis=0) >= counts).any()):
-            row, column = np.argwhere((cells < 0) | (cells >= counts))[0]
-            raise ContractError(
-                f"{what} [{row}, {column}] ({self.attribute_names[column]}) must lie in "
-                f"0..{counts[column] - 1}, got {cells[row, column]}."
-            )

@@ -21,7 +21,7 @@ from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK
 from costmodel.errors import ConfigError, ContractError
 from costmodel.nest import Array
-from costmodel.space import Codes
+from costmodel.space import Codes, check_cells
 from costmodel.tiling.moves import MOST_LOOPS, NONE, Factorisations
 from costmodel.tiling.nest import DIMENSIONS, SPLITS, loops, nest
 
@@ -129,7 +129,7 @@ class TilingSpace:
         Raises:
             ContractError: wrong shape or type, or an index out of range; names the first bad cell.
         """
-        self._check(codes, self.cardinality, "codes")
+        check_cells(codes, self.cardinality, self.attribute_names, "codes")
 
     def status(self, codes: Codes) -> tuple[npt.NDArray[np.int32], Array]:
         """Status and excess of codes `[B, D]`, `[B]` each: 0, whatever the tiling."""
@@ -232,7 +232,7 @@ class TilingSpace:
             ContractError: wrong shape or type, or a number out of range; names the first bad cell.
         """
         self.check(codes)
-        self._check(edits, self.edit_choices, "edits")
+        check_cells(edits, self.edit_choices, self.attribute_names, "edits")
         if edits.shape != codes.shape:
             raise ContractError(f"Expected edits of shape {codes.shape}, got {edits.shape}.")
         edited = codes.astype(np.int32)
@@ -270,16 +270,3 @@ class TilingSpace:
         """The columns of a dimension's loops among all loops."""
         start = sum(self.splits[:dimension])
         return slice(start, start + self.splits[dimension])
-
-    def _check(self, cells: npt.NDArray[Any], counts: Array, what: str) -> None:
-        width = counts.size
-        if cells.ndim != 2 or cells.shape[1] != width:
-            raise ContractError(f"Expected {what} of shape [B, {width}], got {list(cells.shape)}.")
-        if not np.issubdtype(cells.dtype, np.integer):
-            raise ContractError(f"Expected integer {what}, got {cells.dtype}.")
-        if cells.size and (cells.min() < 0 or (cells.max(axis=0) >= counts).any()):
-            row, column = np.argwhere((cells < 0) | (cells >= counts))[0]
-            raise ContractError(
-                f"{what} [{row}, {column}] ({self.attribute_names[column]}) must lie in "
-                f"0..{counts[column] - 1}, got {cells[row, column]}."
-            )
