@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-# A line of progress is printed at most this often, in seconds.
-PROGRESS_SECONDS = 0.2
+# Progress is printed at most this often, in seconds: on a terminal, and into logs.
+TERMINAL_SECONDS, LOG_SECONDS = 0.2, 1.0
 
 
 class Live:
@@ -18,7 +18,8 @@ class Live:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.terminal = stream.isatty()
-        self._printed_at = -PROGRESS_SECONDS
+        self._seconds = TERMINAL_SECONDS if self.terminal else LOG_SECONDS
+        self._printed_at = -self._seconds
         self._open = False
         self._late: Callable[[], str] | None = None
 
@@ -30,7 +31,7 @@ class Live:
     def update(self, text: Callable[[], str]) -> None:
         """Prints the state of affairs, if the last one is not too recent."""
         now = time.monotonic()
-        if now - self._printed_at < PROGRESS_SECONDS:
+        if now - self._printed_at < self._seconds:
             self._late = text
             return
         self._printed_at = now

@@ -13,6 +13,7 @@ import numpy as np
 
 from costmodel.tiling import TilingSpace
 from costmodel.workload import workload
+from orchestrator.marvel.drawing import plain_ticks
 from orchestrator.plots import INK, MUTED, Style, plain_figure, styles, tidy
 from orchestrator.results import Axis, Results
 from orchestrator.worlds import unit_of
@@ -85,6 +86,7 @@ def _draw_lines(
     panel.set_yscale("log")
     # The untiled start costs thousands of times the best: let it leave the panel.
     panel.set_ylim(0.95 * lowest, min(1.2 * highest, LARGEST_RATIO * lowest))
+    plain_ticks(panel)
     tidy(panel)
 
 
@@ -111,4 +113,5 @@ def _draw_boxes(
         box.set(facecolor=look[label].colour, alpha=0.75, edgecolor=look[label].colour)
     panel.set_yticks(range(1, len(labels) + 1), labels, color=INK)
     panel.set_xscale("log")
+    plain_ticks(panel, "x")
     tidy(panel)

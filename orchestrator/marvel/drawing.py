@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator.marvel.tables import FLOWS
 from orchestrator.marvel.totals import METHODS
@@ -31,8 +31,9 @@ TICKS: tuple[tuple[float, tuple[float, ...]], ...] = (
     (300.0, (1.0,)),
     (6.0, (1.0, 2.0, 5.0)),
     (2.0, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
-    (0.0, (1.0, 1.1, 1.2, 1.3, 1.5, 5.0, 6.0, 7.0, 8.0, 9.0)),
+    (0.0, (1.0, 1.1, 1.2, 1.3, 1.5, 1.8, 2.1, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
 )
+PLAIN_BELOW = 1e6
 NAMES = {"marvel": "Marvel", **FLOWS, **METHODS}
 
 
@@ -119,16 +120,26 @@ def tidy_axes(panel: Axes) -> None:
     panel.grid(axis="x", visible=False)
 
 
-def plain_ticks(panel: Axes) -> None:
-    """Plain numbers on a logarithmic y axis, the more of them the less it spans."""
+def plain_ticks(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Plain numbers on a logarithmic axis, the more of them the less it spans.
+
+    Beyond a million it keeps its powers of ten.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    panel.margins(y=0.08)
-    low, high = panel.get_ylim()
+    if axis == "y":
+        panel.margins(y=0.08)
+        low, high = panel.get_ylim()
+    else:
+        panel.margins(x=0.08)
+        low, high = panel.get_xlim()
+    if high >= PLAIN_BELOW:
+        return
     steps = next(steps for span, steps in TICKS if high / low > span)
-    panel.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    drawn = panel.yaxis if axis == "y" else panel.xaxis
+    drawn.set_major_locator(LogLocator(subs=steps, numticks=20))
+    drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    drawn.set_minor_formatter(NullFormatter())
 
 
 def times_text(value: float) -> str:
