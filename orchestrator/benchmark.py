@@ -294,7 +294,9 @@ def _run_blocks(plan: Plan, storage: Place, progress: Say) -> list[Run]:
         [
             BlockSearch(
                 make_searcher(plan, entry, spaces[workload], seed=seed),
-                make_evaluator(plan, DeliveredCosts(model.name, model.version), spaces[workload]),
+                make_evaluator(
+                    plan, DeliveredCosts(model.name, model.version), spaces[workload], entry
+                ),
                 benchmark.block_size,
             )
             for entry, workload, seed in tasks

@@ -76,6 +76,8 @@ class SearcherEntry(StrictModel):
     """Hyperparameters; they override the preset."""
     seeds: Seeds | None = None
     """Seeds of this method alone, for one that is slow; null: those of the benchmark."""
+    iterations: Size | None = None
+    """Fewer iterations for this method alone, for one that is slow; null: the benchmark's."""
 
 
 class Benchmark(StrictModel):
@@ -181,6 +183,13 @@ class Benchmark(StrictModel):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
                 raise ValueError(f"{what} {twice[0]} is given twice.")
+        for entry in self.searchers:
+            if entry.iterations is not None and entry.iterations > (self.iterations or 0):
+                limit = "none" if self.iterations is None else f"{self.iterations}"
+                raise ValueError(
+                    f"searchers.{entry.label}.iterations: expected at most the benchmark's "
+                    f"({limit}), got {entry.iterations}."
+                )
         unknown = set(self.surrogates) - set(FAMILIES)
         if unknown:
             raise ValueError(
@@ -189,8 +198,10 @@ class Benchmark(StrictModel):
             )
         return self
 
-    def iterations_in(self, space: Any) -> int | None:
-        """The budget of cost queries in a space; None where time is the budget."""
+    def iterations_in(self, space: Any, entry: SearcherEntry | None = None) -> int | None:
+        """The budget of cost queries in a space, for a method; None where time is the budget."""
+        if entry is not None and entry.iterations is not None:
+            return entry.iterations
         return self.iterations if self.visited is None else math.ceil(self.visited * space.size())
 
     def seeds_of(self, entry: SearcherEntry) -> tuple[int, ...]:

@@ -29,6 +29,10 @@ HUES = {
     "xgboost": "#6c8b1f",
     "rnn": "#b5651d",
     "primitive-annealing": "#00a0a0",
+    "model-guided": "#e6007e",
+    "cma-es": "#5b8def",
+    "nevergrad": "#8c564b",
+    "optuna": "#9aa300",
     "ddpg": "#c2185b",
     "ppo": "#222222",
 }
@@ -38,6 +42,11 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 INK = "#1f2933"
 MUTED = "#697586"
 COLUMNS = 4
+
+# Inches that an entry of a legend takes: its line, a letter of its label, and its height.
+LEGEND_LINE = 0.7
+LEGEND_LETTER = 0.07
+LEGEND_ROW = 0.22
 
 # An interval of fewer seeds spans the whole picture and says nothing.
 FEWEST_SEEDS_OF_A_BAND = 4
@@ -71,6 +80,15 @@ def styles(results: Results) -> dict[str, Style]:
     return chosen
 
 
+def shown_labels(results: Results) -> dict[str, str]:
+    """A text per label: the label, with the iterations of a method that has fewer than others."""
+    own = {entry["label"]: entry.get("iterations") for entry in results.experiment["searchers"]}
+    return {
+        label: f"{label} (after {own[label]:,})" if own.get(label) else label
+        for label in results.searchers
+    }
+
+
 def draw_curves(results: Results, axis: Axis, path: Path) -> None:
     """Best-so-far in per cent above the optimum, a panel per workload, 95 % bands over the seeds.
 
@@ -83,7 +101,11 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
     workloads = results.workloads
     columns = min(COLUMNS, len(workloads))
     rows = math.ceil(len(workloads) / columns)
-    figure = plain_figure(3.35 * columns + 0.5, 2.95 * rows + 0.75)
+    width = 3.35 * columns + 0.5
+    entry = LEGEND_LINE + LEGEND_LETTER * max(len(label) for label in results.searchers)
+    beside = min(len(results.searchers), max(1, int(width / entry)))
+    further = math.ceil(len(results.searchers) / beside) - 1
+    figure = plain_figure(width, 2.95 * rows + 0.75 + LEGEND_ROW * further)
     panels = figure.subplots(rows, columns, squeeze=False)
     for panel, workload in zip(panels.flat, workloads, strict=False):
         _draw_panel(panel, results, workload, axis, look)
@@ -95,7 +117,7 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
     for column in range(columns):
         lowest = max(r for r in range(rows) if panels[r, column].get_visible())
         panels[lowest, column].set_xlabel(label, color=INK)
-    _legend(figure, results, look)
+    _legend(figure, results, look, beside)
     figure.savefig(path, dpi=170, facecolor="white")
 
 
@@ -143,7 +165,8 @@ def draw_final(results: Results, path: Path) -> None:
             fontsize=9.5,
         )
     panel.axvline(0.0, color=INK, lw=1.0)
-    panel.set_yticks(range(len(labels)), labels, color=INK)
+    shown = shown_labels(results)
+    panel.set_yticks(range(len(labels)), [shown[label] for label in labels], color=INK)
     panel.set_ylim(-0.6, len(labels) - 0.4)
     panel.set_xlim(left=-0.02 * panel.get_xlim()[1])
     low, high = panel.get_xlim()
@@ -203,10 +226,10 @@ def _draw_panel(
         zorder=1,
     )
     tidy(panel)
-    _percent_ticks(panel)
+    percent_ticks(panel)
 
 
-def _legend(figure: Figure, results: Results, look: dict[str, Style]) -> None:
+def _legend(figure: Figure, results: Results, look: dict[str, Style], columns: int) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -216,7 +239,7 @@ def _legend(figure: Figure, results: Results, look: dict[str, Style]) -> None:
     figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=len(handles),
+        ncols=columns,
         frameon=False,
         fontsize=10.5,
         labelcolor=INK,
@@ -246,7 +269,7 @@ def tidy(panel: Axes) -> None:
     panel.tick_params(colors=MUTED, labelsize=9, which="both")
 
 
-def _percent_ticks(panel: Axes) -> None:
+def percent_ticks(panel: Axes) -> None:
     """Plain numbers at a few places of the y axis."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from costmodel.errors import ConfigError
+from orchestrator.latency import applies, bills_of
 from orchestrator.places import local_copy, publish
 from orchestrator.proofs import CERTIFICATES_FOLDER
 from orchestrator.results import (
@@ -113,12 +114,18 @@ def write_report(folder: storage.Place | str) -> Path:
 
             files["tilings"] = figures / f"{name}-tilings.png"
             draw_tilings(results, files["tilings"])
-        drawn[place] = list(files.values())
         section = _section(results, files)
+        if applies(results):
+            from orchestrator.latency_report import latency_section
+
+            files["latency"] = figures / f"{name}-latency.png"
+            section["pays"] = latency_section(results, bills_of(results), files["latency"])
+            section["pays"]["image"] = _image(files["latency"])
         section["bounds"] = [
             _bound(results, name, place, place.relative_to(folder)) for name in results.workloads
         ]
         sections.append(section)
+        drawn[place] = list(files.values())
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -147,11 +154,14 @@ def write_report(folder: storage.Place | str) -> Path:
 
 def text_table(results: Results) -> str:
     """The final table of a benchmark for a terminal, in per cent above the optimum."""
+    from orchestrator.plots import shown_labels
+
+    shown = shown_labels(results)
     what = "the optimum" if "lower" in results.reference_name else results.reference_name
     header = [f"{results.objective_name}, % above {what}", *_columns(results), "mean"]
     rows = [
         [
-            label,
+            shown[label],
             *(_percent(float(results.above(label, name).mean)) for name in results.workloads),
             _percent(results.overall_above(label)),
         ]
@@ -201,9 +211,11 @@ def paper_comparison(results: Results) -> list[tuple[str, dict[str, Ratio], floa
 
 
 def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
-    from orchestrator.plots import styles
+    from orchestrator.latency_report import paper_points
+    from orchestrator.plots import shown_labels, styles
 
     look = styles(results)
+    shown = shown_labels(results)
     by_time = results.primary_axis == "seconds"
     labels = results.searchers
     scales = "Both axes are logarithmic, below 0.1 % linear down to 0, the optimum."
@@ -268,9 +280,11 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
             for label, ratios, paper in comparison
         ],
         "paper_note": _paper_note(results),
+        "paper_points": paper_points(results),
+        "pays": None,
         "matrix": [
             {
-                "label": label,
+                "label": shown[label],
                 "colour": look[label].colour,
                 "cells": [
                     {**_ratio(results.ratio(label, other)), "own": label == other}
@@ -306,9 +320,10 @@ def _rows(
     text: Callable[[float], str],
 ) -> list[dict[str, Any]]:
     """A row per searcher of a table of final losses, in the measure that the functions give."""
-    from orchestrator.plots import styles
+    from orchestrator.plots import shown_labels, styles
 
     look = styles(results)
+    shown = shown_labels(results)
     labels = results.searchers
     # Normalised, in either measure: shares above the optimum may be as good as 0.
     best = {
@@ -321,7 +336,7 @@ def _rows(
         finals = {name: final(label, name) for name in results.workloads}
         rows.append(
             {
-                "label": label,
+                "label": shown[label],
                 "colour": look[label].colour,
                 "overall": text(overall(label)),
                 "best": label in best_overall,

@@ -51,6 +51,8 @@ class Run:
         time: `[E]` seconds at the same moments.
         loss: `[E]` best objective at the same moments.
         failure: why the search ended before its budget, empty where nothing failed.
+        counted: `[E]` counted true queries at the same moments; None in a run from before curves
+            had them.
     """
 
     searcher: str
@@ -66,6 +68,7 @@ class Run:
     time: FloatArray
     loss: FloatArray
     failure: str = ""
+    counted: IntArray | None = None
 
     def at(self, grid: npt.ArrayLike, axis: Axis) -> FloatArray:
         """Best objective so far at points of an axis.
@@ -351,6 +354,9 @@ def save(results: Results, folder: Place | str) -> None:
         "seconds": np.concatenate([run.time for run in results.runs]),
         "best_loss": np.concatenate([run.loss for run in results.runs]),
     }
+    counted = [run.counted for run in results.runs if run.counted is not None]
+    if len(counted) == len(results.runs):
+        columns["counted"] = np.concatenate(counted)
     curves = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), curves, compression="zstd")
     write_atomically(folder / CURVES_FILE, curves.getvalue())
@@ -380,6 +386,8 @@ def load(folder: Place | str) -> Results:
     evaluation = table["evaluation"].to_numpy()
     seconds = table["seconds"].to_numpy()
     loss = table["best_loss"].to_numpy()
+    # Curves from before there were counted queries end here.
+    counted = table["counted"].to_numpy() if "counted" in table.column_names else None
     runs, start = [], 0
     for entry in summary["runs"]:
         end = start + entry.pop("points")
@@ -391,6 +399,7 @@ def load(folder: Place | str) -> Results:
                 evaluation=evaluation[start:end],
                 time=seconds[start:end],
                 loss=loss[start:end],
+                counted=None if counted is None else counted[start:end],
             )
         )
         start = end

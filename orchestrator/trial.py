@@ -111,7 +111,7 @@ class Searches:
             return False
         seed = self.seeds[len(self.finished)]
         self.searcher = make_searcher(self.plan, self.entry, self.space, seed=seed)
-        self.evaluator = make_evaluator(self.plan, self.model, self.space)
+        self.evaluator = make_evaluator(self.plan, self.model, self.space, self.entry)
         if self._resumed is not None:
             self.searcher.load_state_dict(self._resumed["searcher"])
             self.evaluator.load_state_dict(self._resumed["evaluator"])
@@ -153,14 +153,16 @@ class Searches:
         self._resumed = state["current"]
 
 
-def make_evaluator(plan: Plan, model: Any, space: Any) -> Evaluator:
-    """The evaluator with the benchmark's budget."""
+def make_evaluator(
+    plan: Plan, model: Any, space: Any, entry: SearcherEntry | None = None
+) -> Evaluator:
+    """The evaluator with the benchmark's budget, or that of a method."""
     benchmark = plan.benchmark
     return Evaluator(
         model,
         space,
         objective=benchmark.objective,
-        iterations=benchmark.iterations_in(space),
+        iterations=benchmark.iterations_in(space, entry),
         seconds=benchmark.seconds,
         query_latency=benchmark.query_latency,
         largest_batch=plan.world.largest_batch,
@@ -181,6 +183,7 @@ def pack_result(result: TrialResult, failure: str | None) -> dict[str, Any]:
         "curve_iteration": result.curve_iteration,
         "curve_seconds": result.curve_seconds,
         "curve_loss": result.curve_loss,
+        "curve_counted": result.curve_counted,
     }
 
 
@@ -201,4 +204,5 @@ def unpack_run(packed: Mapping[str, Any], searcher: str, workload: str, seed: in
         evaluation=packed["curve_iteration"],
         time=packed["curve_seconds"],
         loss=packed["curve_loss"],
+        counted=packed["curve_counted"],
     )

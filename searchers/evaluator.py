@@ -40,6 +40,7 @@ class TrialResult:
         curve_iteration: `[E]` int64 iterations spent at each improvement, and at the end.
         curve_seconds: `[E]` float64 seconds of search at the same moments.
         curve_loss: `[E]` float64 best objective at the same moments.
+        curve_counted: `[E]` int64 counted true queries at the same moments.
     """
 
     best_code: Codes | None
@@ -51,6 +52,7 @@ class TrialResult:
     curve_iteration: npt.NDArray[np.int64]
     curve_seconds: npt.NDArray[np.float64]
     curve_loss: npt.NDArray[np.float64]
+    curve_counted: npt.NDArray[np.int64]
 
 
 class Evaluator:
@@ -123,7 +125,7 @@ class Evaluator:
         self.true_queries = 0
         self.surrogate_queries = 0
         self.iterations_used = 0
-        self._curve: list[tuple[int, float, float]] = []
+        self._curve: list[tuple[int, float, float, int]] = []
 
     @property
     def elapsed(self) -> float:
@@ -182,6 +184,7 @@ class Evaluator:
                 f"{iterations} iterations were spent in one call, but {left} were left."
             )
         started = self.elapsed
+        queried = self.iterations_used - self.surrogate_queries + np.arange(1, rows + 1) * counted
         if counted:
             losses = self._score(codes)
             self._spent += rows * self.query_latency
@@ -197,7 +200,7 @@ class Evaluator:
         improved = False
         with self.paused():
             scored_before = self.true_queries
-            improved = self._record(codes, losses, steps, seconds)
+            improved = self._record(codes, losses, steps, seconds, queried)
             in_time = self.true_queries - scored_before
             self.surrogate_queries += surrogate_queries
             self.iterations_used += surrogate_queries + (in_time if counted else 0)
@@ -217,6 +220,7 @@ class Evaluator:
         losses: Losses,
         steps: npt.NDArray[np.int64],
         seconds: npt.NDArray[np.float64],
+        queried: npt.NDArray[np.int64],
     ) -> bool:
         """Takes what came within the time into the best and the curve; True if it improved."""
         within = len(losses)
@@ -226,7 +230,9 @@ class Evaluator:
         best_before = np.minimum.accumulate(np.append(self.best_loss, losses[:within]))[:-1]
         improvements = np.flatnonzero(losses[:within] < best_before)
         for row in improvements:
-            self._curve.append((int(steps[row]), float(seconds[row]), float(losses[row])))
+            self._curve.append(
+                (int(steps[row]), float(seconds[row]), float(losses[row]), int(queried[row]))
+            )
         if improvements.size:
             last = int(improvements[-1])
             self.best_code = codes[last].copy()
@@ -236,8 +242,9 @@ class Evaluator:
     def result(self) -> TrialResult:
         """What was found and spent so far; the curve ends with a point at this moment."""
         seconds = self.elapsed if self.seconds is None else min(self.elapsed, self.seconds)
-        curve = [*self._curve, (self.iterations_used, seconds, self.best_loss)]
-        iteration, second, loss = zip(*curve, strict=True)
+        queried = self.iterations_used - self.surrogate_queries
+        curve = [*self._curve, (self.iterations_used, seconds, self.best_loss, queried)]
+        iteration, second, loss, counted = zip(*curve, strict=True)
         return TrialResult(
             best_code=None if self.best_code is None else self.best_code.copy(),
             best_loss=self.best_loss,
@@ -248,11 +255,13 @@ class Evaluator:
             curve_iteration=np.array(iteration, dtype=np.int64),
             curve_seconds=np.array(second),
             curve_loss=np.array(loss),
+            curve_counted=np.array(counted, dtype=np.int64),
         )
 
     def state_dict(self) -> dict[str, Any]:
         """What was found and spent, as copies: arrays, numbers and None."""
-        iteration, second, loss = zip(*self._curve, strict=True) if self._curve else ((), (), ())
+        curve = zip(*self._curve, strict=True) if self._curve else ((), (), (), ())
+        iteration, second, loss, counted = curve
         return {
             "best_code": None if self.best_code is None else self.best_code.copy(),
             "best_loss": self.best_loss,
@@ -263,6 +272,7 @@ class Evaluator:
             "curve_iteration": np.array(iteration, dtype=np.int64),
             "curve_seconds": np.array(second, dtype=np.float64),
             "curve_loss": np.array(loss, dtype=np.float64),
+            "curve_counted": np.array(counted, dtype=np.int64),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -276,11 +286,12 @@ class Evaluator:
         self._spent = float(state["seconds"])
         self._resumed_at = None
         self._curve = [
-            (int(i), float(s), float(loss))
-            for i, s, loss in zip(
+            (int(i), float(s), float(loss), int(counted))
+            for i, s, loss, counted in zip(
                 state["curve_iteration"],
                 state["curve_seconds"],
                 state["curve_loss"],
+                state["curve_counted"],
                 strict=True,
             )
         ]

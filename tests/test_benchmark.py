@@ -69,7 +69,7 @@ def assert_undisturbed(results: Results, plan: Plan) -> None:
     for run, (entry, workload, seed) in zip(results.runs, expected, strict=True):
         assert (run.searcher, run.workload, run.seed) == (entry.label, workload, seed)
         space = MapSpace(plan.workloads[workload], plan.accelerator)
-        evaluator = make_evaluator(plan, LoopNestModel(), space)
+        evaluator = make_evaluator(plan, LoopNestModel(), space, entry)
         make_searcher(plan, entry, space, seed=seed).run(evaluator)
         alone = evaluator.result()
         assert run.best_loss == alone.best_loss
@@ -78,6 +78,7 @@ def assert_undisturbed(results: Results, plan: Plan) -> None:
         assert run.best_code == tuple(alone.best_code.tolist())  # type: ignore[union-attr]
         assert np.array_equal(run.evaluation, alone.curve_iteration)
         assert np.array_equal(run.loss, alone.curve_loss)
+        assert np.array_equal(run.counted, alone.curve_counted)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,9 @@ def assert_undisturbed(results: Results, plan: Plan) -> None:
     ids=["trials", "trials-of-one-seed", "blocks"],
 )
 def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_runtime: None) -> None:
-    plan = plan_of(**changes)
+    plan = plan_of(searchers={"random": {}, "genetic": {"iterations": 300}}, **changes)
     results = run_benchmark(plan, tmp_path / "run")
+    assert {run.iterations for run in results.runs} == {300, 400}
     assert_undisturbed(results, plan)
     assert_undisturbed(load(tmp_path / "run"), plan)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())

@@ -59,6 +59,7 @@ def test_iterations_count_true_and_surrogate_queries() -> None:
     assert result.best_loss == 1.0
     # The first row of all, then the second of three rows after five surrogate queries; the end.
     np.testing.assert_array_equal(result.curve_iteration, [1, 1 + 5 + 2, 9])
+    np.testing.assert_array_equal(result.curve_counted, [1, 1 + 2, 4])
     np.testing.assert_array_equal(result.curve_loss, [*toy_losses(CODES[:2]), 1.0])
 
 
@@ -73,6 +74,7 @@ def test_uncounted_queries_are_recorded_only() -> None:
     assert evaluator.elapsed == 2.0
     result = evaluator.result()
     np.testing.assert_array_equal(result.curve_iteration, [2, 4, 4])
+    np.testing.assert_array_equal(result.curve_counted, [0, 0, 0])
     np.testing.assert_array_equal(result.curve_seconds, [2.0, 2.0, 2.0])
 
 

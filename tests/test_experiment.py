@@ -44,6 +44,13 @@ def test_labels_seeds_and_defaults() -> None:
     assert benchmark.host == "trials"
 
 
+def test_a_method_may_have_fewer_iterations() -> None:
+    data = changed(searchers={"random": {}, "slow": {"name": "annealing", "iterations": 20}})
+    benchmark = validate(Benchmark, data, "x")
+    assert [benchmark.iterations_in(None, entry) for entry in benchmark.searchers] == [50, 20]
+    assert benchmark.iterations_in(None) == 50
+
+
 def test_a_list_of_searchers_is_labelled_by_name() -> None:
     data = changed(searchers=[{"name": "random"}, {"name": "random", "label": "again"}], seeds=[7])
     benchmark = validate(Benchmark, data, "x")
@@ -68,6 +75,11 @@ def test_what_is_written_is_read_back() -> None:
         ({"seeds": []}, "seeds"),
         ({"searchers": {"random": {"seeds": 0}}}, "at least 1 seed, got 0"),
         ({"searchers": {"random": {"seeds": [2, 2]}}}, "seed 2 is given twice"),
+        ({"searchers": {"random": {"iterations": 51}}}, r"at most the benchmark's \(50\), got 51"),
+        (
+            {"searchers": {"random": {"iterations": 5}}, "iterations": None, "seconds": 1.0},
+            r"at most the benchmark's \(none\), got 5",
+        ),
         ({"seeds": [1, 1]}, "seed 1 is given twice"),
         ({"seeds": [-1]}, "at least 0, got -1"),
         ({"workloads": []}, "workloads: expected 1 or more"),
@@ -129,6 +141,10 @@ def test_experiments_are_found_by_name_or_path(tmp_path: Path) -> None:
     [
         "primitive-annealing",
         "smoke",
+        "study-gemm",
+        "study-iso-iteration",
+        "study-iso-time",
+        "study-maestro",
         "table1-iso-iteration",
         "table1-iso-time",
         "table1-iso-time-simulator",

@@ -11,6 +11,7 @@ import pytest
 from sample_results import make_results
 
 from costmodel.errors import ConfigError
+from orchestrator.latency_report import paper_points
 from orchestrator.plots import styles
 from orchestrator.report import NOTHING, paper_comparison, text_table, write_report
 from orchestrator.results import Bounds, save
@@ -40,15 +41,23 @@ def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
     assert page.references
     # No proof, no certificate: nothing is referred to.
     assert all(reference.startswith("data:image/png;base64,") for reference in page.references)
-    assert page.tags.count("img") == 6
+    assert page.tags.count("img") == 7
+    # Only iterations can be replayed at other latencies.
+    assert text.count("<h3>When each method pays</h3>") == 1
+    assert text.index("When each method pays") < text.index("t-iso-time</h2>")
     assert "<h1>Mapping search compared: t</h1>" in text
     # Iterations first, as in the paper.
     assert text.index("t-iso-iter</h2>") < text.index("t-iso-time</h2>")
     figures = sorted(file.name for file in (tmp_path / "figures").iterdir())
     assert figures == sorted(
-        f"{name}-{kind}.png"
-        for name in ("t-iso-iter", "t-iso-time")
-        for kind in ("final", "iterations", "time")
+        [
+            "t-iso-iter-latency.png",
+            *(
+                f"{name}-{kind}.png"
+                for name in ("t-iso-iter", "t-iso-time")
+                for kind in ("final", "iterations", "time")
+            ),
+        ]
     )
     assert all(
         file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 5000
@@ -69,6 +78,50 @@ def test_the_numbers_are_the_results(tmp_path: Path) -> None:
     assert "2.83\N{MULTIPLICATION SIGN}" in text  # over gradient: sqrt(2 x 4)
     assert "1.40\N{MULTIPLICATION SIGN}" in text  # the paper's
     assert "chains=2" in text
+
+
+def test_when_each_method_pays(tmp_path: Path) -> None:
+    results = make_results()
+    slow = [dict(entry) for entry in results.experiment["searchers"]]
+    slow[0]["iterations"] = 50
+    results = replace(results, experiment={**results.experiment, "searchers": slow})
+    save(results, tmp_path)
+    text = re.sub(r"\s+", " ", write_report(tmp_path).read_text())
+    section = text[text.index("When each method pays") : text.index("<h3>Normalised EDP</h3>")]
+    assert section.count("annealing (after 50)") == 2
+    # After 60 s all 100 queries are made up to 0.1 s each, not at 1 s: then the 50th decides, and
+    # annealing still ends at sqrt(3 x 5) - 1; at 10 s each six are made: 900 for 20 and 80.
+    cells = re.search(r"annealing \(after 50\)</td>(.*?)</tr>", section)
+    assert cells is not None
+    numbers = [float(value) for value in re.findall(r">([\d.]+)</td>", cells[1])]
+    assert numbers == pytest.approx([287.30] * 5 + [2150.00], abs=0.01)
+    # 20 and 80 are reached by nothing here within a tenth.
+    assert "not reached" in section
+    assert "bill of a surrogate" not in section
+
+
+def test_the_papers_end_points_stand_beside_ours() -> None:
+    assert paper_points(make_results()) is None
+    results = make_results()
+    runs = tuple(
+        replace(run, workload={"left": "mttkrp-0", "right": "right"}[run.workload])
+        for run in results.runs
+    )
+    learned = tuple(
+        replace(run, surrogate_queries=100) if run.searcher == "gradient (visited)" else run
+        for run in runs
+    )
+    bounds = {"mttkrp-0": results.bounds["left"], "right": results.bounds["right"]}
+    points = paper_points(replace(results, runs=learned, bounds=bounds))
+    assert points is not None
+    assert points["workloads"] == ["mttkrp-0"]
+    assert points["iterations"] == "100"
+    # sqrt(20 x 45) and the optimum 20 over the minimum 10.
+    assert [(row["label"], row["cells"]) for row in points["rows"]] == [
+        ("Mind Mappings, in the paper", ["6.80"]),
+        ("gradient (visited)", ["3.00"]),
+        ("proven optimum of our cost model", ["2.00"]),
+    ]
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
