@@ -287,11 +287,22 @@ def generate(experiment: str, output: Place | None) -> None:
 @click.argument("experiment")
 @click.option("--output", type=PLACE, help="Surrogate folder; else runs/NAME.")
 def train(experiment: str, output: Place | None) -> None:
-    """Trains the surrogate of EXPERIMENT (a YAML file or a shipped one's name), on Ray Train."""
+    """Trains the surrogate of EXPERIMENT (a YAML file or a shipped one's name), on Ray Train.
+
+    A study of kind training-study is several trainings, and a report that compares them.
+    """
+    from costmodel.loading import load_yaml
     from orchestrator.experiment import find_experiment
     from orchestrator.train import run_train
+    from orchestrator.training_study import KIND, run_training_study
 
-    run_train(find_experiment(experiment), output)
+    path = find_experiment(experiment)
+    if load_yaml(path).get("kind") != KIND:
+        run_train(path, output)
+        return
+    if output is not None and not isinstance(output, Path):
+        raise ConfigError(f"{output}: a study of kind {KIND} is written to a local folder.")
+    click.echo(run_training_study(path, output))
 
 
 @cli.command()

@@ -11,25 +11,26 @@ import json
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from costmodel.errors import ConfigError, DataError, MapspaceError
-from costmodel.loading import Size, StrictModel, load_yaml, validate
+from costmodel.loading import Size, load_yaml, validate
 from orchestrator.generate import FolderName
 from orchestrator.lock import Claim, claimed
 from orchestrator.places import RUNS, ray_storage
 from orchestrator.runtime import code_version, ray_runtime
+from surrogate.options import FitOptions, Positive, write_curve
 from surrogate.shards import Dataset, check_shard
 from surrogate.storage import Place, file_sizes, place, remove_folder, write_atomically
 
 if TYPE_CHECKING:
+    import torch
+
     from surrogate.predictor import Card
-    from surrogate.training import FitOptions
 
 STEM = "surrogate"
 IDENTITY_FILE = "train.json"
@@ -40,44 +41,37 @@ MOST_FAILURES = 3
 # Between looks at the progress; a look at object storage is a request.
 POLL_SECONDS, REMOTE_POLL_SECONDS = 0.5, 2.0
 
-Count = Annotated[int, Field(strict=True, ge=1)]
+
+class Training(FitOptions):
+    """All of a training but its name: data, recipe, length, and what it runs on."""
+
+    data: str
+    """Folder of the data set, as `mapspace generate` made it; a path or a URI."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """A GPU per worker, or none; auto: where PyTorch can use GPUs and Ray has enough of them."""
+    workers: Size = 1
+    """Processes that train together, each on its share of every batch."""
+    threads: Positive = 1
+    """Threads of each worker. A second one saves a third of the time on idle cores, and takes ten
+    times as long where it has to wait for a core that something else uses."""
+
+    def options(self) -> FitOptions:
+        """The part that decides the weights, for one worker."""
+        return FitOptions(**{name: getattr(self, name) for name in FitOptions.model_fields})
+
+    def named(self, name: str) -> TrainConfig:
+        """A run of it."""
+        return TrainConfig.model_validate({**self.model_dump(), "kind": "train", "name": name})
 
 
-class TrainConfig(StrictModel):
-    """A training run: data, recipe, length, and what it runs on."""
+class TrainConfig(Training):
+    """A training run, named."""
 
     kind: Literal["train"]
     name: FolderName
     """Names the folder, runs/NAME."""
     description: str = ""
     """What the surrogate is for."""
-    data: str
-    """Folder of the data set, as `mapspace generate` made it; a path or a URI."""
-    recipe: Literal["paper", "fast"] = "fast"
-    """Key of `surrogate.training.RECIPES`."""
-    views: Count | None = None
-    """Length in views (a view is one row seen once); null: the recipe's."""
-    rows: Count | None = None
-    """Use only the first shards, as many as hold so many rows; null: all."""
-    held_out_problems: Count = 100
-    """The last so many problems are never trained on; the figures come from them."""
-    pool_rows: Count = 1_000_000
-    """Rows that are shuffled together; decides the memory that training needs."""
-    checkpoint_views: Count = 200_000
-    """Views between checkpoints."""
-    seed: Annotated[int, Field(strict=True, ge=0)] = 0
-    """Decides initial weights and every order."""
-    workers: Size = 1
-    """Processes that train together, each on its share of every batch."""
-    threads: Count = 1
-    """Threads of each worker. A second one saves a third of the time on idle cores, and takes ten
-    times as long where it has to wait for a core that something else uses."""
-
-    def options(self) -> FitOptions:
-        """The part that decides the weights, for one worker."""
-        from surrogate.training import FitOptions
-
-        return FitOptions(**{name: getattr(self, name) for name in FitOptions.model_fields})
 
 
 def run_train(
@@ -105,7 +99,7 @@ def run_train(
     config = source if isinstance(source, TrainConfig) else load_train(source)
     folder = place(output or RUNS / config.name).resolve()
     console = Console(stderr=True)
-    dataset = _check(config)
+    dataset = check(config)
     finished = (folder / f"{STEM}.json").exists() and _begin(folder, config, dataset)
     if not finished:
         with claimed(folder) as claim:
@@ -134,18 +128,30 @@ def load_train(path: Path | str) -> TrainConfig:
     return validate(TrainConfig, data, str(path))
 
 
-def _check(config: TrainConfig) -> Dataset:
-    """Refuses before Ray starts what would fail on its workers."""
-    from surrogate.stream import hold_out, shards_for
-    from surrogate.training import RECIPES
+def check(config: Training) -> Dataset:
+    """Refuses before Ray starts what would fail on its workers.
 
+    Raises:
+        ConfigError: If the configuration does not fit the data set.
+        DataError: If a shard is damaged; the message names it.
+    """
+    import torch
+
+    from surrogate.recipes import recipe_of
+    from surrogate.stream import hold_out, shards_for
+
+    if config.device == "cuda" and torch.version.cuda is None:
+        raise ConfigError(
+            f"device: expected auto or cpu, got cuda: PyTorch {torch.__version__} is built "
+            "without CUDA."
+        )
     if not place(config.data).is_dir():
         raise ConfigError(
             f"data: there is no data set folder {config.data}; `mapspace generate` makes it."
         )
     dataset = Dataset(config.data)
     shards = shards_for(dataset, config.rows)
-    batch_size = RECIPES[config.recipe].batch_size
+    batch_size = recipe_of(config.options()).batch_size
     if config.workers > shards or batch_size % config.workers:
         raise ConfigError(
             f"workers: expected a divisor of the batch size {batch_size} of at most {shards} "
@@ -196,6 +202,9 @@ def _begin(folder: Place, config: TrainConfig, dataset: Dataset) -> bool:
         raise ConfigError(f"{folder}: cannot be used: {error.strerror}.") from error
     except json.JSONDecodeError as error:
         raise DataError(f"{path} is damaged: {error}.") from error
+    if there is not None:
+        # What a run of an older version did not know is as it is by default.
+        there["options"] = {**FitOptions().model_dump(), **there.get("options", {})}
     if there is None:
         write_atomically(path, json.dumps(identity, indent=1).encode())
     elif there != identity:
@@ -218,6 +227,8 @@ def _train(config: TrainConfig, folder: Place, console: Console, claim: Claim) -
     )
     from ray.train.torch import TorchConfig, TorchTrainer
 
+    gpu = _uses_gpus(config)
+    resources = {"CPU": config.threads, **({"GPU": 1} if gpu else {})}
     trainer = TorchTrainer(
         _worker,
         train_loop_config={
@@ -225,12 +236,13 @@ def _train(config: TrainConfig, folder: Place, console: Console, claim: Claim) -
             "folder": str(folder),
             "options": config.options().model_dump_json(),
             "threads": config.threads,
+            "gpu": gpu,
             "provenance": code_version(),
         },
         scaling_config=ScalingConfig(
-            num_workers=config.workers, resources_per_worker={"CPU": config.threads}
+            num_workers=config.workers, use_gpu=gpu, resources_per_worker=resources
         ),
-        torch_config=TorchConfig(backend="gloo"),
+        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
         # The same name and storage: a run that was interrupted continues from its checkpoint.
         run_config=RunConfig(
             name=RAY_FOLDER,
@@ -275,6 +287,26 @@ def _train(config: TrainConfig, folder: Place, console: Console, claim: Claim) -
         raise MapspaceError(f"Training failed: {reason}") from failure
 
 
+def _uses_gpus(config: Training) -> bool:
+    """Whether the workers get a GPU each.
+
+    Raises:
+        ConfigError: If they shall and Ray has too few.
+    """
+    import ray
+    import torch
+
+    if config.device == "cpu" or torch.version.cuda is None:
+        return False
+    there = int(ray.cluster_resources().get("GPU", 0))
+    if config.device == "cuda" and there < config.workers:
+        raise ConfigError(
+            f"device: expected auto or cpu, got cuda: Ray has {there} GPUs for {config.workers} "
+            "workers."
+        )
+    return there >= config.workers
+
+
 def _progress(folder: Place) -> dict[str, Any] | None:
     try:
         seen: dict[str, Any] = json.loads((folder / PROGRESS_FILE).read_text())
@@ -287,6 +319,7 @@ def _progress(folder: Place) -> dict[str, Any] | None:
 def _worker(arguments: dict[str, Any]) -> None:
     """One worker of the run; the first one keeps checkpoints and writes the result."""
     import ray.train
+    import ray.train.torch
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
@@ -298,6 +331,8 @@ def _worker(arguments: dict[str, Any]) -> None:
     folder = place(arguments["folder"])
     options = training.FitOptions.model_validate_json(arguments["options"])
     dataset = Dataset(arguments["data"])
+    # Without a GPU of its own a worker is told of the machine's first one.
+    device = ray.train.torch.get_device() if arguments["gpu"] else torch.device("cpu")
 
     def report(progress: training.Progress) -> None:
         figures = {"views": progress.views, "loss": progress.loss, "seconds": progress.seconds}
@@ -315,7 +350,7 @@ def _worker(arguments: dict[str, Any]) -> None:
 
     def run(resume: Path | None) -> training.Fitted:
         distribute = DistributedDataParallel if workers > 1 else None
-        worker = training.Worker(rank, workers, distribute)
+        worker = training.Worker(rank, workers, distribute, str(device))
         return training.fit(dataset, options, report=report, resume=resume, worker=worker)
 
     checkpoint = ray.train.get_checkpoint()
@@ -327,6 +362,7 @@ def _worker(arguments: dict[str, Any]) -> None:
     if rank != 0:
         return
     manifest = dataset.manifest
+    write_curve(folder, fitted.curve)
     predictor.write(
         folder / STEM,
         fitted.network,
@@ -342,6 +378,7 @@ def _worker(arguments: dict[str, Any]) -> None:
             "seconds": round(fitted.seconds, 1),
             "workers": workers,
             "threads": arguments["threads"],
+            "device": _device_name(device),
         },
         provenance={
             **arguments["provenance"],
@@ -351,6 +388,12 @@ def _worker(arguments: dict[str, Any]) -> None:
             "data_seed": str(manifest.config.seed),
         },
     )
+
+
+def _device_name(device: torch.device) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _summary(config: TrainConfig, folder: Place, card: Card, state: str) -> Table:
@@ -365,7 +408,8 @@ def _summary(config: TrainConfig, folder: Place, card: Card, state: str) -> Tabl
     table.add_row(
         "training",
         f"{card.training['views']:,} views of {card.training['rows']:,} rows in "
-        f"{card.training['seconds']:.0f} s, recipe {config.recipe}",
+        f"{card.training['seconds']:.0f} s on {card.training.get('device', 'cpu')}, recipe "
+        f"{config.recipe}",
     )
     table.add_row("judged on", f"{figures.problems} unseen problems, {figures.rows:,} mappings")
     table.add_row("RMSE of ln EDP", f"{figures.rmse:.4f}")

@@ -104,7 +104,9 @@ class SurrogateNetwork(nn.Module):
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Whitened targets [B, O] of raw points [B, F]."""
-        features = (self.features(points) - self.feature_mean) / self.feature_std
+        # Sums of logarithms lose what tells mappings apart in the eight bits of bfloat16.
+        with torch.autocast(points.device.type, enabled=False):
+            features = (self.features(points) - self.feature_mean) / self.feature_std
         outputs: torch.Tensor = self.body(features)
         return outputs
 

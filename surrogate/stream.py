@@ -1,16 +1,19 @@
 """Training rows streamed from shards: held-out problems, shuffling, batches.
 
-Nothing here holds more than a buffer of rows, however large the data set. Letters: `R` rows, `n`
-dimensions, `F` raw values per point, `O` costs.
+Nothing here holds more than a pool of rows and two shards, however large the data set. Letters:
+`B` rows of a batch, `R` rows, `n` dimensions, `F` raw values per point, `O` costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from costmodel.errors import ConfigError
 from surrogate.samples import Samples
@@ -42,6 +45,22 @@ class HeldOut:
         """Logarithm of EDP over the algorithmic minimum, [R]."""
         logs = np.log(self.samples.costs[:, -2:].astype(np.float64))
         return logs[:, 0] + logs[:, 1]
+
+    def thinned(self, rows: int) -> HeldOut:
+        """At most so many rows, evenly spread."""
+        stride = -(-len(self.samples.inputs) // rows)
+        return HeldOut(
+            self.problems, Samples(self.samples.inputs[::stride], self.samples.costs[::stride])
+        )
+
+
+class Batch(NamedTuple):
+    """Rows of a training step, on the device that trains."""
+
+    inputs: torch.Tensor
+    """[B, F] float32 encoded points."""
+    costs: torch.Tensor
+    """[B, O] float32 normalised costs."""
 
 
 def hold_out(dataset: Dataset, count: int) -> HeldOut:
@@ -82,8 +101,9 @@ class Batches:
 
     An epoch visits the worker's shards in random order. Rows go through a pool of `pool_rows`: of
     each further shard as many rows take the places of random rows of the pool, which are given
-    out. With a pool as large as the data set that is a full shuffle. Where the sequence stands is
-    (epoch, batch within it), so it can be continued from there.
+    out, while the next shard is read. With a pool as large as the data set that is a full shuffle,
+    and the rows are kept: on the device, so that nothing but their order goes there every epoch.
+    Where the sequence stands is (epoch, batch within it), so it can be continued from there.
 
     Attributes:
         epoch: The current epoch, from 0.
@@ -101,6 +121,7 @@ class Batches:
         seed: int,
         rank: int = 0,
         workers: int = 1,
+        device: torch.device | str = "cpu",
     ) -> None:
         """Prepares the sequence.
 
@@ -113,6 +134,7 @@ class Batches:
             seed: Decides every order.
             rank: This worker, out of `workers`, which share the shards of each epoch.
             workers: How many there are.
+            device: Where batches are wanted.
 
         Raises:
             ConfigError: If there are fewer shards than workers.
@@ -121,11 +143,14 @@ class Batches:
             raise ConfigError(f"{shards} shards cannot feed {workers} workers.")
         self._dataset, self._held_out, self._shards = dataset, held_out, shards
         self._batch_size, self._pool_rows, self._seed = batch_size, pool_rows, seed
-        self._rank, self._workers = rank, workers
+        self._rank, self._workers, self._device = rank, workers, device
+        total = sum(shard.rows for shard in dataset.manifest.shards[:shards])
+        self._fits = total <= pool_rows
+        self._kept: tuple[torch.Tensor, npt.NDArray[np.int64]] | None = None
         self.epoch = self.batch = 0
         self._current = self._epoch(0)
 
-    def next(self) -> Samples:
+    def next(self) -> Batch:
         """The next batch, exactly `batch_size` rows.
 
         Raises:
@@ -151,7 +176,7 @@ class Batches:
         for _ in range(batch):
             self.next()
 
-    def _epoch(self, epoch: int) -> Iterator[Samples]:
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
         """Full batches of one epoch; up to one batch of rows is left over."""
         common = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(0, epoch)))
         own = np.random.default_rng(
@@ -159,39 +184,78 @@ class Batches:
         )
         order = common.permutation(self._shards)[self._rank :: self._workers]
         size = self._batch_size
-        rest: FloatArray | None = None
+        rest: torch.Tensor | None = None
         width = len(self._dataset.manifest.structure.features)
-        for chunk in self._chunks(order, own):
-            rows = chunk if rest is None else np.concatenate((rest, chunk))
+        for chunk in (self._shuffled if self._fits else self._streamed)(order, own):
+            rows = chunk if rest is None else torch.cat((rest, chunk))
             full = len(rows) // size * size
             for at in range(0, full, size):
-                yield Samples(rows[at : at + size, :width], rows[at : at + size, width:])
+                batch = rows[at : at + size]
+                yield Batch(batch[:, :width].contiguous(), batch[:, width:].contiguous())
             rest = rows[full:]
 
-    def _chunks(
+    def _shuffled(
         self, order: npt.NDArray[np.int64], rng: np.random.Generator
-    ) -> Iterator[FloatArray]:
-        """Shuffled rows [.., F + O] of the shards in `order`."""
-        filling: list[FloatArray] = []
-        pool: FloatArray | None = None
-        for position in order:
-            rows = self._rows(int(position))
-            if pool is None:
-                filling.append(rows)
-                if sum(map(len, filling)) >= self._pool_rows:
-                    pool = np.concatenate(filling)
-                continue
+    ) -> Iterator[torch.Tensor]:
+        """Rows [.., F + O] of the shards in `order`, from a copy that is made once."""
+        if self._kept is None:
+            everything, starts = self._filled(self._read(np.arange(self._shards)))
+            self._kept = torch.from_numpy(everything).to(self._device), starts
+        rows, starts = self._kept
+        indices = np.concatenate([np.arange(starts[p], starts[p + 1]) for p in order])
+        indices = indices[rng.permutation(len(indices))]
+        for at in range(0, len(indices), 64 * self._batch_size):
+            chosen = torch.from_numpy(indices[at : at + 64 * self._batch_size])
+            yield rows.index_select(0, chosen.to(self._device))
+
+    def _streamed(
+        self, order: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> Iterator[torch.Tensor]:
+        """Rows [.., F + O] of the shards in `order`, shuffled in a pool."""
+        reading = self._read(order)
+        pool, _ = self._filled(reading)
+        for rows in reading:
             rng.shuffle(rows)
             slots = rng.permutation(len(pool))[: len(rows)]
             given = pool[slots]
             pool[slots] = rows[: len(slots)]
-            yield np.concatenate((given, rows[len(slots) :]))
-        if pool is None:
-            pool = np.concatenate(filling)
+            yield self._on_device(np.concatenate((given, rows[len(slots) :])))
         permuted = rng.permutation(len(pool))
         # Gathered piece by piece: a shuffled copy of the pool would double its memory.
         for at in range(0, len(pool), 64 * self._batch_size):
-            yield pool[permuted[at : at + 64 * self._batch_size]]
+            yield self._on_device(pool[permuted[at : at + 64 * self._batch_size]])
+
+    def _filled(self, reading: Iterator[FloatArray]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """The next shards' rows, until the pool is full, and where each shard starts and ends."""
+        manifest = self._dataset.manifest
+        sizes = [shard.rows for shard in manifest.shards[: self._shards]]
+        # Room for all at once: to put parts together would take it twice. What is not used of it
+        # costs nothing.
+        room = min(sum(sizes), self._pool_rows + max(sizes))
+        columns = len(manifest.structure.features) + len(manifest.costs)
+        pool = np.empty((room, columns), np.float32)
+        ends = [0]
+        for rows in reading:
+            ends.append(ends[-1] + len(rows))
+            pool[ends[-2] : ends[-1]] = rows
+            if ends[-1] >= self._pool_rows:
+                break
+        return pool[: ends[-1]], np.array(ends)
+
+    def _read(self, positions: npt.NDArray[np.int64]) -> Iterator[FloatArray]:
+        """Training rows [.., F + O] of shards; while one is worked on, the next is read."""
+        if not len(positions):
+            return
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            ahead = reader.submit(self._rows, int(positions[0]))
+            for position in positions[1:]:
+                rows = ahead.result()
+                ahead = reader.submit(self._rows, int(position))
+                yield rows
+            yield ahead.result()
+
+    def _on_device(self, rows: FloatArray) -> torch.Tensor:
+        return torch.from_numpy(rows).to(self._device)
 
     def _rows(self, position: int) -> FloatArray:
         samples = self._dataset.read(position)

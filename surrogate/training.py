@@ -1,4 +1,4 @@
-"""The training loop: recipes, schedules, checkpoints, and the figures that a run reports.
+"""The training loop, and the figures that a run reports.
 
 Nothing here knows of Ray: `orchestrator.train` hosts `fit` on one or many workers. Letters: `B`
 rows of a batch, `F` raw values per point, `O` targets.
@@ -7,98 +7,36 @@ rows of a batch, `F` raw values per point, `O` targets.
 from __future__ import annotations
 
 import functools
-import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import nn
 
-from costmodel.errors import ConfigError, DataError, MapspaceError
-from costmodel.loading import StrictModel
+from costmodel.errors import ConfigError, MapspaceError
+from surrogate import checkpoint
 from surrogate.metrics import Figures, figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
+from surrogate.options import CurvePoint, FitOptions
+from surrogate.recipes import LOSSES, RECIPES, make_optimiser, recipe_of, schedule
 from surrogate.shards import Dataset
 from surrogate.stream import Batches, HeldOut, hold_out, shards_for
 
-NETWORK_FILE = "network.safetensors"
-OPTIMISER_FILE = "optimiser.safetensors"
-STATE_FILE = "state.json"
+__all__ = ["RECIPES", "FitOptions", "Fitted", "Progress", "Worker", "fit"]
+
+Criterion: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
 WHITENING_SHARDS = 16
 WHITENING_ROWS_PER_SHARD = 8192
 LEAST_FEATURE_STD = 0.1
-
-Positive = Annotated[int, Field(strict=True, ge=1)]
-
-
-class Recipe(StrictModel):
-    """How a surrogate is trained. A view is one training row seen once."""
-
-    network: NetworkConfig
-    """What is trained."""
-    optimiser: Literal["sgd", "adamw"]
-    """SGD with momentum 0.9, or AdamW with weight decay 0.01."""
-    learning_rate: float
-    """Highest learning rate."""
-    schedule: Literal["steps", "one-cycle"]
-    """x0.1 after each quarter, or one cosine cycle up and down (Smith and Topin 2018)."""
-    batch_size: int
-    """Rows of a batch, all workers together."""
-    views: int | None = None
-    """Length of the training in views ..."""
-    epochs: int | None = None
-    """... or in passes over the data."""
-    edp_weight: float = 1.0
-    """Weight of energy and cycles in the loss, against 1 for every other target."""
-
-
-RECIPES: dict[str, Recipe] = {
-    # Hegde et al., Mind Mappings (ASPLOS 2021), section 5.5: 100 epochs, x0.1 every 25.
-    "paper": Recipe(
-        network=NetworkConfig(features="raw", targets="raw", body="perceptron"),
-        optimiser="sgd",
-        learning_rate=1e-2,
-        schedule="steps",
-        batch_size=128,
-        epochs=100,
-    ),
-    "fast": Recipe(
-        network=NetworkConfig(features="physical", targets="log", body="residual"),
-        optimiser="adamw",
-        learning_rate=4e-3,
-        schedule="one-cycle",
-        batch_size=1024,
-        views=3_000_000,
-        edp_weight=3.0,
-    ),
-}
-
-
-class FitOptions(StrictModel):
-    """What one training run decides besides its recipe."""
-
-    recipe: Literal["paper", "fast"] = "fast"
-    """Key of `RECIPES`."""
-    views: Positive | None = None
-    """Length of the training in views; null: the recipe's."""
-    rows: Positive | None = None
-    """Use only the first shards, as many as hold so many rows; null: all."""
-    held_out_problems: Positive = 100
-    """The last so many problems are never trained on; the figures come from them."""
-    pool_rows: Positive = 1_000_000
-    """Rows that are shuffled together; decides the memory that training needs."""
-    checkpoint_views: Positive = 200_000
-    """Views between checkpoints."""
-    seed: Annotated[int, Field(strict=True, ge=0)] = 0
-    """Decides initial weights and every order."""
+# Of the held-out rows, for a point of the curve.
+MOST_CURVE_ROWS = 10_000
+ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -109,6 +47,8 @@ class Worker:
     count: int = 1
     distribute: Callable[[nn.Module], nn.Module] | None = None
     """Makes backward passes average gradients over the workers."""
+    device: str = "cpu"
+    """Where this process trains, as torch calls it."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +69,12 @@ class Fitted:
     """A trained network and what it reached on the held-out problems."""
 
     network: SurrogateNetwork
+    """On the CPU, wherever it was trained."""
     figures: Figures
+    curve: tuple[CurvePoint, ...]
+    """A point per `checkpoint_views`, and one at the end; empty but for the first worker."""
     views: int
     rows: int
-    seconds: float
-
-
-class _State(StrictModel):
-    """The part of a checkpoint that is no tensor."""
-
-    options: FitOptions
-    config_hash: str
-    workers: int
-    step: int
-    epoch: int
-    batch: int
     seconds: float
 
 
@@ -157,7 +88,8 @@ def fit(
 ) -> Fitted:
     """Trains a surrogate.
 
-    A run that is continued from a checkpoint ends with the weights of an undisturbed one.
+    A run that is continued from a checkpoint ends with the weights of an undisturbed one: exactly
+    on a CPU; sums on a GPU have no fixed order.
 
     Args:
         dataset: Training rows and held-out problems.
@@ -172,7 +104,8 @@ def fit(
         MapspaceError: If the loss is no longer finite.
     """
     worker = worker or Worker()
-    recipe = RECIPES[options.recipe]
+    device = torch.device(worker.device)
+    recipe = recipe_of(options)
     if recipe.batch_size % worker.count:
         raise ConfigError(
             f"workers: expected a divisor of the batch size {recipe.batch_size}, "
@@ -192,15 +125,18 @@ def fit(
         seed=options.seed,
         rank=worker.rank,
         workers=worker.count,
+        device=device,
     )
     network = build(dataset, recipe.network, seed=options.seed)
-    optimiser = _optimiser(recipe, network)
-    started = time.perf_counter()
-    first = 0
     if resume is None:
         whiten(network, dataset, shards)
-    else:
-        state = _load(resume, network, optimiser)
+    network.to(device)
+    optimiser = make_optimiser(recipe, network)
+    started = time.perf_counter()
+    first = 0
+    curve: list[CurvePoint] = []
+    if resume is not None:
+        state = checkpoint.load(resume, network, optimiser)
         if (state.options, state.config_hash, state.workers) != (
             options,
             dataset.manifest.config_hash,
@@ -208,64 +144,78 @@ def fit(
         ):
             raise ConfigError(f"{resume} is a checkpoint of a run with another configuration.")
         first = state.step
+        curve = list(state.curve)
         started -= state.seconds
         batches.seek(state.epoch, state.batch)
     trained = worker.distribute(network) if worker.distribute else network
-    weights = torch.ones(len(dataset.manifest.costs))
-    weights[-2:] = recipe.edp_weight
-    weights /= weights.mean()
+    criterion = _criterion(network, options, recipe.edp_weight)
+    few = held_out.thinned(MOST_CURVE_ROWS)
     between = max(1, options.checkpoint_views // recipe.batch_size)
 
     network.train()
     losses: list[torch.Tensor] = []
     for step in range(first, steps):
-        _schedule(recipe, optimiser, step / steps)
-        samples = batches.next()
-        # Copies: a batch is a view of read-only or shared memory.
-        points, costs = torch.tensor(samples.inputs), torch.tensor(samples.costs)
-        errors = nn.functional.smooth_l1_loss(
-            trained(points), network.whiten(costs), reduction="none"
-        )
-        loss = (errors * weights).mean()
+        schedule(recipe, optimiser, step / steps)
+        points, costs = batches.next()
+        with _arithmetic(options, device):
+            outputs = trained(points)
+        loss = criterion(outputs, costs)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         losses.append(loss.detach())
         done = step + 1
-        if report and (done % between == 0 or done == steps):
-            seconds = time.perf_counter() - started
-            mean_loss = float(torch.stack(losses).mean())
-            if not math.isfinite(mean_loss):
-                raise MapspaceError(f"The training diverged: its loss is {mean_loss}.")
-            state = _State(
-                options=options,
-                config_hash=dataset.manifest.config_hash,
-                workers=worker.count,
-                step=done,
-                epoch=batches.epoch,
-                batch=batches.batch,
-                seconds=seconds,
-            )
-            report(
-                Progress(
-                    step=done,
-                    steps=steps,
+        if done % between and done < steps:
+            continue
+        mean_loss = _finite(float(torch.stack(losses).mean()))
+        losses.clear()
+        seconds = time.perf_counter() - started
+        if worker.rank == 0:
+            held_out_loss, reached = _judge_few(network, criterion, few)
+            curve.append(
+                CurvePoint(
                     views=done * recipe.batch_size,
+                    seconds=round(seconds, 3),
                     loss=mean_loss,
-                    seconds=seconds,
-                    save=functools.partial(
-                        _save, network=network, optimiser=optimiser, state=state
-                    ),
+                    held_out_loss=_finite(held_out_loss),
+                    rmse=reached.rmse,
+                    spearman=reached.spearman,
                 )
             )
-            losses.clear()
+        if report is None:
+            continue
+        state = checkpoint.State(
+            options=options,
+            config_hash=dataset.manifest.config_hash,
+            workers=worker.count,
+            step=done,
+            epoch=batches.epoch,
+            batch=batches.batch,
+            seconds=seconds,
+            curve=tuple(curve),
+        )
+        report(
+            Progress(
+                step=done,
+                steps=steps,
+                views=done * recipe.batch_size,
+                loss=mean_loss,
+                seconds=seconds,
+                save=functools.partial(
+                    checkpoint.save, network=network, optimiser=optimiser, state=state
+                ),
+            )
+        )
     network.eval()
+    seconds = time.perf_counter() - started
+    reached = judge(network, held_out)
     return Fitted(
-        network=network,
-        figures=judge(network, held_out),
+        network=network.cpu(),
+        figures=reached,
+        curve=tuple(curve),
         views=steps * recipe.batch_size,
         rows=rows,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )
 
 
@@ -306,63 +256,57 @@ def whiten(network: SurrogateNetwork, dataset: Dataset, shards: int) -> None:
 
 
 def judge(network: SurrogateNetwork, held_out: HeldOut) -> Figures:
-    """The figures of a network on held-out problems."""
+    """The figures of a network, on its device, on held-out problems."""
+    device = network.target_mean.device
     predicted = []
     with torch.no_grad():
-        for at in range(0, len(held_out.samples.inputs), 8192):
-            points = torch.from_numpy(held_out.samples.inputs[at : at + 8192])
-            predicted.append(network.log_edp(points).double().numpy())
+        for at in range(0, len(held_out.samples.inputs), ROWS_AT_ONCE):
+            points = torch.from_numpy(held_out.samples.inputs[at : at + ROWS_AT_ONCE]).to(device)
+            predicted.append(network.log_edp(points).double().cpu().numpy())
     return figures(held_out.sizes, held_out.log_edp, np.concatenate(predicted))
 
 
-def _optimiser(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
-    parameters = list(network.parameters())
-    if recipe.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=recipe.learning_rate, momentum=0.9)
-    return torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=1e-2, fused=True)
+def _judge_few(
+    network: SurrogateNetwork, criterion: Criterion, held_out: HeldOut
+) -> tuple[float, Figures]:
+    """The loss on held-out problems, and the figures there."""
+    device = network.target_mean.device
+    points = torch.from_numpy(held_out.samples.inputs).to(device)
+    costs = torch.from_numpy(held_out.samples.costs).to(device)
+    with torch.no_grad():
+        loss = float(criterion(network(points), costs))
+    return loss, judge(network, held_out)
 
 
-def _schedule(recipe: Recipe, optimiser: torch.optim.Optimizer, progress: float) -> None:
-    """Sets the learning rate for a progress in [0, 1); a cycle moves Adam's momentum against it."""
-    rate, momentum = 0.1 ** int(4 * progress), None
-    if recipe.schedule == "one-cycle":
-        warm_up = 0.2
-        low, peak = (1 / 25, 1.0) if progress < warm_up else (1e-4, 1.0)
-        part = progress / warm_up if progress < warm_up else (1 - progress) / (1 - warm_up)
-        height = (1 - math.cos(math.pi * part)) / 2
-        rate, momentum = low + (peak - low) * height, 0.95 - 0.10 * height
-    for group in optimiser.param_groups:
-        group["lr"] = recipe.learning_rate * rate
-        if momentum is not None and "betas" in group:
-            group["betas"] = (momentum, group["betas"][1])
+def _criterion(network: SurrogateNetwork, options: FitOptions, edp_weight: float) -> Criterion:
+    """The weighted mean loss of whitened outputs [B, O] against costs [B, O]."""
+    weights = torch.ones_like(network.target_mean)
+    weights[-2:] = edp_weight
+    weights /= weights.mean()
+    errors = LOSSES[options.loss]
+
+    def criterion(outputs: torch.Tensor, costs: torch.Tensor) -> torch.Tensor:
+        mean: torch.Tensor = (
+            errors(outputs.float(), network.whiten(costs), reduction="none") * weights
+        ).mean()
+        return mean
+
+    return criterion
 
 
-def _save(
-    folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, state: _State
-) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(network.state_dict(), folder / NETWORK_FILE)
-    moments = {
-        f"{index}.{name}": value
-        for index, slots in optimiser.state_dict()["state"].items()
-        for name, value in slots.items()
-        if isinstance(value, torch.Tensor)
-    }
-    save_file(moments, folder / OPTIMISER_FILE)
-    (folder / STATE_FILE).write_text(state.model_dump_json())
-
-
-def _load(folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> _State:
-    try:
-        state = _State.model_validate_json((folder / STATE_FILE).read_text())
-        network.load_state_dict(load_file(folder / NETWORK_FILE))
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in load_file(folder / OPTIMISER_FILE).items():
-            index, name = key.split(".")
-            slots.setdefault(int(index), {})[name] = value
-    except (OSError, ValidationError, SafetensorError, RuntimeError, json.JSONDecodeError) as error:
-        raise DataError(f"checkpoint {folder} is damaged: {str(error).splitlines()[0]}") from error
-    optimiser.load_state_dict(
-        {"state": slots, "param_groups": optimiser.state_dict()["param_groups"]}
+def _arithmetic(options: FitOptions, device: torch.device) -> torch.autocast:
+    """Where layers compute in the precision that the options want."""
+    return torch.autocast(
+        device.type, dtype=torch.bfloat16, enabled=options.precision == "bfloat16"
     )
-    return state
+
+
+def _finite(loss: float) -> float:
+    """The loss itself.
+
+    Raises:
+        MapspaceError: If it is not finite.
+    """
+    if not math.isfinite(loss):
+        raise MapspaceError(f"The training diverged: its loss is {loss}.")
+    return loss

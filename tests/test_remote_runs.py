@@ -66,7 +66,12 @@ def test_training_from_a_uri_to_a_uri_equals_training_on_local_files(
     experiment.write_text(json.dumps(config))
     output = bucket / "surrogate"
     cli.main(["train", str(experiment), "--output", str(output)], standalone_mode=False)
-    assert sorted(file_sizes(output)) == ["surrogate.json", "surrogate.safetensors", "train.json"]
+    assert sorted(file_sizes(output)) == [
+        "curve.json",
+        "surrogate.json",
+        "surrogate.safetensors",
+        "train.json",
+    ]
     options = TrainConfig.model_validate(config).options()
     torch.set_num_threads(1)
     expected = fit(Dataset(small_data), options).network.state_dict()

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 import surrogate
 from costmodel.errors import ConfigError, DataError
+from costmodel.loading import validate
 from orchestrator.train import PROGRESS_FILE, TrainConfig, load_train, run_train
 from surrogate.shards import Dataset
 from surrogate.training import fit
@@ -122,6 +123,7 @@ def test_a_finished_run_holds_the_surrogate_and_where_it_comes_from(
     assert card.provenance["model"] == "loopnest"
     assert card.provenance["data_config"] == Dataset(config.data).manifest.config_hash
     assert sorted(path.name for path in folder.iterdir()) == [
+        "curve.json",
         "surrogate.json",
         "surrogate.safetensors",
         "train.json",
@@ -139,6 +141,14 @@ def test_a_finished_run_is_left_alone_and_another_one_refused(
     assert "Spearman within a problem" in printed
     with pytest.raises(ConfigError, match=r"another training run .*options"):
         run_train(config.model_copy(update={"seed": 3}), folder)
+    # A run of a version that knew fewer options is the same run.
+    identity = json.loads((folder / "train.json").read_text())
+    for name in ("batch_size", "learning_rate", "loss", "precision"):
+        del identity["options"][name]
+    (folder / "train.json").write_text(json.dumps(identity))
+    run_train(config, folder)
+    with pytest.raises(ConfigError, match=r"another training run .*options"):
+        run_train(config.model_copy(update={"loss": "mae"}), folder)
     assert (folder / "surrogate.json").read_bytes() == before
 
 
@@ -152,12 +162,32 @@ def test_problems_are_found_before_ray_starts(small_data: Path, tmp_path: Path) 
         ({"rows": 10_000}, "at most the 4000 rows"),
         ({"workers": 8}, "at most 4"),
         ({"workers": 3}, "divisor of the batch size 1024"),
+        ({"workers": 2, "batch_size": 33}, "divisor of the batch size 33"),
+        ({"batch_size": 4096}, "too few for batches of 4096"),
         ({"held_out_problems": 40}, "held_out_problems"),
         ({"held_out_problems": 35}, "too few for batches of 1024"),
     ):
         with pytest.raises(ConfigError, match=message):
             run_train(config_for(small_data, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
+def test_a_gpu_that_is_not_there_is_one_clear_line(
+    small_data: Path, tmp_path: Path, ray_runtime: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_for(small_data, device="cuda")
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(ConfigError, match=r"device: .*cpu, got cuda: .* without CUDA") as caught:
+        run_train(config, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    # A build that could use one, where Ray has none.
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    with pytest.raises(ConfigError, match=r"device: .*got cuda: Ray has 0 GPUs for 1 workers"):
+        run_train(config, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"device: .*'auto', 'cpu' or 'cuda'"):
+        validate(TrainConfig, {**config.model_dump(), "device": "gpu"}, "test")
 
 
 @pytest.mark.parametrize("name", ["train-cnn", "train-mttkrp"])
