@@ -20,6 +20,7 @@ from costmodel.errors import ConfigError, ContractError
 
 if TYPE_CHECKING:
     from costmodel.space import Space
+    from searchers.compiled_costs import Walk
 
 Codes = npt.NDArray[np.int32]
 Losses = npt.NDArray[np.float64]
@@ -48,6 +49,10 @@ class Evaluate(Protocol):
             counted: False if the losses are only recorded, never used: then these true queries
                 are neither iterations nor search time.
         """
+        ...
+
+    def walk(self, walk: Walk) -> bool:
+        """Lets compiled code search by itself for a while; False where costs are not compiled."""
         ...
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from costmodel.errors import ConfigError, ContractError
 from searchers.base import Codes, Losses
+from searchers.compiled_costs import Walk, compiled_costs
 
 if TYPE_CHECKING:
     from costmodel.costs import Objective
@@ -112,6 +113,7 @@ class Evaluator:
         self.query_latency = query_latency
         self.on_improvement = on_improvement
         self._clock = clock
+        self._compiled = compiled_costs(model, space, objective)
         self._resumed_at: float | None = None
         self._spent = 0.0
         self.best_code: Codes | None = None
@@ -189,22 +191,64 @@ class Evaluator:
             # Recorded mappings were visited while the surrogate was queried: spread them over it.
             done = -(-surrogate_queries * np.arange(1, rows + 1) // max(rows, 1))
             steps = self.iterations_used + done
-        improved = False
         with self.paused():
-            scored_before = self.true_queries
-            improved = self._record(codes, losses, steps, seconds)
-            in_time = self.true_queries - scored_before
-            self.surrogate_queries += surrogate_queries
-            self.iterations_used += surrogate_queries + (in_time if counted else 0)
-            if improved and self.on_improvement is not None:
-                self.on_improvement(self)
+            self._count(codes, losses, steps, seconds, surrogate_queries, counted)
         return losses
+
+    def walk(self, walk: Walk) -> bool:
+        """Lets compiled code search by itself for a while, and counts all that it scored.
+
+        What improves is scored once more by the model itself, off the clock.
+
+        Args:
+            walk: is given the model's compiled form and the iterations left; returns the codes
+                `[m, D]` that it scored, in that order, and their losses `[m]`.
+
+        Returns:
+            False, with nothing done, where the model has no compiled form.
+
+        Raises:
+            ContractError: more was scored than was left, or a loss is not the model's.
+        """
+        if self._compiled is None:
+            return False
+        left, started = self.remaining, self.elapsed
+        codes, losses = walk(self._compiled, left)
+        rows = len(codes)
+        if rows > left:
+            raise ContractError(f"{rows} iterations were spent in one call, but {left} were left.")
+        self._spent += rows * self.query_latency
+        seconds = started + (self.elapsed - started) * np.arange(1, rows + 1) / max(rows, 1)
+        with self.paused():
+            better = losses < np.minimum.accumulate(np.append(self.best_loss, losses))[:-1]
+            if not np.array_equal(self._score(codes[better]), losses[better]):
+                raise ContractError("A compiled search reported a loss that is not the model's.")
+            self._count(codes, losses, self.iterations_used + np.arange(1, rows + 1), seconds)
+        return True
 
     def _score(self, codes: Codes) -> Losses:
         """Objective `[m]` of the codes `[m, D]`."""
         if len(codes) == 0:
             return np.empty(0)
         return self.model.evaluate(self.space, codes).objective(self.objective)
+
+    def _count(
+        self,
+        codes: Codes,
+        losses: Losses,
+        steps: npt.NDArray[np.int64],
+        seconds: npt.NDArray[np.float64],
+        surrogate_queries: int = 0,
+        counted: bool = True,
+    ) -> None:
+        """Takes a scored batch into the best, the curve and the counts."""
+        scored_before = self.true_queries
+        improved = self._record(codes, losses, steps, seconds)
+        in_time = self.true_queries - scored_before
+        self.surrogate_queries += surrogate_queries
+        self.iterations_used += surrogate_queries + (in_time if counted else 0)
+        if improved and self.on_improvement is not None:
+            self.on_improvement(self)
 
     def _record(
         self,

@@ -3,9 +3,12 @@
 A new mapping uses the whole array (spatial factors of the largest product), fills the innermost
 buffer with random prime factors until none fits, sometimes the buffers above it, and draws each
 level's loop order among the reuse classes: one tensor rests while the inner loops run. A chain
-takes the best of a few such samples and anneals it by moves that keep this structure (take primes
+takes the best of some such samples and anneals it by moves that keep this structure (take primes
 out and refill, exchange primes between the array and a buffer, redraw a class); then it starts
-anew. Few chains run at first, for small budgets, and more in every round, for throughput.
+anew. Several chains take turns, which is for evaluation in parallel: one alone gets further.
+
+Where the evaluator has compiled costs, chains walk in compiled code, which takes 3 us per mapping;
+elsewhere every turn is asked for and told. Both visit the same mappings in the same order.
 
 Nearly all of its lead over annealing and genetic search comes from the proposals, which know what
 a buffer and a reuse class are. It never reads the cost model's formulas, but is no black box
@@ -15,43 +18,52 @@ either: it needs a loop-nest map space.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from costmodel.errors import ConfigError
+from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
-from searchers.base import Codes, Losses, Searcher, log_losses, metropolis, require
-from searchers.structured_choices import list_choices, make_workspace
-from searchers.structured_moves import propose
+from searchers.base import Codes, Evaluate, Losses, Searcher, require
+from searchers.compiled_costs import CompiledCosts, compiled_costs
+from searchers.structured_choices import Chains, Schedule, list_choices, make_workspace
+from searchers.structured_moves import propose, settle, walk
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
+# Mappings that one compiled walk scores at most: a millisecond or two between looks at the clock.
+LONGEST_WALK = 512
+
 
 class Structured(Searcher):
-    """Rounds of short annealing chains in lockstep, compiled."""
+    """Rounds of short annealing chains that take turns, compiled."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {
             # The sampler alone, without feedback: how much the proposals are worth.
-            "samples": MappingProxyType({"length": 0, "initial": 1}),
+            "samples": MappingProxyType({"chains": 256, "initial": 1, "length": 0}),
         }
     )
-    STATE: ClassVar[tuple[str, ...]] = ("_codes", "_losses", "_steps", "_turn", "_rows")
+    STATE: ClassVar[tuple[str, ...]] = (
+        "_codes",
+        "_losses",
+        "_steps",
+        "_streams",
+        "_turn",
+        "_rows",
+    )
 
     def __init__(
         self,
         space: Space,
         *,
         seed: int,
-        chains: int = 256,
-        first_chains: int = 4,
-        growth: int = 2,
-        initial: int = 20,
+        chains: int = 1,
+        initial: int = 60,
         length: int = 300,
         temperatures: tuple[float, float] = (0.003, 0.0003),
         outer_fill: float = 0.3,
@@ -61,9 +73,7 @@ class Structured(Searcher):
         Args:
             space: a loop-nest map space.
             seed: decides the whole run.
-            chains: the most chains in lockstep.
-            first_chains: chains of the first round.
-            growth: how many times as many chains every next round has.
+            chains: that take turns, and that can be evaluated in parallel.
             initial: new mappings that a chain samples; it starts from the best of them.
             length: moves of a chain after that.
             temperatures: (highest, lowest) of a chain, on the logarithm of the loss.
@@ -79,8 +89,6 @@ class Structured(Searcher):
                 f"{type(space).__name__}."
             )
         require(chains >= 1, "chains", chains, "at least 1")
-        require(first_chains >= 1, "first_chains", first_chains, "at least 1")
-        require(growth >= 1, "growth", growth, "at least 1")
         require(initial >= 1, "initial", initial, "at least 1")
         require(length >= 0, "length", length, "at least 0")
         require(
@@ -91,58 +99,99 @@ class Structured(Searcher):
         )
         require(0 <= outer_fill <= 1, "outer_fill", outer_fill, "a probability")
         self.chains = chains
-        self.growth = growth
         self.initial = initial
         self.length = length
-        self.temperatures = temperatures
+        self._schedule = Schedule(initial, length, *temperatures)
         self._tables = space.tables
         self._choices = list_choices(space.tables, outer_fill)
         self._workspace = make_workspace(space.tables)
-        self._start_round(min(first_chains, chains))
-        self._propose(self._codes[:0], np.zeros(0, np.bool_), np.zeros(0, np.uint64))
+        self._start_round()
+        # Compiles, without a step.
+        self._tell(self._ask(0), np.empty(0))
+        costs = compiled_costs(LoopNestModel(), space, "edp")
+        assert costs is not None
+        self._walk_on(costs, self._codes[:0], self._codes[:0], np.empty(0))
 
-    def _start_round(self, chains: int) -> None:
-        """Forgets all chains and starts so many new ones."""
-        self._codes: Codes = np.zeros((chains, self.space.cardinality.size), np.int32)
-        self._losses: Losses = np.full(chains, math.inf)
-        self._steps = np.zeros(chains, np.int64)
+    def _start_round(self) -> None:
+        """Forgets all chains and starts new ones."""
+        self._codes: Codes = np.zeros((self.chains, self.space.cardinality.size), np.int32)
+        self._losses: Losses = np.full(self.chains, math.inf)
+        self._steps = np.zeros(self.chains, np.int64)
+        self._streams = self.rng.integers(2**64, size=self.chains, dtype=np.uint64)
         self._turn = 0
         self._rows = np.empty(0, np.int64)
 
     def _ask(self, n: int) -> Codes:
-        # Chains take turns, so that none starves where a host always asks for fewer.
-        chains = len(self._codes)
-        self._rows = (self._turn + np.arange(min(n, chains))) % chains
-        self._turn = (self._turn + len(self._rows)) % chains
+        ready = int((self._steps < self.initial + self.length).sum())
+        self._rows = (self._turn + np.arange(min(n, ready))) % self.chains
+        self._turn = (self._turn + len(self._rows)) % self.chains
         # A chain of which nothing was feasible has no place to move from.
-        fresh = (self._steps[self._rows] < self.initial) | np.isinf(self._losses[self._rows])
-        seeds = self.rng.integers(2**64, size=len(self._rows), dtype=np.uint64)
-        return self._propose(self._codes[self._rows], fresh, seeds)
-
-    def _propose(
-        self, codes: Codes, fresh: npt.NDArray[np.bool_], seeds: npt.NDArray[np.uint64]
-    ) -> Codes:
-        """One new feasible mapping per chain `[C, D]`."""
-        proposals = np.empty_like(codes)
-        found = np.empty(len(codes), dtype=np.bool_)
-        propose(self._tables, self._choices, self._workspace, codes, fresh, seeds, proposals, found)
-        lost = np.flatnonzero(~found)
-        if lost.size:
-            proposals[lost] = self.space.sample(self.rng, lost.size, feasible=True)
+        fresh = (self._steps[self._rows] < self.initial) | (self._losses[self._rows] == math.inf)
+        streams = self._streams[self._rows]
+        proposals = np.empty((len(self._rows), self._codes.shape[1]), np.int32)
+        found = np.empty(len(proposals), dtype=np.bool_)
+        propose(
+            self._tables,
+            self._choices,
+            self._workspace,
+            self._codes[self._rows],
+            fresh,
+            streams,
+            proposals,
+            found,
+        )
+        self._streams[self._rows] = streams
+        for row in np.flatnonzero(~found):
+            proposals[row] = self.space.sample(self.rng, 1, feasible=True)[0]
         return proposals
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
-        rows = self._rows
-        steps = self._steps[rows] - self.initial
-        hottest, coldest = self.temperatures
-        done = np.clip(steps / max(1, self.length - 1), 0.0, 1.0)
-        offered = log_losses(losses)
-        held = self._losses[rows]
-        accepted = metropolis(self.rng, held, offered, hottest * (coldest / hottest) ** done)
-        # While it samples a chain only improves.
-        accepted = np.where(steps < 0, offered < held, accepted)
-        self._codes[rows[accepted]] = codes[accepted]
-        self._losses[rows[accepted]] = offered[accepted]
-        self._steps[rows] += 1
-        if self._steps.min() >= self.initial + self.length:
-            self._start_round(min(self.chains, len(self._codes) * self.growth))
+        settle(self._schedule, self._held(), self._rows, codes, losses)
+        self._end_round()
+
+    def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
+        """Searches until the budget is spent, in compiled code where costs are compiled."""
+        while evaluate.remaining > 0 and not self.awaits_losses and evaluate.walk(self._walk):
+            if after_step is not None:
+                after_step(self)
+        super().run(evaluate, after_step)
+
+    def _walk(self, costs: CompiledCosts, n: int) -> tuple[Codes, Losses]:
+        """Codes `[m, D]` scored on the way and their losses `[m]`, m at most n."""
+        codes = np.empty((min(n, LONGEST_WALK), self._codes.shape[1]), np.int32)
+        losses = np.empty(len(codes))
+        spare = codes[:0]
+        done = self._walk_on(costs, spare, codes, losses)
+        while done < len(codes):
+            # The last walk ended with a round, or where a chain found nothing.
+            ended = self._end_round()
+            spare = codes[:0] if ended else self.space.sample(self.rng, 1, feasible=True)
+            done += self._walk_on(costs, spare, codes[done:], losses[done:])
+        self._end_round()
+        return codes, losses
+
+    def _walk_on(self, costs: CompiledCosts, spare: Codes, codes: Codes, losses: Losses) -> int:
+        scored: int = walk(
+            self._tables,
+            self._choices,
+            self._workspace,
+            self._schedule,
+            self._held(),
+            self._turn,
+            costs,
+            spare,
+            codes,
+            losses,
+        )
+        self._turn = (self._turn + scored) % self.chains
+        return scored
+
+    def _held(self) -> Chains:
+        return Chains(self._codes, self._losses, self._steps, self._streams)
+
+    def _end_round(self) -> bool:
+        """Starts new chains if all are at their ends; whether it did."""
+        ended = bool(self._steps.min() >= self.initial + self.length)
+        if ended:
+            self._start_round()
+        return ended

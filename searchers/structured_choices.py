@@ -71,6 +71,24 @@ class Workspace(NamedTuple):
     open_pairs: Array
 
 
+class Chains(NamedTuple):
+    """Annealing chains: codes `[C, D]`, ln losses, steps made and random streams `[C]`."""
+
+    codes: npt.NDArray[np.int32]
+    losses: npt.NDArray[np.float64]
+    steps: Array
+    streams: npt.NDArray[np.uint64]
+
+
+class Schedule(NamedTuple):
+    """What every chain does: `initial` new mappings, then `length` moves, ever colder."""
+
+    initial: int
+    length: int
+    hottest: float
+    coldest: float
+
+
 def list_choices(tables: NestTables, outer_fill: float) -> Choices:
     """Lists distinct primes and, per level, the spatial vectors that use the array well.
 

@@ -3,9 +3,7 @@
 Letters: C chains, D attributes of a code, n dimensions, S slots, L levels, T tensors, as in
 `costmodel.nest`. Inside, a mapping is its factors `[n, S]`, the extents of its tiles `[L, n]`
 and the tensors kept `[L, T]`; the code is written back at the end.
-
-Random numbers come from a splitmix64 stream per proposal, started from a seed that the searcher
-draws, so that a proposal depends on nothing but its mapping and its seed.
+Every chain has its own stream of random numbers, so that it depends on no other.
 """
 
 from __future__ import annotations
@@ -20,7 +18,9 @@ from costmodel.feasibility import check_mapping
 from costmodel.moves import find_row, order_index
 from costmodel.nest import NestTables
 from searchers.base import Codes
-from searchers.structured_choices import Choices, Workspace
+from searchers.compiled_costs import CompiledCosts, score
+from searchers.compiled_parts import below, copy, uniform
+from searchers.structured_choices import Chains, Choices, Schedule, Workspace
 
 # Parts of `propose`, which alone is cached on disk. Without inlining, every call of the small ones
 # would pass the tables by value, and that took half of the time.
@@ -38,28 +38,6 @@ _NEAR = 0.05
 
 # The most often that a chain tries to move, or to sample, before it gives up.
 _ATTEMPTS = 20
-
-
-@_inlined
-def _draw(work: Workspace) -> np.uint64:
-    """Next 64 random bits of the proposal's splitmix64 stream."""
-    work.stream[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = work.stream[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@_inlined
-def _uniform(work: Workspace) -> float:
-    """Uniform in [0, 1)."""
-    return np.float64(_draw(work) >> np.uint64(11)) * 2.0**-53
-
-
-@_inlined
-def _below(work: Workspace, count: int) -> np.int64:
-    """Uniform integer in 0..count-1, for counts below 2^32."""
-    return np.int64(((_draw(work) >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
 
 
 @_inlined
@@ -174,7 +152,7 @@ def _fill(tables: NestTables, listed: Choices, work: Workspace, level: int, barr
             work.open_pairs[count] = pair
             count += 1
     while count > 0:
-        pick = _below(work, count)
+        pick = below(work.stream, count)
         pair = work.open_pairs[pick]
         if pair == barred and count > 1:
             continue
@@ -190,7 +168,7 @@ def _fill(tables: NestTables, listed: Choices, work: Workspace, level: int, barr
 def _fill_outer(tables: NestTables, listed: Choices, work: Workspace, probability: float) -> None:
     """Fills each level between the outermost and the innermost with a probability."""
     for level in range(work.extents.shape[0] - 2, 0, -1):
-        if _uniform(work) < probability:
+        if uniform(work.stream) < probability:
             _fill(tables, listed, work, level, -1)
 
 
@@ -203,7 +181,7 @@ def _pick(listed: Choices, work: Workspace, slot: int, without: int) -> int:
         if d != without and work.factors[d, slot] % listed.prime[pair] == 0:
             work.open_pairs[count] = pair
             count += 1
-    return work.open_pairs[_below(work, count)] if count else -1
+    return work.open_pairs[below(work.stream, count)] if count else -1
 
 
 @_inlined
@@ -220,7 +198,7 @@ def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) 
     for d in range(n):
         if work.factors[d, slot] > 1:
             count += 1
-            if _below(work, count) == 0:
+            if below(work.stream, count) == 0:
                 innermost = d
     if innermost < 0:
         return
@@ -229,7 +207,7 @@ def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) 
     for t in range(tables.relevant.shape[0]):
         if tables.relevant[t, innermost] == 0:
             count += 1
-            if _below(work, count) == 0:
+            if below(work.stream, count) == 0:
                 resting = t
     position = 0
     for wanted in (1, 0):
@@ -245,7 +223,7 @@ def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) 
 @_helper
 def _redraw_some_order(tables: NestTables, work: Workspace, code: Codes) -> None:
     """Draws a reuse class for a random level above the innermost."""
-    _redraw_order(tables, work, _below(work, max(1, work.words.shape[0] - 1)), code)
+    _redraw_order(tables, work, below(work.stream, max(1, work.words.shape[0] - 1)), code)
 
 
 @_helper
@@ -255,12 +233,12 @@ def _place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
     for level in range(tables.fanout.size):
         if tables.spatial_order_column[level] >= 0:
             for d in range(n):
-                other = _below(work, d + 1)
+                other = below(work.stream, d + 1)
                 work.order[d] = work.order[other]
                 work.order[other] = d
             code[tables.spatial_order_column[level]] = order_index(work.order)
         if tables.spatial_axis_column[level] >= 0:
-            code[tables.spatial_axis_column[level]] = _below(work, 1 << n)
+            code[tables.spatial_axis_column[level]] = below(work.stream, 1 << n)
 
 
 @_inlined
@@ -287,7 +265,7 @@ def _allocate(tables: NestTables, work: Workspace, level: int, code: Codes) -> N
     for row in range(first, tables.allocation_start[level + 1]):
         if _allocation_holds(tables, work, level, row):
             count += 1
-            if _below(work, count) == 0:
+            if below(work.stream, count) == 0:
                 code[column] = row - first
 
 
@@ -341,7 +319,7 @@ def _shrink(tables: NestTables, listed: Choices, work: Workspace) -> None:
                 held = work.factors[listed.dimension[pair], s] % listed.prime[pair] == 0
                 if held and s != outermost:
                     count += 1
-                    if _below(work, count) == 0:
+                    if below(work.stream, count) == 0:
                         chosen = pair
                         source = s
         if chosen < 0:
@@ -361,9 +339,9 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
         for _ in range(_ATTEMPTS):
             first = listed.vector_start[level]
             last = listed.largest_end[level]
-            if last < listed.vector_start[level + 1] and _uniform(work) < _NEAR:
+            if last < listed.vector_start[level + 1] and uniform(work.stream) < _NEAR:
                 first, last = last, listed.vector_start[level + 1]
-            row = first + _below(work, last - first)
+            row = first + below(work.stream, last - first)
             divides = True
             for d in range(work.factors.shape[0]):
                 divides &= work.factors[d, outermost] % listed.vectors[row, d] == 0
@@ -377,16 +355,14 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
 @_helper
 def _sample(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> None:
     """A new mapping: full array, innermost level filled, a reuse class per level."""
-    for d in range(work.factors.shape[0]):
-        for s in range(work.factors.shape[1]):
-            work.factors[d, s] = 1
-        work.factors[d, tables.temporal_slot[0]] = tables.sizes[d]
+    work.factors[:] = 1
+    copy(tables.sizes, work.factors[:, tables.temporal_slot[0]])
     _draw_spatial(tables, listed, work)
     levels = work.words.shape[0]
     for level in range(levels):
-        skipping = listed.skippable[level] == 1 and _uniform(work) < 0.5
+        skipping = listed.skippable[level] == 1 and uniform(work.stream) < 0.5
         for t in range(work.words.shape[1]):
-            skips = skipping and _uniform(work) < 0.5
+            skips = skipping and uniform(work.stream) < 0.5
             work.kept[level, t] = 0 if skips else 1
     _measure(tables, work)
     _shrink(tables, listed, work)
@@ -403,14 +379,14 @@ def _refill(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Takes one or two primes out of the innermost level and fills it anew."""
     innermost = work.words.shape[0] - 1
     outermost = tables.temporal_slot[0]
-    if _uniform(work) < 0.7:
+    if uniform(work.stream) < 0.7:
         for level in range(1, innermost):
             slot = tables.temporal_slot[level]
             for d in range(work.factors.shape[0]):
                 work.factors[d, outermost] *= work.factors[d, slot]
                 work.factors[d, slot] = 1
     barred = -1
-    for _ in range(2 if _uniform(work) < 0.4 else 1):
+    for _ in range(2 if uniform(work.stream) < 0.4 else 1):
         pair = _pick(listed, work, tables.temporal_slot[innermost], -1)
         if pair >= 0:
             _shift(work, pair, tables.temporal_slot[innermost], outermost, listed)
@@ -441,11 +417,11 @@ def _flip_kept(tables: NestTables, listed: Choices, work: Workspace) -> None:
     for level in range(listed.skippable.size):
         if listed.skippable[level]:
             count += 1
-            if _below(work, count) == 0:
+            if below(work.stream, count) == 0:
                 chosen = level
-    work.kept[chosen, _below(work, work.words.shape[1])] ^= 1
+    work.kept[chosen, below(work.stream, work.words.shape[1])] ^= 1
     _shrink(tables, listed, work)
-    if _uniform(work) < 0.7:
+    if uniform(work.stream) < 0.7:
         _fill(tables, listed, work, work.words.shape[0] - 1, -1)
 
 
@@ -453,13 +429,13 @@ def _flip_kept(tables: NestTables, listed: Choices, work: Workspace) -> None:
 def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> None:
     """One structured move of the mapping; it may come out infeasible."""
     levels = work.words.shape[0]
-    if _uniform(work) < listed.skip_share:
+    if uniform(work.stream) < listed.skip_share:
         _flip_kept(tables, listed, work)
         return
-    if _uniform(work) < listed.place_share:
+    if uniform(work.stream) < listed.place_share:
         _place_spatial(tables, work, code)
         return
-    kind = _uniform(work)
+    kind = uniform(work.stream)
     if kind < _REORDER:
         _redraw_some_order(tables, work, code)
         return
@@ -468,24 +444,49 @@ def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> 
         return
     refill = False
     if listed.spatial_slots.size > 0 and kind < _EXCHANGE_SPATIAL:
-        spatial = listed.spatial_slots[_below(work, listed.spatial_slots.size)]
-        _exchange(listed, work, spatial, tables.temporal_slot[_below(work, levels)])
-        refill = levels > 1 and _uniform(work) < 0.5
+        spatial = listed.spatial_slots[below(work.stream, listed.spatial_slots.size)]
+        _exchange(listed, work, spatial, tables.temporal_slot[below(work.stream, levels)])
+        refill = levels > 1 and uniform(work.stream) < 0.5
     elif levels > 1 and kind < _EXCHANGE:
-        first = _below(work, levels)
-        second = (first + 1 + _below(work, levels - 1)) % levels
+        first = below(work.stream, levels)
+        second = (first + 1 + below(work.stream, levels - 1)) % levels
         _exchange(listed, work, tables.temporal_slot[first], tables.temporal_slot[second])
     else:
-        source = _below(work, work.factors.shape[1])
-        target = _below(work, work.factors.shape[1])
+        source = below(work.stream, work.factors.shape[1])
+        target = below(work.stream, work.factors.shape[1])
         pair = _pick(listed, work, source, -1)
         if pair >= 0:
             _shift(work, pair, source, target, listed)
     _measure(tables, work)
     if refill and _fits(tables, work):
         _fill(tables, listed, work, levels - 1, -1)
-    elif _uniform(work) < 0.25:
+    elif uniform(work.stream) < 0.25:
         _redraw_some_order(tables, work, code)
+
+
+@_inlined
+def _propose_one(
+    tables: NestTables, listed: Choices, work: Workspace, held: Codes, fresh: bool, code: Codes
+) -> bool:
+    """A feasible mapping that differs from the one held, into code `[D]`; False: none was found."""
+    for attempt in range(2 * _ATTEMPTS):
+        copy(held, code)
+        # A mapping that finds no move in many attempts gives way to a new one.
+        if fresh or attempt >= _ATTEMPTS:
+            _sample(tables, listed, work, code)
+        else:
+            check_mapping(tables, code, work.rows, work.kept, work.tile)
+            for d in range(work.factors.shape[0]):
+                copy(tables.factors[work.rows[d]], work.factors[d])
+            _measure(tables, work)
+            _move(tables, listed, work, code)
+        _finish(tables, work, code)
+        differs = fresh
+        for i in range(code.size):
+            differs |= code[i] != held[i]
+        if differs and check_mapping(tables, code, work.rows, work.kept, work.tile)[0] == STATUS_OK:
+            return True
+    return False
 
 
 @lean
@@ -495,7 +496,7 @@ def propose(
     work: Workspace,
     codes: Codes,
     fresh: npt.NDArray[np.bool_],
-    seeds: npt.NDArray[np.uint64],
+    streams: npt.NDArray[np.uint64],
     proposals: Codes,
     found: npt.NDArray[np.bool_],
 ) -> None:
@@ -507,35 +508,93 @@ def propose(
         work: from `structured_choices.make_workspace`.
         codes: `[C, D]` int32 where the chains stand; feasible where `fresh` is False.
         fresh: `[C]` bool: a new mapping instead of a move.
-        seeds: `[C]` uint64.
+        streams: `[C]` uint64 random streams; those that found a proposal are moved on.
         proposals: `[C, D]` int32, overwritten.
-        found: `[C]` bool, overwritten: whether the proposal is feasible and new; else it is the
-            last one tried.
+        found: `[C]` bool, overwritten: whether the proposal is feasible and new, else of no use.
     """
     for c in range(codes.shape[0]):
-        work.stream[0] = seeds[c]
-        code = proposals[c]
-        found[c] = False
-        for attempt in range(2 * _ATTEMPTS):
-            for i in range(code.size):
-                code[i] = codes[c, i]
-            # A mapping that finds no move in many attempts gives way to a new one.
-            if fresh[c] or attempt >= _ATTEMPTS:
-                _sample(tables, listed, work, code)
-            else:
-                check_mapping(tables, code, work.rows, work.kept, work.tile)
-                for d in range(work.factors.shape[0]):
-                    for s in range(work.factors.shape[1]):
-                        work.factors[d, s] = tables.factors[work.rows[d], s]
-                _measure(tables, work)
-                _move(tables, listed, work, code)
-            _finish(tables, work, code)
-            differs = fresh[c]
-            for i in range(code.size):
-                differs |= code[i] != codes[c, i]
-            if not differs:
-                continue
-            status, _ = check_mapping(tables, code, work.rows, work.kept, work.tile)
-            if status == STATUS_OK:
-                found[c] = True
-                break
+        work.stream[0] = streams[c]
+        found[c] = _propose_one(tables, listed, work, codes[c], fresh[c], proposals[c])
+        if found[c]:
+            streams[c] = work.stream[0]
+
+
+@_inlined
+def _settle_one(schedule: Schedule, chains: Chains, c: int, code: Codes, loss: float) -> None:
+    """A chain's next step: it takes what it proposed, or stays (Metropolis' rule)."""
+    offered = np.log(loss)
+    held = chains.losses[c]
+    draw = uniform(chains.streams[c : c + 1])
+    step = chains.steps[c] - schedule.initial
+    chains.steps[c] += 1
+    if step < 0 or not np.isfinite(held) or not np.isfinite(offered):
+        # While it samples a chain only improves.
+        accepted = offered < held
+    else:
+        done = min(1.0, step / max(1, schedule.length - 1))
+        heat = schedule.hottest * (schedule.coldest / schedule.hottest) ** done
+        accepted = draw < np.exp(-max(0.0, offered - held) / heat)
+    if accepted:
+        chains.losses[c] = offered
+        copy(code, chains.codes[c])
+
+
+@lean
+def settle(
+    schedule: Schedule,
+    chains: Chains,
+    rows: npt.NDArray[np.int64],
+    codes: Codes,
+    losses: npt.NDArray[np.float64],
+) -> None:
+    """Chains `rows` `[m]` take what they proposed, codes `[m, D]` of losses `[m]`, or stay."""
+    for i in range(rows.size):
+        _settle_one(schedule, chains, rows[i], codes[i], losses[i])
+
+
+@lean
+def walk(
+    tables: NestTables,
+    listed: Choices,
+    work: Workspace,
+    schedule: Schedule,
+    chains: Chains,
+    turn: int,
+    costs: CompiledCosts,
+    spare: Codes,
+    codes: Codes,
+    losses: npt.NDArray[np.float64],
+) -> int:
+    """Runs chains in turn until all are at their ends, scoring what they propose.
+
+    Args:
+        tables: the map space.
+        listed: from `structured_choices.list_choices`.
+        work: from `structured_choices.make_workspace`.
+        schedule: of every chain.
+        chains: moved on, first chain `turn`.
+        turn: a chain that has made no more steps than another.
+        costs: how a mapping is scored.
+        spare: `[0 or 1, D]` what the first step proposes if it finds nothing.
+        codes: `[m, D]` int32, overwritten with what was scored.
+        losses: `[m]`, overwritten.
+
+    Returns:
+        How many were scored: m, or fewer where all chains have ended or one finds no proposal.
+    """
+    for scored in range(losses.size):
+        c = (turn + scored) % chains.steps.size
+        if chains.steps[c] == schedule.initial + schedule.length:
+            return scored
+        code = codes[scored]
+        fresh = chains.steps[c] < schedule.initial or chains.losses[c] == np.inf
+        work.stream[0] = chains.streams[c]
+        if _propose_one(tables, listed, work, chains.codes[c], fresh, code):
+            chains.streams[c] = work.stream[0]
+        elif scored == 0 and spare.shape[0] > 0:
+            copy(spare[0], code)
+        else:
+            return scored
+        losses[scored] = score(costs, codes[scored : scored + 1])
+        _settle_one(schedule, chains, c, code, losses[scored])
+    return losses.size

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from toy_space import LIMIT, TARGET, ToyModel, ToySpace, toy_losses
 
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.errors import ConfigError, ContractError
 from searchers import Evaluator, make
+from searchers.compiled_costs import CompiledCosts
 
 SPACE = ToySpace()
 CODES = np.array([[0, 0, 0, 0, 0, 0], [7, 1, 3, 4, 0, 1], [8, 8, 0, 0, 0, 0]], dtype=np.int32)
@@ -145,6 +147,42 @@ def test_the_callback_is_off_the_clock_and_only_on_improvement() -> None:
         evaluator(CODES[row : row + 1])
     assert seen == [(1, 1.0)]
     assert evaluator.elapsed == 0.0
+
+
+def test_walks_are_counted_timed_and_checked() -> None:
+    """Compiled code searches by itself; what it reports is counted here, and its best checked."""
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256"))
+    codes = space.sample(np.random.default_rng(0), 40, feasible=True)
+    losses = LoopNestModel().evaluate(space, codes).edp
+    clock = Clock()
+
+    def evaluator(**budget: Any) -> Evaluator:
+        return Evaluator(LoopNestModel(), space, clock=clock, query_latency=0.5, **budget)
+
+    def walk(costs: CompiledCosts, n: int) -> tuple[Any, Any]:
+        clock.now += 20.0
+        assert costs.tables is space.tables
+        return codes[:n], losses[:n]
+
+    walked = evaluator(iterations=60)
+    assert walked.walk(walk)
+    assert (walked.iterations_used, walked.true_queries, walked.remaining) == (40, 40, 20)
+    result = walked.result()
+    # Half a second of walking and half a second of latency for each.
+    np.testing.assert_allclose(result.curve_seconds, result.curve_iteration * 1.0)
+    assert result.best_loss == losses.min() == result.curve_loss[-1]
+    asked = evaluator(iterations=60)
+    asked(codes)
+    np.testing.assert_array_equal(asked.result().curve_loss, result.curve_loss)
+    np.testing.assert_array_equal(asked.result().curve_iteration, result.curve_iteration)
+    late = evaluator(seconds=10.0)
+    assert late.walk(walk)
+    assert (late.iterations_used, late.best_loss) == (10, losses[:10].min())
+    with pytest.raises(ContractError, match="40 iterations were spent in one call, but 20 were"):
+        walked.walk(lambda _, n: (codes, losses))
+    with pytest.raises(ContractError, match="not the model's"):
+        evaluator(iterations=60).walk(lambda _, n: (codes, losses * 0.99))
+    assert not Evaluator(ToyModel(), SPACE, iterations=5).walk(walk)
 
 
 def test_nothing_feasible_is_a_result() -> None:

@@ -12,8 +12,10 @@ from toy_space import ToySpace
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.accelerator import Accelerator, accelerator_names
+from costmodel.costs import OBJECTIVES, Objective
 from costmodel.errors import ConfigError
 from searchers import Evaluator, make
+from searchers.compiled_costs import CompiledCosts, Walk
 from searchers.structured_choices import list_choices
 
 # Proven EDP on mm256, pJ x cycles.
@@ -31,7 +33,7 @@ def space(problem: str = next(iter(OPTIMA)), machine: str = "mm256") -> MapSpace
 
 def samples(of: MapSpace, rows: int, seed: int = 0) -> np.ndarray:
     """New mappings, as every chain starts with."""
-    searcher = make("structured", of, seed=seed, preset="samples", chains=rows, first_chains=rows)
+    searcher = make("structured", of, seed=seed, preset="samples", chains=rows)
     return searcher.ask(rows)
 
 
@@ -158,7 +160,7 @@ MACHINES = {
 def test_every_machine_gets_feasible_and_good_proposals(machine: str, problem: str) -> None:
     of = MapSpace(workload(problem), MACHINES[machine])
     model = LoopNestModel()
-    searcher = make("structured", of, seed=0)
+    searcher = make("structured", of, seed=0, chains=16)
     best, asked = np.inf, 0
     while asked < 4000:
         codes = searcher.ask(1000)
@@ -202,16 +204,91 @@ def test_a_problem_of_one_mapping_is_survived() -> None:
     assert np.isfinite(evaluator.best_loss)
 
 
-def test_rounds_grow_up_to_the_limit() -> None:
-    searcher = make(
-        "structured", space(), seed=0, first_chains=2, growth=3, chains=10, initial=2, length=3
-    )
+def test_chains_take_turns_and_start_anew_together() -> None:
+    searcher = make("structured", space(), seed=0, chains=3, initial=2, length=3)
     sizes = []
-    for _ in range(20):
-        codes = searcher.ask(1000)
+    for n in (1, 1, 2, 1000, 1000, 1000, 1000, 1000, 1000):
+        codes = searcher.ask(n)
         sizes.append(len(codes))
         searcher.tell(np.arange(1.0, len(codes) + 1))
-    assert sizes == [2] * 5 + [6] * 5 + [10] * 10
+    # The first round of 15 steps ends after 1 + 1 + 2 and three whole turns, with 2 chains left.
+    assert sizes == [1, 1, 2, 3, 3, 3, 2, 3, 3]
+
+
+class Seen:
+    """An evaluator that remembers every mapping it was asked for or a walk scored."""
+
+    def __init__(self, objective: Objective, iterations: int, *, compiled: bool) -> None:
+        of = space("cnn:N=2,K=16,C=8,P=6,Q=6,R=3,S=3,stride=1")
+        self.evaluator = Evaluator(LoopNestModel(), of, objective=objective, iterations=iterations)
+        self.compiled = compiled
+        self.codes: list[np.ndarray] = []
+        self.losses: list[np.ndarray] = []
+
+    @property
+    def remaining(self) -> int:
+        return self.evaluator.remaining
+
+    def __call__(self, codes: np.ndarray, **counting: Any) -> np.ndarray:
+        losses = self.evaluator(codes, **counting)
+        self.codes.append(codes)
+        self.losses.append(losses)
+        return losses
+
+    def walk(self, walk: Walk) -> bool:
+        def remembered(costs: CompiledCosts, n: int) -> tuple[np.ndarray, np.ndarray]:
+            codes, losses = walk(costs, n)
+            self.codes.append(codes)
+            self.losses.append(losses)
+            return codes, losses
+
+        return self.compiled and self.evaluator.walk(remembered)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_compiled_walk_is_what_would_be_asked_for(objective: Objective) -> None:
+    """The same mappings in the same order, and they cost the same."""
+    seen = []
+    for compiled in (True, False):
+        seen.append(Seen(objective, 1500, compiled=compiled))
+        of = seen[-1].evaluator.space
+        make("structured", of, seed=5, chains=3).run(seen[-1])
+    walked, asked = seen
+    assert max(len(codes) for codes in walked.codes) > 500
+    np.testing.assert_array_equal(np.concatenate(walked.codes), np.concatenate(asked.codes))
+    np.testing.assert_array_equal(np.concatenate(walked.losses), np.concatenate(asked.losses))
+    ours, theirs = walked.evaluator.result(), asked.evaluator.result()
+    assert ours.iterations == theirs.iterations == 1500
+    np.testing.assert_array_equal(ours.curve_loss, theirs.curve_loss)
+    np.testing.assert_array_equal(ours.curve_iteration, theirs.curve_iteration)
+
+
+def test_walks_continue_exactly_and_give_way_to_batches() -> None:
+    """After a restored state, and for a host that asks in the middle of a walk's round."""
+    of = space()
+    steps: list[tuple[Any, Any]] = []
+
+    def searched(iterations: int, states: tuple[Any, Any] | None = None) -> Evaluator:
+        evaluator = Evaluator(LoopNestModel(), of, iterations=iterations)
+        searcher = make("structured", of, seed=3)
+        if states is not None:
+            searcher.load_state_dict(states[0])
+            evaluator.load_state_dict(states[1])
+        searcher.run(evaluator, lambda s: steps.append((s.state_dict(), evaluator.state_dict())))
+        return evaluator
+
+    undisturbed = searched(3000).result()
+    middle = next(states for states in steps if states[1]["iterations_used"] == 1024)
+    np.testing.assert_array_equal(
+        searched(3000, middle).result().curve_loss, undisturbed.curve_loss
+    )
+    searcher = make("structured", of, seed=3)
+    searcher.load_state_dict(middle[0])
+    for n in (1, 300, 7):
+        codes = searcher.ask(n)
+        assert 1 <= len(codes) <= n
+        assert of.feasible(codes).all()
+        searcher.tell(LoopNestModel().evaluate(of, codes).edp)
 
 
 def test_other_spaces_are_refused() -> None:
@@ -223,8 +300,6 @@ def test_other_spaces_are_refused() -> None:
     "wrong",
     [
         {"chains": 0},
-        {"first_chains": 0},
-        {"growth": 0},
         {"initial": 0},
         {"length": -1},
         {"temperatures": (0.1, 0.2)},
