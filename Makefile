@@ -24,6 +24,7 @@ faults: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python tests/bench_costmodel.py
+	$(BIN)/python tests/bench_structured.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -38,6 +38,7 @@ SEARCHERS: Mapping[str, str] = MappingProxyType(
         "random": "searchers.random:Random",
         "rnn": "searchers.rnn:RNN",
         "structured": "searchers.structured:Structured",
+        "surrogate-guided": "searchers.surrogate_guided:SurrogateGuided",
         "xgboost": "searchers.xgboost:XGBoost",
     }
 )

@@ -74,6 +74,26 @@ class Predictor(Protocol):
         ...
 
 
+def fitting(predictor: Predictor | None, space: Space, searcher: str) -> Predictor:
+    """The surrogate that a searcher was given.
+
+    Raises:
+        ConfigError: there is none, or it reads points of another width than the space encodes.
+    """
+    if predictor is None:
+        raise ConfigError(
+            f"The {searcher} searcher needs a surrogate (parameter predictor): train one with "
+            "`mapspace train`, or use a workload and accelerator that a shipped one fits."
+        )
+    width = len(space.feature_names)
+    if predictor.scale.shape != (width,):
+        raise ConfigError(
+            f"The surrogate reads {predictor.scale.shape[0]} values per mapping; this space "
+            f"encodes {width}."
+        )
+    return predictor
+
+
 class Gradient(Searcher):
     """Projected gradient descent on predicted EDP, with injections.
 
@@ -162,17 +182,8 @@ class Gradient(Searcher):
             largest_step: bound of a step per value, in standard deviations.
         """
         super().__init__(space, seed=seed)
-        if predictor is None:
-            raise ConfigError(
-                "The gradient searcher needs a surrogate (parameter predictor): train one with "
-                "`mapspace train`, or use a workload and accelerator that a shipped one fits."
-            )
+        self.predictor = fitting(predictor, space, "gradient")
         width = len(space.feature_names)
-        if predictor.scale.shape != (width,):
-            raise ConfigError(
-                f"The surrogate reads {predictor.scale.shape[0]} values per mapping; this space "
-                f"encodes {width}."
-            )
         require(chains >= 1, "chains", chains, "at least 1")
         require(learning_rate > 0, "learning_rate", learning_rate, "above 0")
         require(inject_every >= 1, "inject_every", inject_every, "at least 1")
@@ -186,7 +197,6 @@ class Gradient(Searcher):
         require(accounting in known, "accounting", accounting, "'deployable' or 'visited'")
         if objective == "sum" and not hasattr(predictor, "sum_and_gradient"):
             raise ConfigError("Hyperparameter objective 'sum' needs a surrogate that offers it.")
-        self.predictor = predictor
         self.chains = chains
         self.learning_rate = learning_rate
         self.inject_every = inject_every

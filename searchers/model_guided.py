@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,14 @@ LEAST = 1e-3
 
 # Decimals of a predicted ln loss that tell two mappings apart.
 DECIMALS = 6
+
+
+class Predictive(Protocol):
+    """What was learnt, in the form in which chains follow it."""
+
+    def predict(self, codes: Codes) -> Reals:
+        """Predicted ln losses `[M]` of codes `[M, D]`, up to a constant."""
+        ...
 
 
 class ModelGuided(BatchSearcher):
@@ -147,9 +155,9 @@ class ModelGuided(BatchSearcher):
         self._chains: Codes = self._batch
 
     def _propose(self) -> Codes:
-        if not np.isfinite(self._logs).any():
+        model = self._fit()
+        if model is None:
             return self._unseen(self._batch[:0], self.batch if len(self._logs) else self.initial)
-        model = Model(self, self._codes, self._logs)
         # Rounded at random, so that small batches have their share of new mappings too.
         guided = self.batch - int(self.random_share * self.batch + self.rng.random())
         return self._unseen(self._walk(model)[:guided], self.batch)
@@ -158,7 +166,13 @@ class ModelGuided(BatchSearcher):
         self._codes = np.concatenate([self._codes, codes])
         self._logs = np.append(self._logs, log_losses(losses))
 
-    def _walk(self, model: Model) -> Codes:
+    def _fit(self) -> Predictive | None:
+        """What the evaluations so far say of others; None: nothing."""
+        if not np.isfinite(self._logs).any():
+            return None
+        return Model(self, self._codes, self._logs)
+
+    def _walk(self, model: Predictive) -> Codes:
         """Anneals the chains on the prediction; `[M, D]` what they met that is new, best first."""
         codes = self._starts()
         scores = model.predict(codes)
@@ -266,9 +280,7 @@ class Model:
         if words is not None:
             self.law = fit_law(words[finite], iterations[finite], logs[finite])
             expected = self.law.predict(words, iterations)
-        targets = np.where(finite, logs, logs[finite].max() + REFUSED) - expected
-        kept = np.argsort(logs, kind="stable")[: searcher.memory]
-        self.process = GaussianProcess(features[kept], targets[kept])
+        self.process = fit_process(features, logs, expected, searcher.memory)
 
     def predict(self, codes: Codes) -> Reals:
         """Predicted ln losses `[M]` of codes `[M, D]`."""
@@ -277,6 +289,21 @@ class Model:
         if self.law is not None and words is not None:
             predicted = predicted + self.law.predict(words, iterations)
         return predicted
+
+
+def fit_process(features: Reals, logs: Losses, expected: Reals, memory: int) -> GaussianProcess:
+    """A process on how far ln losses `[N]`, some of them finite, lie above those expected `[N]`.
+
+    Args:
+        features: `[N, F]`.
+        logs: `[N]` ln losses.
+        expected: `[N]` what they were expected to be.
+        memory: so many of the best are fitted to.
+    """
+    finite = np.isfinite(logs)
+    targets = np.where(finite, logs, logs[finite].max() + REFUSED) - expected
+    kept = np.argsort(logs, kind="stable")[:memory]
+    return GaussianProcess(features[kept], targets[kept])
 
 
 class Law(NamedTuple):

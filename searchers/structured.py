@@ -5,7 +5,7 @@ buffer with random prime factors until none fits, sometimes the buffers above it
 level's loop order among the reuse classes: one tensor rests while the inner loops run. A chain
 takes the best of some such samples and anneals it by moves that keep this structure (take primes
 out and refill, exchange primes between the array and a buffer, redraw a class); then it starts
-anew. Few chains take turns: with more of them every one comes to its end later.
+anew. Several chains take turns, which is for evaluation in parallel: one alone gets further.
 
 Where the evaluator has compiled costs, chains walk in compiled code, which takes 3 us per mapping;
 elsewhere every turn is asked for and told. Both visit the same mappings in the same order.
@@ -62,8 +62,8 @@ class Structured(Searcher):
         space: Space,
         *,
         seed: int,
-        chains: int = 2,
-        initial: int = 40,
+        chains: int = 1,
+        initial: int = 60,
         length: int = 300,
         temperatures: tuple[float, float] = (0.003, 0.0003),
         outer_fill: float = 0.3,

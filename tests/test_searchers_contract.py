@@ -46,6 +46,7 @@ CHEAPER: dict[str, dict[str, Any]] = {
     "na2c": {"updates": 1},
     "optuna": {"candidates": 2},
     "rnn": {"hidden": 8, "batch": 64},
+    "surrogate-guided": {"batch": 30, "chains": 8, "steps": 3, "memory": 40},
     "xgboost": {"trees": 4, "steps": 5, "chains": 32},
 }
 # Searchers that end before their budget does, when they have nothing more to propose.

@@ -160,7 +160,7 @@ MACHINES = {
 def test_every_machine_gets_feasible_and_good_proposals(machine: str, problem: str) -> None:
     of = MapSpace(workload(problem), MACHINES[machine])
     model = LoopNestModel()
-    searcher = make("structured", of, seed=0)
+    searcher = make("structured", of, seed=0, chains=16)
     best, asked = np.inf, 0
     while asked < 4000:
         codes = searcher.ask(1000)
@@ -252,7 +252,7 @@ def test_a_compiled_walk_is_what_would_be_asked_for(objective: Objective) -> Non
     for compiled in (True, False):
         seen.append(Seen(objective, 1500, compiled=compiled))
         of = seen[-1].evaluator.space
-        make("structured", of, seed=5).run(seen[-1])
+        make("structured", of, seed=5, chains=3).run(seen[-1])
     walked, asked = seen
     assert max(len(codes) for codes in walked.codes) > 500
     np.testing.assert_array_equal(np.concatenate(walked.codes), np.concatenate(asked.codes))
