@@ -141,7 +141,6 @@ def test_experiments_are_found_by_name_or_path(tmp_path: Path) -> None:
     [
         "primitive-annealing",
         "smoke",
-        "study-gemm",
         "study-iso-iteration",
         "study-iso-time",
         "study-maestro",
