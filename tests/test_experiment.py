@@ -129,6 +129,7 @@ def test_experiments_are_found_by_name_or_path(tmp_path: Path) -> None:
     [
         "primitive-annealing",
         "smoke",
+        "table1-grid",
         "table1-iso-iteration",
         "table1-iso-time",
         "table1-iso-time-simulator",
