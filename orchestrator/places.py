@@ -15,7 +15,6 @@ from surrogate.storage import (
     Place,
     RemotePath,
     download,
-    file_sizes,
     make_folder,
     place,
     write_atomically,
@@ -38,7 +37,7 @@ class PlaceParam(click.ParamType[Place]):
 
 
 def ray_storage(folder: Place) -> dict[str, Any]:
-    """Where Ray Train and Ray Tune keep their state, as arguments of their `RunConfig`."""
+    """Where Ray Train keeps its state, as arguments of its `RunConfig`."""
     if isinstance(folder, Path):
         from orchestrator.whole_files import whole_files
 
@@ -71,18 +70,6 @@ def local_file(path: Place, *, there: bool = False) -> Iterator[Path]:
         yield file
         if file.exists() and (content := file.read_bytes()) != before:
             write_atomically(path, content)
-
-
-@contextmanager
-def local_files(folder: Place) -> Iterator[Path]:
-    """A local folder with the files that lie directly in a place, for reading."""
-    if isinstance(folder, Path):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in file_sizes(folder):
-            (Path(temporary) / name).write_bytes((folder / name).read_bytes())
-        yield Path(temporary)
 
 
 def fetched(file: RemotePath) -> Path:

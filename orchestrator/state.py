@@ -6,53 +6,57 @@ One file holds one state: a NumPy archive with the arrays and, beside them, the 
 from __future__ import annotations
 
 import base64
+import io
 import json
-import os
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from costmodel.errors import ContractError, DataError
+from surrogate.storage import Place, place, write_atomically
 
 _ARRAY = "__array__"
 _TREE = "tree"
 
 
-def save_state(path: str | Path, state: Mapping[str, Any]) -> None:
+def save_state(path: Place | str, state: Mapping[str, Any]) -> None:
     """Writes a state so that a reader sees the old file or the whole new one.
 
     Args:
-        path: the file to write; its folder exists.
+        path: the file to write, a path or a URI; a local one's folder exists.
         state: nested dictionaries (string keys) and lists of arrays, numbers, strings, booleans
             and None. Integers may be of any length (a generator's state has 128 bits).
 
     Raises:
         ContractError: the state holds something else; the message names where.
+        OSError: a local file cannot be written.
+        MapspaceError: a remote one cannot.
     """
     arrays: dict[str, np.ndarray] = {}
     tree = json.dumps(_pack(state, "state", arrays))
-    temporary = f"{path}.{os.getpid()}.partial"
-    with open(temporary, "wb") as file:
-        np.savez(file, allow_pickle=False, **{_TREE: np.asarray(tree)}, **arrays)
-    os.replace(temporary, path)
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **{_TREE: np.asarray(tree)}, **arrays)
+    write_atomically(place(path), content.getvalue())
 
 
-def load_state(path: str | Path) -> dict[str, Any]:
+def load_state(path: Place | str) -> dict[str, Any]:
     """Reads what `save_state` wrote.
 
     Raises:
         DataError: the file is missing or damaged.
+        MapspaceError: a remote one cannot be reached.
     """
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        content = place(path).read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such state file.") from error
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         tree = json.loads(str(arrays.pop(_TREE)[()]))
         state = _unpack(tree, arrays)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such state file.") from error
     except Exception as error:
         raise DataError(f"{path}: the state file is damaged ({error}).") from error
     if not isinstance(state, dict):

@@ -1,68 +1,77 @@
 """Host one: a Tune trial is whole searches, one searcher on one workload, seed after seed.
 
-The trial reports and checkpoints while it searches, with the clock stopped. A trial that is killed
-continues from its checkpoint, in the middle of a seed; under a budget of iterations its result
-equals an undisturbed one's.
+A trial keeps its state in a file of the run folder while it searches, with the clock stopped, and
+continues from it, in the middle of a seed; under a budget of iterations its result equals an
+undisturbed one's. That serves Tune, which tries a trial again whose worker died, and the same
+command after its driver died.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ray import tune
 
+from costmodel.errors import ConfigError, DataError
 from orchestrator.experiment import Plan, SearcherEntry, make_searcher
 from orchestrator.results import Run
 from orchestrator.state import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
+from surrogate.storage import Place
 
-STATE_FILE = "searches.npz"
 WARM_UP_ITERATIONS = 512
 
 
-def run_trial(config: Mapping[str, Any], plan: Plan, checkpoint_seconds: float) -> None:
+def run_trial(
+    config: Mapping[str, Any], plan: Plan, folder: Place, checkpoint_seconds: float
+) -> dict[str, float]:
     """The function that Tune runs.
 
     Args:
-        config: `{"task": {"searcher": label, "workload": name, "seeds": [...]}}`.
+        config: `{"task": {"file": name, "searcher": label, "workload": name, "seeds": [...]}}`; the
+            file holds the task's state.
         plan: the benchmark.
-        checkpoint_seconds: the least time between two checkpoints within a search.
+        folder: where the files lie, the same for all nodes.
+        checkpoint_seconds: the least time between two writes of the file within the searches.
+
+    Returns:
+        What Tune is told: the best objective that any of the searches found.
+
+    Raises:
+        ConfigError: this node cannot see the folder.
+        DataError: the file holds something else, or is damaged.
     """
     task = config["task"]
+    if isinstance(folder, Path) and not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: not there on a node that searches: on several nodes the run folder has to "
+            "be one that all of them share, or a URI."
+        )
     searches = Searches(plan, task["searcher"], task["workload"], list(task["seeds"]))
-    checkpoint = tune.get_checkpoint()
-    if checkpoint is not None:
-        with checkpoint.as_directory() as folder:
-            searches.load(Path(folder) / STATE_FILE)
+    path = folder / task["file"]
+    if path.exists():
+        searches.load(path)
     searches.warm_up()
     last = time.monotonic()
 
-    def report() -> None:
-        nonlocal last
-        with tempfile.TemporaryDirectory() as folder:
-            searches.save(Path(folder) / STATE_FILE)
-            tune.report(searches.progress(), checkpoint=tune.Checkpoint.from_directory(folder))
-        last = time.monotonic()
-
     def after_step(_: Searcher) -> None:
+        nonlocal last
         if time.monotonic() - last >= checkpoint_seconds:
             with searches.evaluator.paused():
-                report()
+                searches.save(path)
+            last = time.monotonic()
 
     try:
         while searches.start_next():
             searches.searcher.run(searches.evaluator, after_step)
             searches.finish()
-            if not searches.done and time.monotonic() - last >= checkpoint_seconds:
-                report()
-        report()
+        searches.save(path)
     finally:
         searches.close()
+    return {"best_loss": min(float(result["best_loss"]) for result in searches.finished)}
 
 
 class Searches:
@@ -124,33 +133,55 @@ class Searches:
         self.finished.append(pack_result(self.evaluator.result(), self.searcher.failure))
         self._under_way = False
 
-    def progress(self) -> dict[str, float]:
-        """Metrics for Tune: seeds done, and the best objective found by any of them."""
-        best = [float(result["best_loss"]) for result in self.finished]
-        if self._under_way:
-            best.append(self.evaluator.best_loss)
-        return {"seeds_done": len(self.finished), "best_loss": min(best)}
-
     def close(self) -> None:
         """Ends the processes of a model that has any; Tune's worker goes on to other trials."""
         if self.plan.world.measured:
             self.model.close()
 
-    def save(self, path: Path) -> None:
-        """Writes everything that decides how the trial continues."""
+    def save(self, path: Place) -> None:
+        """Writes everything that decides how the trial continues, whole or not at all."""
         current = None
         if self._under_way:
             current = {
                 "searcher": self.searcher.state_dict(),
                 "evaluator": self.evaluator.state_dict(),
             }
-        save_state(path, {"finished": self.finished, "current": current})
+        name = {"searcher": self.entry.label, "workload": self.workload, "seeds": self.seeds}
+        save_state(path, {**name, "finished": self.finished, "current": current})
 
-    def load(self, path: Path) -> None:
-        """Continues from what `save` wrote."""
-        state = load_state(path)
-        self.finished = list(state["finished"])
+    def load(self, path: Place) -> None:
+        """Continues from what `save` wrote.
+
+        Raises:
+            DataError: it is damaged, or the state of other searches.
+        """
+        state = _load(path, self.entry.label, self.workload, self.seeds)
+        self.finished = state["finished"]
         self._resumed = state["current"]
+
+
+def finished_runs(path: Place, task: Mapping[str, Any]) -> list[Run] | None:
+    """The runs of a trial, in the order of its seeds; None where it is not finished.
+
+    Raises:
+        DataError: the file is damaged, or the state of other searches.
+    """
+    state = _load(path, task["searcher"], task["workload"], task["seeds"])
+    if len(state["finished"]) < len(task["seeds"]):
+        return None
+    return [
+        unpack_run(packed, task["searcher"], task["workload"], seed)
+        for seed, packed in zip(task["seeds"], state["finished"], strict=True)
+    ]
+
+
+def _load(path: Place, searcher: str, workload: str, seeds: list[int]) -> dict[str, Any]:
+    state = load_state(path)
+    expected = {"searcher": searcher, "workload": workload, "seeds": seeds}
+    found = {key: state.get(key) for key in expected}
+    if found != expected:
+        raise DataError(f"{path}: expected the state of {expected}, got that of {found}.")
+    return state
 
 
 def make_evaluator(

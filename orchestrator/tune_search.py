@@ -7,7 +7,8 @@ order in which they return changes nothing and the result equals that of a whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ray.tune.search import Searcher as RaySearcher
 
 from costmodel.costs import Costs
 from costmodel.errors import ContractError
-from orchestrator.state import decode_array, encode_array, load_state, save_state
+from orchestrator.state import decode_array, encode_array
 from searchers import Evaluator, Searcher
 
 if TYPE_CHECKING:
@@ -110,19 +111,18 @@ class BlockSearch:
             "evaluator": self.evaluator.state_dict(),
             "surrogate_queries": self._surrogate_queries,
             "done": self.done,
-            "blocks": [
-                {"codes": block.codes, "costs": block.costs, "suggested": block.suggested}
-                for block in self._blocks
-            ],
+            "blocks": [{"codes": block.codes, "costs": block.costs} for block in self._blocks],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state_dict()`."""
+        """Continues from `state_dict()`; blocks that were out then are handed out again."""
         self.searcher.load_state_dict(state["searcher"])
         self.evaluator.load_state_dict(state["evaluator"])
         self._surrogate_queries = int(state["surrogate_queries"])
         self.done = bool(state["done"])
-        self._blocks = [Block(**block) for block in state["blocks"]]
+        self._blocks = [
+            Block(**block, suggested=block["costs"] is not None) for block in state["blocks"]
+        ]
 
     def _propose(self) -> None:
         """The first half of `Searcher.run`'s loop, up to a proposal that needs true costs."""
@@ -168,18 +168,35 @@ class BlockSearch:
 class TuneSearch(RaySearcher):
     """Suggests blocks of mappings of one or several searches to Tune.
 
-    With several, blocks of all of them are out at the same time. Its state is an archive without
-    pickle; a restored run continues exactly, with the blocks that were out evaluated again.
+    With several, blocks of all of them are out at the same time. What Tune keeps of a search is not
+    used: `state_dict` is kept by whoever made this, and a search that loads it continues exactly,
+    with the blocks that were out evaluated again.
 
     Attributes:
         searches: the searches.
         failed: why a block could not be evaluated; no more blocks are suggested then.
     """
 
-    def __init__(self, searches: Sequence[BlockSearch]) -> None:
+    def __init__(
+        self,
+        searches: Sequence[BlockSearch],
+        *,
+        keep: Callable[[dict[str, Any]], None] | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        """Prepares the suggestions.
+
+        Args:
+            searches: the searches.
+            keep: takes `state_dict()` after a block has come back.
+            seconds: the least time between two calls of it.
+        """
         super().__init__(metric="best_loss", mode="min")
         self.searches = list(searches)
         self.failed: str | None = None
+        self._keep = keep
+        self._seconds = seconds
+        self._kept = time.monotonic()
         self._out: dict[str, tuple[int, int]] = {}
         self._turn = 0
 
@@ -207,29 +224,22 @@ class TuneSearch(RaySearcher):
             return
         index, block = self._out[trial_id]
         if error or result is None:
-            # The block stays out: a run that is continued evaluates it again.
+            # Its costs stay missing: a run that is continued evaluates it again.
             self.failed = f"block {block} of search {index}"
             return
         del self._out[trial_id]
         costs = {name: decode_array(result[name]) for name in COST_FIELDS}
         self.searches[index].deliver(block, costs)
+        if self._keep is not None and time.monotonic() - self._kept >= self._seconds:
+            self._keep(self.state_dict())
+            self._kept = time.monotonic()
 
-    def save(self, checkpoint_path: str) -> None:
-        """Writes the state of all searches."""
-        save_state(
-            checkpoint_path,
-            {
-                "turn": self._turn,
-                "out": {trial: list(place) for trial, place in self._out.items()},
-                "searches": [search.state_dict() for search in self.searches],
-            },
-        )
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides how the searches continue."""
+        return {"searches": [search.state_dict() for search in self.searches]}
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Continues from what `save` wrote."""
-        state = load_state(checkpoint_path)
-        self._turn = int(state["turn"])
-        self._out = {trial: (place[0], place[1]) for trial, place in state["out"].items()}
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state_dict()`."""
         for search, saved in zip(self.searches, state["searches"], strict=True):
             search.load_state_dict(saved)
 

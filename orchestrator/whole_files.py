@@ -1,7 +1,7 @@
 """Local files that are there whole or not at all, for what writes through a pyarrow file system.
 
-Ray Tune and Ray Train overwrite their state in place. On a full disk, or killed in that moment,
-they leave half of it, and nothing can continue from that.
+Ray Train overwrites its state in place. On a full disk, or killed in that moment, it leaves half of
+it, and nothing can continue from that.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,18 +20,19 @@ import pytest
 from processes import DRIVER
 from sample_results import make_results
 
-from costmodel.errors import ConfigError, ContractError, DataError, MapspaceError
+from costmodel.errors import ConfigError, DataError, MapspaceError
 from costmodel.exact.certificate import read_certificate
 from costmodel.loading import validate
 from costmodel.loopnest import LoopNestModel
 from costmodel.mapspace import MapSpace
 from orchestrator import benchmark as host
+from orchestrator import hosts
 from orchestrator.benchmark import run_benchmark
 from orchestrator.experiment import Benchmark, Plan, make_searcher, prepare
 from orchestrator.report import text_table
 from orchestrator.results import Bounds, Results, load
 from orchestrator.state import load_state
-from orchestrator.trial import STATE_FILE, Searches, make_evaluator
+from orchestrator.trial import Searches, make_evaluator, run_trial
 
 pytestmark = [
     # Ray leaves sockets and files to the garbage collector.
@@ -177,9 +179,20 @@ def test_a_search_below_the_optimum_is_an_error_of_ours() -> None:
         host._check_bounds(replace(results, bounds=impossible))
 
 
+def test_overhead_is_what_is_left_of_the_processors_time() -> None:
+    # 2 x 230 s less 414 s are 46 s.
+    assert host.overhead(3200, 414.0, 230.0, 2) == (
+        "3,200 searches: 414.0 s of search in 230.0 s on 2 processors; 10.0 % overhead"
+    )
+
+
 def test_a_finished_benchmark_is_left_alone(tmp_path: Path, ray_runtime: None) -> None:
     plan = plan_of(searchers={"random": {}}, workloads=["gemm-512"], seeds=1)
-    run_benchmark(plan, tmp_path)
+    said: list[str] = []
+    spent = run_benchmark(plan, tmp_path, progress=said.append).provenance
+    assert spent["search_seconds"] == load(tmp_path).runs[0].seconds
+    assert spent["elapsed_seconds"] * spent["processors"] > spent["search_seconds"]
+    assert any(line.startswith("small: 1 searches: ") for line in said)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     lines: list[str] = []
     run_benchmark(plan, tmp_path, progress=lines.append)
@@ -230,43 +243,39 @@ def kill_and_run_again(
     plan = plan_of(**changes)
     lines: list[str] = []
     results = run_benchmark(plan, folder, progress=lines.append)
-    assert "small: continuing" in lines
+    assert any(line.startswith("small: continuing") for line in lines)
     # What was proven before the kill is read.
     assert sum(line.endswith("proven before") for line in lines) == len(plan.workloads)
     return results, plan
 
 
 def test_a_killed_driver_of_trials_continues_exactly(tmp_path: Path, ray_runtime: None) -> None:
-    def in_the_middle_of_a_search(folder: Path) -> bool:
-        for path in folder.glob(f"tune/*/*/*/{STATE_FILE}"):
-            try:
-                current = load_state(path)["current"]
-            except DataError:
-                continue  # It is being replaced.
-            if current is not None and current["evaluator"]["iterations_used"] > 0:
-                return True
-        return False
+    def in_the_middle_of_the_second_search(folder: Path) -> bool:
+        finished, under_way = folder / "searches/0.npz", folder / "searches/1.npz"
+        if not under_way.exists():
+            return False
+        current = load_state(under_way)["current"]
+        return current is not None and load_state(finished)["current"] is None
 
+    # The first of the two is finished before the second one starts.
     changes = {
-        "searchers": {"genetic": {}},
+        "searchers": {"random": {}, "genetic": {}},
         "workloads": ["gemm-512"],
+        "seeds": 1,
         "iterations": 10_000,
+        "concurrency": 1,
     }
-    results, plan = kill_and_run_again(tmp_path, in_the_middle_of_a_search, **changes)
+    results, plan = kill_and_run_again(tmp_path, in_the_middle_of_the_second_search, **changes)
     assert_undisturbed(results, plan)
 
 
 @pytest.mark.slow
 def test_a_killed_driver_of_blocks_continues_exactly(tmp_path: Path, ray_runtime: None) -> None:
     def in_the_middle_of_a_search(folder: Path) -> bool:
-        for path in folder.glob("tune/*/searcher-state-*"):
-            try:
-                searches = load_state(path)["searches"]
-            except DataError:
-                continue  # It is being replaced.
-            if any(search["evaluator"]["iterations_used"] > 200 for search in searches):
-                return True
-        return False
+        path = folder / "searches/blocks.npz"
+        return path.exists() and any(
+            search["evaluator"]["iterations_used"] > 200 for search in load_state(path)["searches"]
+        )
 
     changes = {
         "searchers": {"genetic": {}, "random": {}},
@@ -277,6 +286,52 @@ def test_a_killed_driver_of_blocks_continues_exactly(tmp_path: Path, ray_runtime
     }
     results, plan = kill_and_run_again(tmp_path, in_the_middle_of_a_search, **changes)
     assert_undisturbed(results, plan)
+
+
+def test_a_finished_trial_is_not_run_again(
+    tmp_path: Path, ray_runtime: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(workloads=["gemm-512"], seeds=[3], iterations=100, proof_seconds=0.0)
+    states = tmp_path / "searches"
+    states.mkdir()
+    for file, searcher in (("0.npz", "random"), ("1.npz", "genetic")):
+        task = {"searcher": searcher, "workload": "gemm-512", "seeds": [3], "file": file}
+        run_trial({"task": task}, plan, states, 5.0)
+    # No two searches take the same time: these are the ones that were kept.
+    seconds = [load_state(states / file)["finished"][0]["seconds"] for file in ("0.npz", "1.npz")]
+    (tmp_path / "half" / "searches").mkdir(parents=True)
+    shutil.copy(states / "0.npz", tmp_path / "half" / "searches")
+    lines: list[str] = []
+    half = run_benchmark(plan, tmp_path / "half", progress=lines.append)
+    assert "small: continuing; 1 of 2 trials are finished" in lines
+    assert half.runs[0].seconds == seconds[0]
+    assert "search_seconds" not in half.provenance
+    assert half.runs[1].seconds != seconds[1]
+    assert_undisturbed(half, plan)
+    # Killed between the last search and the results: nothing is left for Tune.
+    monkeypatch.setattr(hosts, "_fit", lambda *_, **__: pytest.fail("searches again"))
+    whole = run_benchmark(plan, tmp_path)
+    assert [run.seconds for run in whole.runs] == seconds
+    assert not states.exists()
+
+
+def test_states_that_are_not_the_trials_own_are_refused(tmp_path: Path, ray_runtime: None) -> None:
+    plan = plan_of(searchers={"random": {}}, workloads=["gemm-512"], seeds=1)
+    states = tmp_path / "searches"
+    states.mkdir()
+    (states / "0.npz").write_bytes(b"rubbish")
+    with pytest.raises(DataError, match=r"searches/0\.npz: the state file is damaged"):
+        run_benchmark(plan, tmp_path)
+    Searches(plan, "random", "gemm-512", [7]).save(states / "0.npz")
+    with pytest.raises(DataError, match=r"0\.npz: expected the state of .*\[0\].* got .*\[7\]"):
+        run_benchmark(plan, tmp_path)
+
+
+def test_a_node_that_does_not_see_the_run_folder_says_so(tmp_path: Path) -> None:
+    task = {"searcher": "random", "workload": "gemm-512", "seeds": [3], "file": "0.npz"}
+    with pytest.raises(ConfigError, match=r"elsewhere: not there on a node .* all of them share"):
+        run_trial({"task": task}, plan_of(), tmp_path / "elsewhere", 5.0)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 7])
@@ -321,14 +376,3 @@ def test_identity_covers_the_content(tmp_path: Path) -> None:
     first = host._digest(tmp_path)
     weights.write_bytes(b"2")
     assert host._digest(tmp_path) != first
-
-
-def test_state_of_another_searcher_is_refused(tmp_path: Path) -> None:
-    plan = plan_of(iterations=100)
-    first = Searches(plan, "random", "gemm-512", [3])
-    first.start_next()
-    first.save(tmp_path / "state")
-    second = Searches(plan, "genetic", "gemm-512", [3])
-    second.load(tmp_path / "state")
-    with pytest.raises(ContractError):
-        second.start_next()

@@ -12,7 +12,7 @@ from toy_space import ToyModel, ToyPredictor, ToySpace
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.errors import ContractError
-from orchestrator.state import decode_array, encode_array
+from orchestrator.state import decode_array, encode_array, load_state, save_state
 from orchestrator.tune_search import COST_FIELDS, BlockSearch, DeliveredCosts, TuneSearch
 from searchers import SEARCHERS, Evaluator, hyperparameters, make
 from searchers.evaluator import TrialResult
@@ -104,26 +104,36 @@ def test_blocks_change_nothing(name: str) -> None:
 def test_a_killed_search_continues_exactly(name: str, trials: int, tmp_path: Path) -> None:
     first = TuneSearch([block_search(name, seed) for seed in (0, 1)])
     drive(name, first, np.random.default_rng(6), trials)
-    path = str(tmp_path / "searcher-state")
-    first.save(path)
+    path = tmp_path / "blocks.npz"
+    save_state(path, first.state_dict())
     second = TuneSearch([block_search(name, seed) for seed in (0, 1)])
-    second.restore(path)
-    # Tune runs the trials again that were out.
-    for trial, (index, block) in list(second._out.items()):
-        config = {"codes": encode_array(second.searches[index].codes(block))}
-        second.on_trial_complete(trial, answer(name, config))
+    second.load_state_dict(load_state(path))
+    # Blocks that were out are handed out again.
     drive(name, second, np.random.default_rng(7))
     for seed, done in enumerate(second.searches):
         assert same(done.evaluator.result(), undisturbed(name, seed))
 
 
-def test_a_failed_block_ends_the_run_and_stays_out() -> None:
+def test_a_failed_block_ends_the_run_and_is_handed_out_again() -> None:
     search = TuneSearch([block_search("random", 0)])
-    assert isinstance(search.suggest("a"), dict)
+    lost = search.suggest("a")
+    assert isinstance(lost, dict)
     search.on_trial_complete("a", error=True)
     assert search.failed is not None
     assert search.suggest("b") == RaySearcher.FINISHED
-    assert "a" in search._out
+    again = TuneSearch([block_search("random", 0)])
+    again.load_state_dict(search.state_dict())
+    assert again.suggest("c") == lost
+
+
+def test_states_are_kept_now_and_then() -> None:
+    kept: list[dict[str, Any]] = []
+    for seconds in (0.0, 3600.0):
+        search = TuneSearch([block_search("random", 0)], keep=kept.append, seconds=seconds)
+        drive("random", search, np.random.default_rng(5))
+    # 300 mappings in blocks of 16, a state after each, and none within the hour.
+    assert len(kept) == 19
+    assert kept[-1]["searches"][0]["evaluator"]["iterations_used"] == ITERATIONS
 
 
 def test_costs_are_delivered_once() -> None:

@@ -144,6 +144,7 @@ def test_experiments_are_found_by_name_or_path(tmp_path: Path) -> None:
         "study-iso-iteration",
         "study-iso-time",
         "study-maestro",
+        "table1-grid",
         "table1-iso-iteration",
         "table1-iso-time",
         "table1-iso-time-simulator",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import torch
 from processes import Nodes, driver, kill, press_control_c, wait_for
 from safetensors.torch import load_file
 
-from costmodel.errors import DataError
 from costmodel.loading import validate
 from orchestrator import benchmark
 from orchestrator.benchmark import run_benchmark
@@ -21,7 +21,7 @@ from orchestrator.experiment import Benchmark, Plan, prepare
 from orchestrator.results import Results
 from orchestrator.state import load_state
 from orchestrator.train import PROGRESS_FILE, TrainConfig, run_train
-from orchestrator.trial import STATE_FILE, Searches
+from orchestrator.trial import Searches, finished_runs, run_trial
 from surrogate.shards import Dataset
 from surrogate.training import fit
 
@@ -161,19 +161,13 @@ def assert_same_searches(results: Results, expected: list[dict[str, Any]]) -> No
 
 
 def iterations_so_far(folder: Path) -> int:
-    """Of all searches, as their checkpoints have them."""
+    """Of all searches, as their states in the run folder have them."""
     total = 0
-    for trial in folder.glob("tune/*/*"):
-        reached = [0]
-        for path in trial.glob(f"*/{STATE_FILE}"):
-            # One that is being replaced cannot be read.
-            with contextlib.suppress(DataError, FileNotFoundError):
-                state = load_state(path)
-                current = state["current"]
-                reached += [int(run["iterations"]) for run in state["finished"]]
-                if current is not None:
-                    reached.append(int(current["evaluator"]["iterations_used"]))
-        total += max(reached)
+    for path in folder.glob("searches/*.npz"):
+        state = load_state(path)
+        total += sum(int(run["iterations"]) for run in state["finished"])
+        if state["current"] is not None:
+            total += int(state["current"]["evaluator"]["iterations_used"])
     return total
 
 
@@ -220,5 +214,59 @@ def test_a_benchmark_continues_after_control_c_and_after_its_driver_was_killed(
     assert not (folder / "summary.json").exists()
     lines: list[str] = []
     results = run_benchmark(plan_of(), folder, progress=lines.append)
-    assert "small: continuing" in lines
+    assert any(line.startswith("small: continuing") for line in lines)
     assert_same_searches(results, searches)
+
+
+# A disk that only the processes of this script see; the kernel takes it away with them.
+SMALL_DISK = 'mount -t tmpfs -o size=32k none "$1" && exec "$2" -c "$3" "$1" "$4" "$5"'
+FILL_IT = """
+import json, shutil, subprocess, sys
+from pathlib import Path
+from costmodel.loading import validate
+from orchestrator.experiment import Benchmark, prepare
+from orchestrator.state import load_state
+from orchestrator.trial import run_trial
+
+disk, (plan, task), result = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
+plan = prepare(validate(Benchmark, plan, "small"), "small")
+try:
+    run_trial({"task": task}, plan, disk, 0.0)
+except OSError as error:
+    print(error)
+print([file.name for file in disk.iterdir()], len(load_state(disk / "0.npz")["finished"]))
+subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
+run_trial({"task": task}, plan, disk, 0.0)
+shutil.copy(disk / "0.npz", result)
+"""
+
+
+def test_a_trial_continues_when_a_full_disk_has_space_again(tmp_path: Path) -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this system lets nobody mount a small disk")
+    seeds = list(range(6))
+    settings = BENCHMARK | {"workloads": ["gemm-512"], "seeds": seeds, "iterations": 300}
+    task = {"searcher": "genetic", "workload": "gemm-512", "seeds": seeds, "file": "0.npz"}
+    for folder in ("disk", "alone"):
+        (tmp_path / folder).mkdir()
+    arguments = [str(tmp_path / "disk"), sys.executable, FILL_IT, json.dumps([settings, task])]
+    said = subprocess.run(
+        [*alone, "sh", "-c", SMALL_DISK, "sh", *arguments, str(tmp_path / "0.npz")],
+        stdout=subprocess.PIPE, text=True, timeout=240, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert said[0] == f"[Errno 28] No space left on device: '{tmp_path / 'disk' / '0.npz'}'"
+    # The state before is whole, and nothing is half there.
+    names, finished = said[1].rsplit(" ", 1)
+    assert names == "['0.npz']"
+    assert 0 < int(finished) < len(seeds)
+    plan = prepare(validate(Benchmark, settings, "small"), "small")
+    run_trial({"task": task}, plan, tmp_path / "alone", 5.0)
+    for found, expected in zip(
+        finished_runs(tmp_path / "0.npz", task) or [],
+        finished_runs(tmp_path / "alone" / "0.npz", task) or [],
+        strict=True,
+    ):
+        assert (found.best_loss, found.best_code) == (expected.best_loss, expected.best_code)
+        assert found.evaluation.tolist() == expected.evaluation.tolist()
+        assert found.loss.tolist() == expected.loss.tolist()

@@ -108,3 +108,10 @@ def test_damaged_text_is_refused() -> None:
     text = encode_array(np.arange(100))
     with pytest.raises(DataError, match="damaged"):
         decode_array(text[:-7])
+
+
+def test_pickles_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.npz"
+    np.savez(path, tree=np.asarray("{}"), a0=np.array([Path("x")], dtype=object))
+    with pytest.raises(DataError, match=r"damaged \(Object arrays cannot be loaded"):
+        load_state(path)
