@@ -205,7 +205,7 @@ def test_benchmark_and_report_commands_take_a_uri(
     page = Path(capsys.readouterr().out.strip())
     assert page == Path("runs") / "remote" / "s3" / bucket.key / "report.html"
     assert (bucket / "report.html").read_bytes() == page.read_bytes()
-    assert len(file_sizes(bucket / "figures")) == 3
+    assert len(file_sizes(bucket / "figures")) == 4
     assert 'href="certificates/' in page.read_text()
     with pytest.raises(ConfigError, match="holds no finished benchmark"):
         cli.main(["report", str(bucket / "certificates")], standalone_mode=False)
