@@ -179,6 +179,7 @@ def generate(
             finally:
                 if not claim.lost:
                     manifest.write(folder)
+        _remove_partial_files(folder.resolve())
     return Generated(
         manifest=manifest,
         kept=len(present),
@@ -201,13 +202,18 @@ def _begin(folder: Place, fresh: Manifest) -> tuple[Manifest, dict[int, str]]:
             f"{', '.join(_differences(manifest.config, fresh.config))}): give another --output or "
             "name."
         )
-    if isinstance(folder, Path):
-        for leftover in folder.glob(".*.tmp"):
-            leftover.unlink(missing_ok=True)
+    _remove_partial_files(folder)
     damaged = _damaged(folder, manifest)
     manifest = manifest.without_shards(damaged)
     manifest.write(folder)
     return manifest, damaged
+
+
+def _remove_partial_files(folder: Place) -> None:
+    """Removes what workers that were killed in the middle of a shard have left."""
+    if isinstance(folder, Path):
+        for leftover in folder.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
 
 
 def _progress_bar(console: Console | None) -> Progress:
