@@ -177,7 +177,8 @@ def test_memory_is_that_of_the_pool_however_large_the_data_set(small_data: Path)
         return highest
 
     small, large = peak(2, 1000), peak(20, 1000)
-    assert large < 1.2 * small
+    # Ten times the data. Whether the shard that is read ahead is there at the peak is chance.
+    assert large < 2 * small
     assert peak(20, 80_000) > 5 * large
 
 
