@@ -30,13 +30,12 @@ from orchestrator.latency_plots import (
 )
 from orchestrator.paper_points import END_POINTS, ITERATIONS
 from orchestrator.plots import shown_labels, styles
-from orchestrator.results import Results, geometric_interval
+from orchestrator.results import NOTHING, Results, geometric_interval, percent_text
 
 LATENCIES = (1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0)
 REACH_LATENCIES = (1e-6, 1.0)
 BUDGETS = (1.0, FIXED_SECONDS, 3600.0)
 NEVER = "not reached"
-NOTHING = "\N{EN DASH}"
 
 
 def latency_section(results: Results, bills: Bills, path: Path) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def _after_row(results: Results, method: Method, bills: Bills) -> dict[str, Any]
         "label": label,
         "billed": method.problems is not None,
         "colour": styles(results)[method.searcher].colour,
-        "cells": [_percent(share) for share in shares],
+        "cells": [percent_text(share) for share in shares],
     }
 
 
@@ -123,7 +122,7 @@ def _best_rows(results: Results, bills: Bills) -> list[dict[str, Any]]:
                 "title": title,
                 "time": span(budget),
                 "cells": [
-                    {"label": methods[index].searcher, "percent": _percent(value)}
+                    {"label": methods[index].searcher, "percent": percent_text(value)}
                     if index >= 0
                     else {"label": NOTHING, "percent": ""}
                     for index, value in zip(winner[:, column], share[:, column], strict=True)
@@ -201,14 +200,6 @@ def _bill_text(results: Results, bills: Bills) -> str:
         f"training ({listed}, by their cards; the rows come one after another, like the queries "
         "of a search)."
     )
-
-
-def _percent(share: float) -> str:
-    if not math.isfinite(share):
-        return NOTHING
-    if 0 < share < 0.00005:
-        return "<0.01"
-    return f"{100 * share:.2f}" if share else "0"
 
 
 def _normalised(value: float) -> str:

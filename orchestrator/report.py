@@ -19,6 +19,7 @@ from orchestrator.places import local_copy, publish
 from orchestrator.proofs import CERTIFICATES_FOLDER
 from orchestrator.results import (
     CURVES_FILE,
+    NOTHING,
     SUMMARY_FILE,
     Axis,
     Bounds,
@@ -26,6 +27,7 @@ from orchestrator.results import (
     Ratio,
     Results,
     load,
+    percent_text,
 )
 from orchestrator.tracking import TRACKING_FILE, attach
 from orchestrator.worlds import unit_of
@@ -48,7 +50,6 @@ PAPER_NAMES = {
 PAPER_METHOD = "gradient"
 
 TIMES = "\N{MULTIPLICATION SIGN}"
-NOTHING = "\N{EN DASH}"
 
 
 def find_results(folder: Path) -> dict[Path, Results]:
@@ -162,8 +163,8 @@ def text_table(results: Results) -> str:
     rows = [
         [
             shown[label],
-            *(_percent(float(results.above(label, name).mean)) for name in results.workloads),
-            _percent(results.overall_above(label)),
+            *(percent_text(float(results.above(label, name).mean)) for name in results.workloads),
+            percent_text(results.overall_above(label)),
         ]
         for label in results.searchers
     ]
@@ -264,7 +265,7 @@ def _section(results: Results, files: dict[str, Path]) -> dict[str, Any]:
             }
             for axis in order
         ],
-        "above": _rows(results, results.above, results.overall_above, _percent),
+        "above": _rows(results, results.above, results.overall_above, percent_text),
         "normalised": _rows(results, results.final, results.overall, _number),
         "references": [
             {"label": label, "cells": cells, "overall": mean}
@@ -524,15 +525,6 @@ def _range(text: Callable[[float], str], low: float, high: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else NOTHING
-
-
-def _percent(share: float) -> str:
-    """A share in per cent: 0 is the reference itself, which rounding shall not pretend."""
-    if not math.isfinite(share):
-        return NOTHING
-    if 0 < share < 0.00005:
-        return "<0.01"
-    return f"{100 * share:.2f}" if share else "0"
 
 
 def _image(path: Path) -> str:

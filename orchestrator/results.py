@@ -28,6 +28,9 @@ CURVES_FILE = "curves.parquet"
 SUMMARY_FILE = "summary.json"
 CONFIDENCE = 0.95
 
+# Stands in tables for what there is not.
+NOTHING = "\N{EN DASH}"
+
 # The cost model sums energies in floating point, a proof in whole units: a share above the optimum
 # below this is their rounding.
 ROUNDING = 1e-9
@@ -473,3 +476,12 @@ def _number(value: float) -> float | None:
 
 def _percent(share: float) -> float | None:
     return _number(100 * share)
+
+
+def percent_text(share: float) -> str:
+    """A share in per cent: 0 is the reference itself, which rounding shall not pretend."""
+    if not math.isfinite(share):
+        return NOTHING
+    if 0 < share < 0.00005:
+        return "<0.01"
+    return f"{100 * share:.2f}" if share else "0"
