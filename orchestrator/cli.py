@@ -130,7 +130,7 @@ def _search_network(request: Request, output: Place | None, as_json: bool) -> No
     show_default=True,
     help="Measure on this processor, or model a core's caches.",
 )
-@click.option("--searcher", default="xgboost", show_default=True)
+@click.option("--searcher", default="na2c", show_default=True)
 @click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
 @click.option("--iterations", type=int, help="Budget of tilings.")
 @click.option("--seed", type=int, default=0, show_default=True)
