@@ -9,7 +9,7 @@ OSV := https://api.osv.dev/v1/query
 VULNERABLE := PIP_AUDIT_LOGLEVEL=error $(BIN)/pip-audit --vulnerability-service osv --osv-url $(OSV) \
 	--no-deps --disable-pip --progress-spinner off --requirement
 
-.PHONY: run test faults bench lint audit clean
+.PHONY: run test test-slow test-tvm faults mutants bench bench-anytime lint audit clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,16 +19,37 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 run: $(VENV)/.installed
 	$(BIN)/mapspace run
 
+# Two processes: a file's tests stay together, and each process has a Ray of its own.
+JOBS ?= 2
 test: $(VENV)/.installed
-	$(BIN)/pytest -m 'not slow and not faults'
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not slow and not faults'
+
+# All of the slow tests, or those that run every time and the PART-th of the others: PART=2/6.
+test-slow: $(VENV)/.installed
+	$(BIN)/pytest -m slow $(if $(PART),--part $(PART))
+
+$(VENV)/.tvm-installed: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,tvm]'
+	touch $@
+
+# What measures with TVM, which `make test` leaves out where nobody has installed it.
+test-tvm: $(VENV)/.tvm-installed
+	$(BIN)/pytest -m tvm --require-tvm
 
 # Kills processes of its own cluster, so it runs apart from the other tests.
 faults: $(VENV)/.installed
 	$(BIN)/pytest -m faults
 
+# Hours of one core for all of it; goes on where it stopped.
+mutants: $(VENV)/.installed
+	$(BIN)/python tests/mutants.py --count 200 --output mutants.jsonl
+
+bench-anytime: $(VENV)/.installed
+	$(BIN)/python tests/benchmarks/bench_anytime.py
+
 bench: $(VENV)/.installed
-	$(BIN)/python tests/bench_costmodel.py
-	$(BIN)/python tests/bench_structured.py
+	$(BIN)/python tests/benchmarks/bench_costmodel.py
+	$(BIN)/python tests/benchmarks/bench_structured.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -6,16 +6,23 @@ The way in: `space = MapSpace(workload("resnet-conv4"), accelerator("mm256"))`, 
 
 from __future__ import annotations
 
-from costmodel.accelerator import Accelerator, Level, accelerator
+from typing import TYPE_CHECKING
+
+from costmodel.accelerators import Accelerator, Level, accelerator
 from costmodel.affine import Axis, Tensor, Workload
 from costmodel.bounds import Bound, algorithmic_minimum, floor, known_optimum
 from costmodel.costs import OBJECTIVES, Costs, Detail, explain_status
-from costmodel.errors import ConfigError, ContractError, DataError, MapspaceError
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapping import Mapping
-from costmodel.mapspace import MapSpace
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.mapping import Mapping
+from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes, CostModel, Space
-from costmodel.workload import workload
+from costmodel.workloads import workload
+from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError
+from mapspace.lazy import lazy
+
+if TYPE_CHECKING:
+    from costmodel.maestro.model import MaestroModel
+    from costmodel.tiling.space import TilingSpace
 
 __all__ = [
     "OBJECTIVES",
@@ -31,11 +38,13 @@ __all__ = [
     "Detail",
     "Level",
     "LoopNestModel",
+    "MaestroModel",
     "MapSpace",
     "Mapping",
     "MapspaceError",
     "Space",
     "Tensor",
+    "TilingSpace",
     "Workload",
     "accelerator",
     "algorithmic_minimum",
@@ -44,3 +53,13 @@ __all__ = [
     "known_optimum",
     "workload",
 ]
+
+# Not every search pays for the other models.
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "MaestroModel": "costmodel.maestro.model",
+            "TilingSpace": "costmodel.tiling.space",
+        },
+    )

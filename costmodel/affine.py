@@ -18,13 +18,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from costmodel.loading import Identifier, Name, Size, StrictModel, shown
+from mapspace.strict_yaml import Identifier, Name, Size, StrictModel, shown
 
 Family = Literal["cnn", "conv1d", "gemm", "mttkrp", "einsum"]
 
 MAX_DIMENSIONS = 9
 LARGEST_COUNT = 2**62
 """What counts of accesses must stay below, so that 64-bit integers hold them with room to add."""
+
+LARGEST_SIZE = 2**32
+"""What the size of a dimension may be at most: all its divisors have to be found."""
 
 _TERM = re.compile(r"(?:(\d{1,18})\s*\*\s*)?([A-Za-z][A-Za-z0-9_]*)(?:\s*\*\s*(\d{1,18}))?")
 
@@ -183,14 +186,19 @@ def _problem(dimensions: Mapping[str, int], tensors: tuple[Tensor, ...]) -> str 
     for name in dimensions:
         if name not in used:
             return f"dimensions.{name}: no tensor has an axis over {name!r}."
+    for name, size in dimensions.items():
+        if size > LARGEST_SIZE:
+            return f"dimensions.{name}: expected at most 2**32 = {LARGEST_SIZE:,}, got {size:,}."
     macs = math.prod(dimensions.values())
     widths = math.prod(
         sum(factor for _, factor in axis.terms) for tensor in tensors[:-1] for axis in tensor.axes
     )
-    if macs * widths * 8 >= LARGEST_COUNT:
+    most = (LARGEST_COUNT - 1) // (8 * widths)
+    if macs > most:
         return (
-            f"dimensions: {macs:.3g} multiply-accumulates with axes of total coefficient {widths} "
-            f"are too many for exact counts: expected macs x coefficients x 8 below 2**62."
+            f"dimensions: {macs:.3g} multiply-accumulates are too many: accesses are counted "
+            f"exactly, in 64 bits, which hold those of at most {most:.3g} multiply-accumulates of "
+            "such an operation. Search a part of it, such as one tile of its largest dimension."
         )
     return None
 

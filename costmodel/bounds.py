@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerator import Accelerator
+from costmodel.accelerators import Accelerator
 from costmodel.affine import Tensor, Workload
-from costmodel.loading import load_yaml
+from mapspace.strict_yaml import load_yaml
 
 
 @dataclass(frozen=True)

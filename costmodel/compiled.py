@@ -1,30 +1,36 @@
 """How this project compiles: one decorator, one disk cache that source changes invalidate.
 
-Numba's own cache looks only at the file of the function, so a change in a function that it calls
-would go unnoticed. The cache folder is therefore named after the sources of the loop-nest model, of
-`costmodel.exact` and of the function's own file. It lies in the user's cache folder, so an
-installation that cannot be written to starts as fast as any other.
+The cache lies in the user's cache folder, so an installation that cannot be written to starts as
+fast as any other. Numba reads it back as pickles: only a folder that nobody else can write to is
+trusted. What a cached function is filed under is explained in `costmodel.compiled_sources`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
-import tempfile
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite
 import numba
 import platformdirs
+from numba.core.caching import _CacheLocator
+from numba.core.registry import CPUDispatcher
+
+from costmodel import by_reference, compiled_linking
+from costmodel.compiled_linking import EntryCompiler, Part, PartCompiler
+from costmodel.compiled_sources import Sources
+from mapspace.private_folder import private_folder, temporary_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
     """Compiles a function to machine code that releases the interpreter lock, cached on disk."""
-    return _compile(function)
+    return _compile(function, cache=cache_folder() is not None, pipeline_class=EntryCompiler)
 
 
 def lean(function: Function) -> Function:
@@ -32,39 +38,102 @@ def lean(function: Function) -> Function:
 
     Counting cost the main pass nine tenths of its time.
     """
-    return _compile(function, _nrt=False)
+    return _compile(
+        function, cache=cache_folder() is not None, pipeline_class=EntryCompiler, _nrt=False
+    )
 
 
-def inlined(function: Function) -> Function:
-    """As `lean`, and pasted into its callers: a call would copy the tables, field by field."""
-    return _compile(function, _nrt=False, forceinline=True)
+def part(function: Function) -> Function:
+    """As `lean`, for functions that compiled code alone calls: compiled together with that."""
+    result = _compile(
+        function,
+        pipeline_class=PartCompiler,
+        _nrt=False,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )
+    if isinstance(result, CPUDispatcher):
+        result.__class__ = Part
+    return result
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_cache_folder(inspect.getfile(function)))
+    before = numba.config.CACHE_LOCATOR_CLASSES
+    numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{ProjectLocator.__name__}"
     try:
-        compiler = numba.njit(cache=True, nogil=True, error_model="numpy", **options)
-        result: Function = compiler(function)
+        result: Function = numba.njit(nogil=True, error_model="numpy", **options)(function)
         return result
     finally:
-        numba.config.CACHE_DIR = before
+        numba.config.CACHE_LOCATOR_CLASSES = before
 
 
-@lru_cache(maxsize=64)
-def _cache_folder(source: str) -> Path:
-    digest = hashlib.sha256(numba.__version__.encode())
-    here = Path(__file__).parent
-    for path in [*sorted(here.glob("*.py")), *sorted(here.glob("exact/*.py")), Path(source)]:
-        digest.update(path.read_bytes())
-    for root in (
-        platformdirs.user_cache_path("mapspace"),
-        Path(tempfile.gettempdir()) / "mapspace",
-    ):
-        folder = root / "compiled" / digest.hexdigest()[:16]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        return folder
-    return Path(source).parent / "__pycache__"
+@lru_cache(maxsize=1)
+def cache_folder() -> Path | None:
+    """The folder of compiled code; None where there is no folder that can be trusted.
+
+    A folder that cannot be written, or that somebody else could write to, is replaced by one in
+    the system's temporary folder, with a line on standard error.
+    """
+    usual = Path(platformdirs.user_cache_path("mapspace")) / "compiled"
+    folder = private_folder(usual)
+    if folder is None:
+        folder = temporary_folder("compiled")
+        instead = "is not kept" if folder is None else f"is kept in {folder}"
+        print(
+            f"mapspace: compiled code {instead}: {usual} cannot be written by this user alone.",
+            file=sys.stderr,
+        )
+    return folder
+
+
+@lru_cache(maxsize=1)
+def _sources() -> Sources:
+    folder = cache_folder()
+    return Sources(None if folder is None else folder / "sources")
+
+
+class ProjectLocator(_CacheLocator):
+    """Tells Numba where a function's machine code lies and what it was made from.
+
+    Numba itself adds the signature, the processor and its features.
+    """
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        """Takes a function and the file that it is defined in."""
+        self._line = function.__code__.co_firstlineno
+        self._module = function.__module__
+        self._stamp = f"{numba.__version__} {llvmlite.__version__} {_how()} {_digest(file)}"
+
+    def get_cache_path(self) -> str:
+        """The folder of the function's module, as its source is now."""
+        name = hashlib.sha256(f"{self._module} {self._stamp}".encode()).hexdigest()[:16]
+        return str(cache_folder() or "") + f"/{name}"
+
+    def get_source_stamp(self) -> str:
+        """What is stored with the code, and must be equal when it is read."""
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        """Tells functions of one name apart."""
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> ProjectLocator | None:
+        """The locator of a function; None where its source is no file."""
+        if not Path(py_file).is_file():
+            return None
+        locator = cls(py_func, py_file)
+        locator.ensure_cache_path()
+        return locator
+
+
+@lru_cache(maxsize=1)
+def _how() -> str:
+    """Digest of the files that decide how everything is compiled, whatever it is."""
+    files = [Path(compiled_linking.__file__), Path(by_reference.__file__)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _digest(file: str) -> str:
+    return _sources().digest(Path(file))

@@ -5,16 +5,24 @@ Letters: B mappings, L memory levels (outermost first), T tensors (output last).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.errors import ConfigError, ContractError
+from mapspace.errors import ConfigError, ContractError
 
 Objective = Literal["edp", "energy", "latency", "ed2p"]
 OBJECTIVES: tuple[Objective, ...] = ("edp", "energy", "latency", "ed2p")
+
+# What decides between mappings of an equal objective, so that the best mapping for one cost is not
+# wasteful in the other. The same rule in whole numbers is `costmodel.exact.objective.rank`.
+TIE_BREAKERS: Mapping[Objective, Objective] = MappingProxyType(
+    {"edp": "energy", "energy": "latency", "latency": "energy", "ed2p": "energy"}
+)
 
 STATUS_OK = 0
 STATUS_FANOUT = 1
@@ -96,6 +104,10 @@ class Costs:
         """`[B]` energy-delay product, pJ x cycles."""
         return self.energy_pj * self.latency_cycles
 
+    def tie_breaker(self, name: str) -> FloatArray:
+        """`[B]` what decides between equal values of an objective: less is better."""
+        return self.objective(TIE_BREAKERS.get(name, name))  # type: ignore[call-overload]
+
     def objective(self, name: str) -> FloatArray:
         """The value to minimise.
 
@@ -134,3 +146,12 @@ def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> st
     if status == STATUS_FANOUT:
         return f"fan-out exceeded by {excess} processing elements"
     return f"capacity of {level_names[status - STATUS_CAPACITY]} exceeded by {excess} words"
+
+
+# The cost model's own units, in which objectives are searched, proven and stored.
+UNITS: Mapping[str, str] = {
+    "edp": "pJ x cycles",
+    "energy": "pJ",
+    "latency": "cycles",
+    "ed2p": "pJ x cycles^2",
+}

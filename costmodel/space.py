@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.costs import Costs
-from costmodel.errors import ContractError
+from mapspace.errors import ContractError
 
 Codes = npt.NDArray[np.int32]
+Losses = npt.NDArray[np.float64]
 
 
 class Space(Protocol):
@@ -146,3 +147,7 @@ class CostModel(Protocol):
     def evaluate(self, space: Any, codes: Codes, *, detail: bool = False) -> Costs:
         """Costs of codes `[B, D]`."""
         ...
+
+
+# What `remaining` says while only the time is limited.
+UNLIMITED = 2**31 - 1

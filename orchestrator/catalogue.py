@@ -2,57 +2,87 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Iterable
 
-# What a benchmark's `model` names besides those that score records.
-TILING_MODELS = {
-    "tiling": "costmodel.tiling.analytical:AnalyticalTiling",
-    "tvm": "costmodel.tiling.measure:MeasuredTiling",
-}
+from mapspace.errors import ConfigError
+from mapspace.plugins import Registry
 
 
-def catalogue(kind: str | None) -> str:
+def catalogue(kind: str | None, *, long: bool = False) -> str:
     """The tables as text.
 
     Args:
         kind: one of `TABLES`; None for all.
+        long: with the hyperparameters of every searcher.
     """
-    kinds = [kind] if kind else list(TABLES)
+    from orchestrator.report.document import LEFT, Table
+    from orchestrator.report.text_table import WIDTH, table_lines
+
     parts = []
-    for name in kinds:
-        rows = list(TABLES[name]())
-        width = max((len(row[0]) for row in rows), default=0) + 2
-        lines = [f"{first:<{width}}{second}".rstrip() for first, second in rows]
-        parts.append("\n".join([name.upper(), *(f"  {line}" for line in lines)]))
+    for name in [kind] if kind else TABLES:
+        rows = []
+        for row in TABLES[name]():
+            rows += [row, *(_hyperparameters(row[0]) if long and name == "searchers" else ())]
+        table = Table(name, "", ("", ""), (LEFT, LEFT), rows)
+        lines = (f"  {line}".rstrip() for line in table_lines(table, width=WIDTH))
+        parts.append("\n".join([name.upper(), *lines]))
     return "\n\n".join(parts)
 
 
-def _searchers() -> Iterable[tuple[str, str]]:
-    import importlib
+def _hyperparameters(name: str) -> Iterable[tuple[str, str]]:
+    """Each hyperparameter of a searcher: type and range, default and presets, its sentence."""
+    from searchers import searcher_class
 
+    try:
+        found = searcher_class(name).OPTIONS.explained()
+    except ConfigError:  # a plug-in that cannot be imported; its row says so
+        return
+    for one in found:
+        values = ["must be given" if one.default is None else f"default {one.default}"]
+        values += [f"{preset} {value}" for preset, value in one.presets.items()]
+        yield f"  {one.name}", f"{one.allowed}; {', '.join(values)}. {one.sentence}"
+
+
+def _rows(table: Registry, sentence: Callable[[str], str]) -> Iterable[tuple[str, str]]:
+    """What a table has, plug-ins with their packages; one that fails or is refused says why."""
+    for name in sorted(table):
+        package = table.package(name)
+        note = "" if package is None else f" Plug-in of {package}."
+        try:
+            yield name, sentence(name) + note
+        except ConfigError as error:
+            yield name, str(error)
+    for name, why in table.refused().items():
+        yield name, why
+
+
+def _searchers() -> Iterable[tuple[str, str]]:
     from searchers import SEARCHERS, searcher_class
 
-    for name in sorted(SEARCHERS):
-        module = importlib.import_module(SEARCHERS[name].partition(":")[0])
-        sentence = (module.__doc__ or "").strip().splitlines()[0]
-        presets = ", ".join(sorted(searcher_class(name).PRESETS))
-        yield name, sentence + (f" Presets: {presets}." if presets else "")
+    def sentence(name: str) -> str:
+        cls = searcher_class(name)
+        module = importlib.import_module(cls.__module__)
+        first = inspect.getdoc(module) or inspect.getdoc(cls) or ""
+        presets = ", ".join(sorted(cls.OPTIONS.PRESETS))
+        return first.partition("\n")[0] + (f" Presets: {presets}." if presets else "")
+
+    return _rows(SEARCHERS, sentence)
 
 
 def _models() -> Iterable[tuple[str, str]]:
-    import importlib
+    from costmodel.models import COST_MODELS, cost_model_entry
 
-    from orchestrator.records import MODELS
+    def sentence(name: str) -> str:
+        entry = cost_model_entry(name)
+        return entry.description + (" In benchmarks." if entry.records is None else "")
 
-    for name, place in {**MODELS, **TILING_MODELS}.items():
-        module, _, attribute = place.partition(":")
-        made_by = getattr(importlib.import_module(module), attribute)
-        note = " In benchmarks." if name in TILING_MODELS else ""
-        yield name, (made_by.__doc__ or "").strip().splitlines()[0] + note
+    return _rows(COST_MODELS, sentence)
 
 
 def _accelerators() -> Iterable[tuple[str, str]]:
-    from costmodel.accelerator import accelerator, accelerator_names
+    from costmodel.accelerators import accelerator, accelerator_names
 
     for name in accelerator_names():
         found = accelerator(name)
@@ -69,17 +99,39 @@ def _accelerators() -> Iterable[tuple[str, str]]:
 
 
 def _workloads() -> Iterable[tuple[str, str]]:
-    from costmodel.workload import workload, workload_names
+    from costmodel.workloads import workload, workload_names
 
+    first: dict[str, str] = {}
     for name in workload_names():
         found = workload(name)
+        same = first.setdefault(found.hash, name)
         sizes = " ".join(f"{dimension}={size}" for dimension, size in found.dimensions.items())
-        yield name, f"{sizes}  ({found.macs / 1e9:,.3f} GMAC)"
+        yield name, f"{sizes}  ({_macs(found.macs)})" if same == name else f"the same as {same}"
+
+
+def _macs(macs: int) -> str:
+    """A number of multiply-accumulates with four digits."""
+    scale, prefix = next(
+        (scale, prefix)
+        for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
+        if macs >= scale or scale == 1
+    )
+    return f"{macs / scale:.4g} {prefix}MAC"
+
+
+def _networks() -> Iterable[tuple[str, str]]:
+    from costmodel.workloads import network, network_names
+
+    for name in network_names():
+        layers = network(name)
+        macs = sum(layer.macs * count for layer, count in layers)
+        count = sum(count for _, count in layers)
+        yield name, f"{count} layers, {len(layers)} distinct  ({_macs(macs)})"
 
 
 def _experiments() -> Iterable[tuple[str, str]]:
-    from costmodel.loading import load_yaml
-    from orchestrator.experiment import EXPERIMENTS, shipped_experiments
+    from mapspace.strict_yaml import load_yaml
+    from orchestrator.runs.experiments import EXPERIMENTS, shipped_experiments
 
     for name in shipped_experiments():
         data = load_yaml(EXPERIMENTS / f"{name}.yaml")
@@ -92,5 +144,6 @@ TABLES: dict[str, Callable[[], Iterable[tuple[str, str]]]] = {
     "models": _models,
     "accelerators": _accelerators,
     "workloads": _workloads,
+    "networks": _networks,
     "experiments": _experiments,
 }

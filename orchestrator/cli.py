@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,17 +13,26 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from costmodel.costs import OBJECTIVES
-from costmodel.errors import ConfigError, MapspaceError
-from orchestrator.places import RUNS, PlaceParam, local_file
+from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from orchestrator.runs.locations import RUNS, PlaceParam, local_file
+from orchestrator.search.options import (
+    Commands,
+    check_certificate_output,
+    check_plot,
+    check_records_output,
+)
 
 if TYPE_CHECKING:
-    from orchestrator.explain import Request
-    from surrogate.storage import Place
+    from mapspace.storage import Place
+    from orchestrator.search.request import Request
 
 PLACE = PlaceParam()
 
+# Commands that keep what they have done, and go on from it.
+RESUMABLE = ("generate", "train", "benchmark", "sweep", "run")
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mapspace")
 def cli() -> None:
     """Finds mappings of tensor operations on spatial accelerators, and compares the methods."""
@@ -38,8 +45,14 @@ def cli() -> None:
 @click.option("--searcher", help="The method; else exact where it applies.")
 @click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
 @click.option("--iterations", type=int, help="Budget of cost queries.")
-@click.option("--objective", type=click.Choice(OBJECTIVES), default="edp", show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES, case_sensitive=False),
+    default="edp",
+    show_default=True,
+    help="What to minimise; less energy (of equal energy: fewer cycles) breaks ties.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--surrogate", help="Surrogate folder for --searcher gradient; else the shipped one.")
 @click.option("--gap", default="0", help="Stop a proof within so much of the optimum, such as 1%.")
 @click.option("--top", type=click.IntRange(1), default=1, help="Find so many of the best tilings.")
@@ -49,10 +62,12 @@ def cli() -> None:
     metavar="LEVEL=TENSORS",
     help="Tensors that a level keeps where the machine leaves it open: L1=Weights,Outputs.",
 )
+@click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
 @click.option(
     "--output",
     type=PLACE,
-    help="Also write the mapping record, and beside it the certificate; a record per layer.",
+    help="Also write the mapping record (one per layer or per tiling of --top), and beside it the "
+    "certificate.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def search(
@@ -72,16 +87,19 @@ def search(
     prints the best mapping so far and how far from the optimum it can be. With --network in place
     of WORKLOAD every distinct layer of a network is searched; budgets are then per layer.
     """
-    from orchestrator.explain import Request
-    from orchestrator.search import search as run_search
+    from orchestrator.search.one_workload import search as run_search
+    from orchestrator.search.request import Request
+    from orchestrator.search.result_text import search_text
 
     if workload is None and network is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --network).")
     if workload is not None and network is not None:
         raise click.UsageError("Expected either WORKLOAD or --network, got both.")
     kept = _keep(keep)
-    if isinstance(output, Path) and not output.parent.is_dir():
-        raise ConfigError(f"{output}: the folder {output.parent} does not exist.")
+    if output is not None:
+        check_records_output(output)
+        if network is None:
+            check_certificate_output(output.with_suffix(".certificate.json"))
     request = Request(
         workload or network or "",
         seconds=seconds,
@@ -93,47 +111,46 @@ def search(
     if network is not None:
         _search_network(request, output, as_json)
         return
-    answer = run_search(request)
+    result = run_search(request)
     if output is not None:
-        with local_file(output) as file:
-            file.write_text(json.dumps(answer.summary["record"]) + "\n")
-        if answer.certificate is not None:
-            with local_file(output.with_suffix(".certificate.json")) as file:
-                answer.certificate.write(file)
-    click.echo(json.dumps(answer.summary) if as_json else answer.text)
-    if answer.failure is not None:
-        raise MapspaceError(f"The search stopped early, with the best so far: {answer.failure}")
+        result.save(output)
+    click.echo(json.dumps(result.to_dict()) if as_json else search_text(result))
+    if result.interrupted:
+        raise click.exceptions.Exit(_fail("interrupted: this is the best so far.", 130))
+    if result.failure is not None:
+        raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
 
 
 def _search_network(request: Request, output: Place | None, as_json: bool) -> None:
-    from orchestrator.network import search_network
+    from orchestrator.search.network import search_network
+    from orchestrator.search.network_text import network_text
 
     if request.top > 1:
         raise ConfigError("--top is for a single WORKLOAD, not for --network.")
-    answer = search_network(request)
+    if request.pad:
+        raise ConfigError("--pad is for a single WORKLOAD, not for --network.")
+    result = search_network(request)
     if output is not None:
-        with local_file(output) as file:
-            file.write_text("".join(f"{json.dumps(record)}\n" for record in answer.records))
-    click.echo(json.dumps(answer.summary) if as_json else answer.text)
-    if answer.interrupted:
-        raise click.exceptions.Exit(_fail(str(answer.failure), 130))
-    if answer.failure is not None:
-        raise MapspaceError(answer.failure)
+        result.save(output)
+    click.echo(json.dumps(result.to_dict()) if as_json else network_text(result))
+    if result.interrupted:
+        raise click.exceptions.Exit(_fail(str(result.failure), 130))
+    if result.failure is not None:
+        raise MapspaceError(result.failure)
 
 
 @cli.command()
 @click.argument("workload")
 @click.option(
     "--model",
-    type=click.Choice(["tvm", "tiling"]),
     default="tvm",
     show_default=True,
-    help="Measure on this processor, or model a core's caches.",
+    help="tvm: measure on this processor; tiling: model a core's caches.",
 )
 @click.option("--searcher", default="na2c", show_default=True)
 @click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
 @click.option("--iterations", type=int, help="Budget of tilings.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--time-limit", type=float, help="The most seconds one measurement takes; else 10.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def tile(as_json: bool, **options: Any) -> None:
@@ -142,27 +159,36 @@ def tile(as_json: bool, **options: Any) -> None:
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=512,N=512,K=512. Ctrl-C
     prints the best tiling so far; what was measured once is kept and not measured again.
     """
-    from orchestrator.tile import TileRequest
-    from orchestrator.tile import tile as run_tile
+    from orchestrator.search.tiling import TileRequest, tile_text
+    from orchestrator.search.tiling import tile as run_tile
 
-    answer = run_tile(TileRequest(**options))
-    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+    result = run_tile(TileRequest(**options))
+    click.echo(json.dumps(result.to_dict()) if as_json else tile_text(result))
+    if result.interrupted:
+        raise click.exceptions.Exit(_fail("interrupted: this is the best so far.", 130))
 
 
 @cli.command()
 @click.argument("certificate", type=PLACE)
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="Also count mappings one by one without the prover: all of a small space, else a sample.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def verify(certificate: Place, as_json: bool) -> None:
-    """Proves again what CERTIFICATE claims: nothing in it is taken on trust.
+def verify(certificate: Place, independent: bool, as_json: bool) -> None:
+    """Proves again what CERTIFICATE claims, with the same prover.
 
-    Exits with 1 if a claim is wrong.
+    The mapping is evaluated anew and everything below the bound searched anew: a fault in the
+    prover's rules would be made twice. --independent looks without it. What the certificate says
+    and nothing checks is printed as not verified. Exits with 1 if a claim is wrong.
     """
-    from orchestrator.prove import verify_file
+    from orchestrator.search.certificates import verification_text, verify_file
 
     with local_file(certificate, there=True) as file:
-        holds, text = verify_file(file, as_json=as_json)
-    click.echo(text)
-    if not holds:
+        result = verify_file(file, independent=independent)
+    click.echo(json.dumps(result.to_dict()) if as_json else verification_text(result))
+    if not result.holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")
 
 
@@ -170,13 +196,29 @@ def verify(certificate: Place, as_json: bool) -> None:
 @click.argument("workload")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--plot", type=PLACE, help="Also draw it into a PNG file.")
+@click.option("--output", type=PLACE, help="Also write a mapping record per point, as JSON lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def pareto(workload: str, accelerator: str, plot: Place | None, as_json: bool) -> None:
+def pareto(
+    workload: str, accelerator: str, plot: Place | None, output: Place | None, as_json: bool
+) -> None:
     """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
-    from orchestrator.prove import front
+    from orchestrator.search.pareto import draw_front, front, front_text
 
-    with nullcontext() if plot is None else local_file(plot) as file:
-        click.echo(front(workload, accelerator, plot=file, as_json=as_json))
+    if plot is not None:
+        check_plot(plot)
+    if output is not None:
+        check_records_output(output)
+    result = front(workload, accelerator)
+    written = []
+    if plot is not None:
+        with local_file(plot) as file:
+            draw_front(result, file)
+        written.append(f"plot     {plot}")
+    if output is not None:
+        result.save(output)
+        written.append(f"records  {output}, one per point")
+    text = "\n".join([front_text(result), *([""] if written else []), *written])
+    click.echo(json.dumps(result.to_dict()) if as_json else text)
 
 
 @cli.command()
@@ -193,19 +235,22 @@ def bypass(
     The best mapping with every tensor kept at every level against the best one with bypass
     searched, on the same machine; with a warning where free multicast makes bypass degenerate.
     """
-    from orchestrator.bypass import compare_bypass
+    from orchestrator.search.bypass import compare_bypass
+    from orchestrator.search.bypass_text import layer_text, network_text
 
     if (workload is None) == (network is None):
         raise click.UsageError("Expected either WORKLOAD or --network.")
     if seconds <= 0:
         raise ConfigError(f"--seconds: expected more than 0, got {seconds:g}.")
-    answer = compare_bypass(
+    result = compare_bypass(
         workload or network or "", accelerator, network=network is not None, seconds=seconds
     )
-    click.echo(json.dumps(answer.summary) if as_json else answer.text)
-    if answer.interrupted:
+    found = result.to_dict()
+    text = layer_text if network is None else network_text
+    click.echo(json.dumps(found) if as_json else text(found))
+    if result.interrupted:
         raise click.exceptions.Exit(_fail("interrupted: layers are missing.", 130))
-    failed = sum(row["failure"] is not None for row in answer.summary["layers"])
+    failed = sum(layer.failure is not None for layer in result.layers)
     if failed:
         raise MapspaceError(f"{failed} layers have no mapping; the output says why.")
 
@@ -215,7 +260,7 @@ def bypass(
 @click.option("--family", help="Random problems of cnn or mttkrp in place of WORKLOAD.")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--samples", type=int, default=1_000_000, show_default=True, help="Mappings drawn.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG file for the cost surface.")
 @click.option("--surface", metavar="DIM,DIM", help="Dimensions whose tilings the surface varies.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
@@ -235,16 +280,23 @@ def space(
     minimum. With --family problems are drawn too, as for training data. Ctrl-C describes what has
     been drawn so far.
     """
-    from orchestrator.space import describe_family, describe_spaces
+    from orchestrator.map_space.describe import describe_family, describe_spaces
+    from orchestrator.map_space.text import description_text
 
+    if plot is not None:
+        check_plot(plot)
     if bool(workloads) == (family is not None):
         raise click.UsageError("Expected either WORKLOAD or --family.")
     if family is not None:
         if plot is not None or surface is not None:
             raise ConfigError("--plot and --surface are for a WORKLOAD, not for --family.")
-        answer = describe_family(family, accelerator, samples=samples, seed=seed)
+        found = describe_family(family, accelerator, samples=samples, seed=seed)
     else:
-        answer = describe_spaces(
+        if plot is not None and len(workloads) > 1:
+            raise ConfigError("--plot is for a single WORKLOAD.")
+        if plot is None and surface is not None:
+            raise ConfigError("--surface says what --plot draws; give --plot FILE.png too.")
+        found = describe_spaces(
             workloads,
             accelerator,
             samples=samples,
@@ -252,7 +304,9 @@ def space(
             plot=plot,
             surface=None if surface is None else _pair(surface),
         )
-    click.echo(json.dumps(answer.summary) if as_json else answer.text)
+    click.echo(json.dumps(found.summary) if as_json else description_text(found.summary, plot))
+    if found.interrupted:
+        raise click.exceptions.Exit(_fail("interrupted: this is of what was drawn so far.", 130))
 
 
 @cli.command()
@@ -261,7 +315,7 @@ def space(
 @click.option("--output", type=PLACE, help="Else standard output.")
 def evaluate(model: str, records: Place, output: Place | None) -> None:
     """Scores the mapping RECORDS (JSON lines, plain or .gz)."""
-    from orchestrator.records import evaluate_file
+    from orchestrator.search.evaluate_records import evaluate_file
 
     with (
         local_file(records, there=True) as source,
@@ -272,134 +326,81 @@ def evaluate(model: str, records: Place, output: Place | None) -> None:
     click.echo(f"{scored:,} records scored{note}", err=True)
 
 
+def _experiment(function: Callable[..., None]) -> Callable[..., None]:
+    """The argument and the options of every command that runs an experiment."""
+    for add in (
+        click.option("--output", type=PLACE, help="Run folder; else runs/NAME."),
+        click.option("--tracking-uri", help="MLflow; else what the kind of run has by itself."),
+        click.argument("experiment"),
+    ):
+        function = add(function)
+    return function
+
+
+def _run(command: str, experiment: str, **options: Any) -> None:
+    from orchestrator.runs.command import run_experiment
+
+    run_experiment(experiment, command=command, echo=click.echo, **options)
+
+
 @cli.command()
-@click.argument("experiment")
-@click.option("--output", type=PLACE, help="Data set folder; else runs/NAME.")
-def generate(experiment: str, output: Place | None) -> None:
+@_experiment
+def generate(**options: Any) -> None:
     """Makes the data set of EXPERIMENT (a YAML file or a shipped one's name), on Ray tasks."""
-    from orchestrator.experiment import find_experiment
-    from orchestrator.generate import run_generate
-
-    run_generate(find_experiment(experiment), output)
+    _run("generate", **options)
 
 
 @cli.command()
-@click.argument("experiment")
-@click.option("--output", type=PLACE, help="Surrogate folder; else runs/NAME.")
-def train(experiment: str, output: Place | None) -> None:
+@_experiment
+def train(**options: Any) -> None:
     """Trains the surrogate of EXPERIMENT (a YAML file or a shipped one's name), on Ray Train.
 
     A study of kind training-study is several trainings, and a report that compares them.
     """
-    from costmodel.loading import load_yaml
-    from orchestrator.experiment import find_experiment
-    from orchestrator.train import run_train
-    from orchestrator.training_study import KIND, run_training_study
-
-    path = find_experiment(experiment)
-    if load_yaml(path).get("kind") != KIND:
-        run_train(path, output)
-        return
-    if output is not None and not isinstance(output, Path):
-        raise ConfigError(f"{output}: a study of kind {KIND} is written to a local folder.")
-    click.echo(run_training_study(path, output))
+    _run("train", **options)
 
 
 @cli.command()
-@click.argument("experiment")
-@click.option("--tracking-uri", help="MLflow; else a SQLite file in the run folder.")
-@click.option("--output", type=PLACE, help="Run folder; else runs/NAME.")
+@_experiment
 @click.option(
     "--resume/--no-resume",
     default=True,
     show_default=True,
     help="Continue what lies in the run folder, or refuse it.",
 )
-def benchmark(
-    experiment: str, tracking_uri: str | None, output: Place | None, resume: bool
-) -> None:
+def benchmark(**options: Any) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
-    The same command again continues an interrupted run. A study of kind marvel runs on Ray tasks
-    and is logged to MLflow only where --tracking-uri says so.
+    The same command again continues an interrupted run, which is logged to MLflow in a SQLite file
+    in the run folder, or where --tracking-uri says. A study of kind marvel runs on Ray tasks and is
+    logged only where --tracking-uri says so.
     """
-    from costmodel.loading import load_yaml
-    from orchestrator.experiment import find_experiment
-
-    path = find_experiment(experiment)
-    if load_yaml(path).get("kind") == "marvel":
-        from orchestrator.marvel.study import run_marvel
-
-        if output is not None and not isinstance(output, Path):
-            raise ConfigError(f"{output}: a study of kind marvel is written to a local folder.")
-        answer = run_marvel(path, output, resume=resume, tracking_uri=tracking_uri)
-        click.echo(f"{answer.text}\n\nresults  {answer.folder}\npage     {answer.page}")
-        return
-    from orchestrator.benchmark import run_benchmark
-    from orchestrator.experiment import load_benchmark, prepare
-    from orchestrator.places import local_copy, publish
-    from orchestrator.report import is_result, text_table
-    from orchestrator.tracking import TRACKING_FILE, default_uri, log_results
-
-    plan = prepare(load_benchmark(path), str(path))
-    folder: Place = output or RUNS / plan.benchmark.name
-    if not resume and folder.exists():
-        raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
-    results = run_benchmark(plan, folder)
-    # Before a tracking server is waited for.
-    click.echo(text_table(results))
-    shown = shlex.quote(str(folder))
-    click.echo(f"results  {folder}\nreport   mapspace report {shown}")
-    copy = local_copy(folder, is_result)
-    uri = tracking_uri or default_uri(copy)
-    try:
-        log_results(results, copy, uri)
-    finally:
-        # Also where the server went away, so that the rest is sent to the same run.
-        if (copy / TRACKING_FILE).exists():
-            publish(copy, [TRACKING_FILE], folder)
-    click.echo(f"MLflow   {open_mlflow(uri)}")
+    _run("benchmark", **options)
 
 
 @cli.command()
-@click.argument("experiment")
-@click.option("--tracking-uri", help="MLflow; else a SQLite file in the run folder.")
-@click.option("--output", type=PLACE, help="Run folder; else runs/NAME.")
-def sweep(experiment: str, tracking_uri: str | None, output: Place | None) -> None:
+@_experiment
+def sweep(**options: Any) -> None:
     """Proves the best mapping of every accelerator x workload of EXPERIMENT, on Ray tasks.
 
     EXPERIMENT is a YAML file or a shipped one's name. The same command again continues an
-    interrupted sweep.
+    interrupted sweep, which is logged to MLflow as a benchmark is.
     """
-    from orchestrator.experiment import find_experiment
-    from orchestrator.sweep import run_sweep
-    from orchestrator.tracking import default_uri
-
-    path = find_experiment(experiment)
-    answer = run_sweep(path, output, tracking_uri=tracking_uri)
-    uri = tracking_uri or default_uri(answer.page.parent)
-    click.echo(f"{answer.text}\n\nresults  {answer.folder}\npage     {answer.page}")
-    click.echo(f"MLflow   {open_mlflow(uri)}")
+    _run("sweep", **options)
 
 
 @cli.command()
 @click.argument("run", type=PLACE)
-def report(run: Place) -> None:
+@click.option("--tracking-uri", help="MLflow that the page is added to; else the run folder's own.")
+def report(run: Place, tracking_uri: str | None) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.
 
     RUN can also be the run folder of a Marvel study. Prints the local page; where RUN is a URI, the
-    page is also written there.
+    page is also written there. A server that only the folder names is not contacted: name it.
     """
-    from orchestrator.marvel.study import is_study
+    from orchestrator.runs.command import report as draw
 
-    if isinstance(run, Path) and is_study(run):
-        from orchestrator.marvel.report import write_marvel_report
-
-        click.echo(write_marvel_report(run))
-        return
-    from orchestrator.report import write_report
-
-    click.echo(write_report(run))
+    click.echo(draw(run, tracking_uri=tracking_uri))
 
 
 @cli.command()
@@ -407,7 +408,7 @@ def report(run: Place) -> None:
 @click.option("--quick", is_flag=True, help="Little data and small budgets: a test of the set-up.")
 def run(output: Place, quick: bool) -> None:
     """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""
-    from orchestrator.run import main_job
+    from orchestrator.mind_mappings import main_job
 
     main_job(output, quick=quick)
 
@@ -416,13 +417,16 @@ def run(output: Place, quick: bool) -> None:
 @click.argument(
     "kind",
     required=False,
-    type=click.Choice(["searchers", "models", "accelerators", "workloads", "experiments"]),
+    type=click.Choice(
+        ["searchers", "models", "accelerators", "workloads", "networks", "experiments"]
+    ),
 )
-def list_(kind: str | None) -> None:
-    """Lists what there is."""
+@click.option("--long", is_flag=True, help="With the hyperparameters of every searcher.")
+def list_(kind: str | None, long: bool) -> None:
+    """Lists what there is, plug-ins of other packages too."""
     from orchestrator.catalogue import catalogue
 
-    click.echo(catalogue(kind))
+    click.echo(catalogue(kind, long=long))
 
 
 def _share(text: str) -> float:
@@ -431,11 +435,16 @@ def _share(text: str) -> float:
     Raises:
         ConfigError: it is none, or below 0.
     """
-    number = text.strip().removesuffix("%")
+    number = text.strip().removesuffix("%").strip()
+    per_cent = text.strip().endswith("%")
     try:
-        share = float(number) / (100 if number != text.strip() else 1)
+        share = float(number) / (100 if per_cent else 1)
     except ValueError:
         share = -1.0
+    if 1 < share < float("inf") and not per_cent:
+        raise ConfigError(
+            f"--gap: expected a share of 0 to 1 or per cent, got {text!r}; did you mean {number}%?"
+        )
     if not 0 <= share < float("inf"):
         raise ConfigError(f"--gap: expected a share of 0 or more such as 1% or 0.01, got {text!r}.")
     return share
@@ -470,18 +479,6 @@ def _keep(entries: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
     return kept or None
 
 
-def open_mlflow(uri: str) -> str:
-    """The command that shows an MLflow store in a browser of this machine."""
-    if uri.startswith(("http://", "https://")):
-        return uri
-    command = shutil.which("mlflow") or str(Path(sys.executable).with_name("mlflow"))
-    # One worker and no job runners: it starts in seconds and takes a tenth of the memory.
-    return (
-        f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false {command} ui --workers 1 --host 127.0.0.1 "
-        f"--port 5000 --backend-store-uri {uri}"
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command; an error that was foreseen is one line on standard error.
 
@@ -501,12 +498,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = _fail(f"{error.format_message()} See {where} --help.", 2)
     except click.ClickException as error:
         status = _fail(error.format_message(), error.exit_code)
+    except ArgumentError as error:
+        status = _fail(error.as_option, 2)
     except ConfigError as error:
         status = _fail(str(error), 2)
     except MapspaceError as error:
         status = _fail(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
-        status = _fail("interrupted; the same command continues what is resumable.", 130)
+        status = _fail(f"interrupted{_continues(arguments)}.", 130)
     except BrokenPipeError:
         # The reader of a pipe has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -515,8 +514,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # A full disk above all. Arrow's own errors have the reason only in their number.
         where = f"{error.filename}: " if error.filename else ""
         reason = os.strerror(error.errno) if error.errno else str(error)
-        status = _fail(f"{where}{reason}; the same command continues what is resumable.", 1)
+        status = _fail(f"{where}{reason}{_continues(arguments)}.", 1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _continues(arguments: Sequence[str] | None) -> str:
+    """What is said of a command that was cut off, where it can go on."""
+    given = sys.argv[1:] if arguments is None else arguments
+    named = next((word for word in given if not word.startswith("-")), "")
+    return "; the same command continues what is resumable" if named in RESUMABLE else ""
 
 
 def _fail(message: str, status: int) -> int:

@@ -1,25 +1,29 @@
 """Searchers: they propose mappings and are told what the mappings cost.
 
 `SEARCHERS` is lazy: a searcher's module, and whatever library it needs, is imported when the
-searcher is made. Adding one takes a file and a line here; the contract tests run over this table.
+searcher is made. Adding one takes a file and a line here, or a plug-in in a package of its own
+(docs/extending.md); the contract tests run over this table.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
+import warnings
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from costmodel.errors import ConfigError
-from searchers.base import Evaluate, Searcher
-from searchers.evaluator import Evaluator, TrialResult
+from mapspace import plugins
+from mapspace.errors import ConfigError
+from searchers.base import Evaluate, Library, Searcher
+from searchers.evaluator import Evaluator, TrialResult, check_budget
+from searchers.options import Options
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
-SEARCHERS: Mapping[str, str] = MappingProxyType(
+SEARCHERS = plugins.Registry(
+    "searcher",
+    plugins.SEARCHERS,
     {
         "annealing": "searchers.annealing:Annealing",
         "cma-es": "searchers.cma_es:CMAES",
@@ -40,15 +44,18 @@ SEARCHERS: Mapping[str, str] = MappingProxyType(
         "structured": "searchers.structured:Structured",
         "surrogate-guided": "searchers.surrogate_guided:SurrogateGuided",
         "xgboost": "searchers.xgboost:XGBoost",
-    }
+    },
 )
 
 __all__ = [
     "SEARCHERS",
     "Evaluate",
     "Evaluator",
+    "Library",
+    "Options",
     "Searcher",
     "TrialResult",
+    "check_budget",
     "hyperparameters",
     "make",
     "searcher_class",
@@ -59,31 +66,34 @@ def searcher_class(name: str) -> type[Searcher]:
     """The class registered under a name.
 
     Raises:
-        ConfigError: the name is unknown; the message lists the known ones.
+        ConfigError: the name is unknown (the message lists the known ones), or a plug-in that
+            cannot be imported.
     """
-    if name not in SEARCHERS:
-        raise ConfigError(f"Unknown searcher {name!r}; known: {', '.join(sorted(SEARCHERS))}.")
-    module, _, attribute = SEARCHERS[name].partition(":")
-    found: type[Searcher] = getattr(importlib.import_module(module), attribute)
+    found: type[Searcher] = SEARCHERS.load(name, Searcher, subclass=True)
     return found
 
 
 def hyperparameters(name: str) -> dict[str, Any]:
-    """The hyperparameters of a searcher and their defaults (`inspect.Parameter.empty`: none).
+    """The hyperparameters of a searcher and their defaults.
 
     Raises:
         ConfigError: the name is unknown.
     """
-    signature = inspect.signature(searcher_class(name).__init__)
-    return {
-        parameter.name: parameter.default
-        for parameter in signature.parameters.values()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name != "seed"
-    }
+    fields = searcher_class(name).OPTIONS.model_fields
+    return {key: field.default for key, field in fields.items()}
+
+
+def check_names(name: str, parameters: Mapping[str, Any]) -> None:
+    """Refuses what is no hyperparameter of a searcher.
+
+    Raises:
+        ConfigError: one is unknown; the message lists the known ones.
+    """
+    searcher_class(name).OPTIONS.check_names(name, parameters)
 
 
 def make(
-    name: str, space: Space, *, seed: int, preset: str | None = None, **parameters: Any
+    name: str, space: Space, *, seed: int = 0, preset: str | None = None, **parameters: Any
 ) -> Searcher:
     """Makes a searcher.
 
@@ -91,27 +101,27 @@ def make(
         name: a key of `SEARCHERS`.
         space: where to search.
         seed: non-negative; decides the whole run.
-        preset: a key of the searcher's `PRESETS`; `parameters` override it.
+        preset: a key of the presets of the searcher's options; `parameters` override it.
         parameters: hyperparameters of this searcher.
 
     Raises:
         ConfigError: an unknown name, preset or hyperparameter (the message lists the known ones),
-            or a value that is not allowed.
+            a value that is not allowed, a space of another kind, or a missing library.
     """
     cls = searcher_class(name)
-    known = hyperparameters(name)
-    unknown = sorted(set(parameters) - set(known))
-    if unknown:
-        raise ConfigError(
-            f"Unknown hyperparameter {', '.join(unknown)} of searcher {name}; known: "
-            f"{', '.join(sorted(known)) or 'none'}."
-        )
-    chosen: dict[str, Any] = {}
-    if preset is not None:
-        if preset not in cls.PRESETS:
+    options = cls.OPTIONS.read(name, preset, parameters)
+    if cls.SPACES and not isinstance(space, cls.SPACES):
+        kinds = " or ".join(kind.__name__ for kind in cls.SPACES)
+        raise ConfigError(f"The {name} searcher needs a {kinds}, got {type(space).__name__}.")
+    if cls.LIBRARY is not None:
+        # Here, so that a missing library is one line and the first ask pays for no import.
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(cls.LIBRARY.module)
+        except ImportError as error:
             raise ConfigError(
-                f"Unknown preset {preset!r} of searcher {name}; known: "
-                f"{', '.join(sorted(cls.PRESETS)) or 'none'}."
-            )
-        chosen.update(cls.PRESETS[preset])
-    return cls(space, seed=seed, **{**chosen, **parameters})
+                f"The {name} searcher needs the library {cls.LIBRARY.module}: "
+                f"{cls.LIBRARY.install}."
+            ) from error
+    return cls(space, options, seed=seed)

@@ -5,26 +5,32 @@ schedule is found as the `simanneal` library's `auto` finds it (the set-up of Mi
 ASPLOS 2021, appendix A): upwards to where nearly every move is accepted, downwards to where moves
 bring no improvement; but from one sample of moves, which is part of the budget, instead of whole
 runs per temperature. After its horizon the search starts again from the best, reheated.
+
+Of preset `paper` the paper states only the library and that it tunes itself for each problem. One
+chain, the raw EDP and the two acceptances (98 %, and next to none at the end) are the library's.
+The move (one attribute drawn anew), the length of the cooling and how many queries the tuning may
+take are choices made here; what the paper's tuning asked, and whether it was counted, is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from searchers.base import (
-    LARGEST_BATCH,
-    Codes,
-    Losses,
-    Searcher,
-    feasible_moves,
-    log_losses,
-    metropolis,
-    require,
+from costmodel.space import Codes, Losses
+from searchers.base import LARGEST_BATCH, Searcher, feasible_moves, log_losses, metropolis
+from searchers.options import (
+    Count,
+    Flag,
+    Options,
+    Positive,
+    PositiveShare,
+    Presets,
+    ShareBelowOne,
+    Temperatures,
 )
 
 if TYPE_CHECKING:
@@ -40,22 +46,55 @@ TEMPERATURE_STEP = 1.5
 SMALLEST_RISE = 1e-100
 
 
+class AnnealingOptions(Options):
+    """Hyperparameters of simulated annealing."""
+
+    PRESETS: ClassVar[Presets] = {
+        "paper": {
+            "chains": 1,
+            "moves": "attribute",
+            "log_loss": False,
+            "initial_acceptance": 0.98,
+            "final_acceptance": 0.0005,
+        }
+    }
+
+    chains: Count = 8
+    """Chains in lockstep; the horizon is shared among them."""
+    horizon: Annotated[Count, Field(ge=2)] = 5000
+    """True queries of one cooling, the tuning of its schedule included."""
+    moves: Literal["domain", "attribute"] = "domain"
+    """`domain` for the space's own moves, `attribute` to draw one attribute anew."""
+    further_moves: ShareBelowOne = 0.7
+    """Probability that another domain move follows in the same step, and another after that:
+    exchanges need two that would not be accepted one by one."""
+    log_loss: Flag = True
+    """Anneal on the logarithm of the loss instead of the loss."""
+    initial_acceptance: Positive = 0.15
+    """Share of worsening moves accepted at the highest temperature."""
+    final_acceptance: Positive = 0.01
+    """The same at the lowest; as many moves improve as worsen in equilibrium, so this is `auto`'s
+    share of improvements that counts as none."""
+    tuning_share: PositiveShare = 0.05
+    """Share of the horizon that may be spent on finding the temperatures."""
+    temperatures: Temperatures | None = None
+    """(highest, lowest) instead of finding them."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.final_acceptance < self.initial_acceptance < 1:
+            raise ValueError(
+                "initial_acceptance: expected a share above final_acceptance "
+                f"({self.final_acceptance:g}) and below 1, got {self.initial_acceptance:g}."
+            )
+        return self
+
+
 class Annealing(Searcher):
     """Metropolis chains on log loss, cooled geometrically."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            "paper": MappingProxyType(
-                {
-                    "chains": 1,
-                    "moves": "attribute",
-                    "log_loss": False,
-                    "initial_acceptance": 0.98,
-                    "final_acceptance": 0.0005,
-                }
-            )
-        }
-    )
+    OPTIONS = AnnealingOptions
+    options: AnnealingOptions
     STATE: ClassVar[tuple[str, ...]] = (
         "_queue",
         "_tuning_losses",
@@ -70,76 +109,22 @@ class Annealing(Searcher):
         "_coldest",
     )
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        chains: int = 8,
-        horizon: int = 5000,
-        moves: str = "domain",
-        further_moves: float = 0.7,
-        log_loss: bool = True,
-        initial_acceptance: float = 0.15,
-        final_acceptance: float = 0.01,
-        tuning_share: float = 0.05,
-        temperatures: tuple[float, float] | None = None,
-    ) -> None:
-        """Prepares the chains.
-
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            chains: chains in lockstep; the horizon is shared among them.
-            horizon: true queries of one cooling, the tuning of its schedule included.
-            moves: `domain` for the space's own moves, `attribute` to draw one attribute anew.
-            further_moves: probability that another domain move follows in the same step, and
-                another after that: exchanges need two that would not be accepted one by one.
-            log_loss: anneal on the logarithm of the loss instead of the loss.
-            initial_acceptance: share of worsening moves accepted at the highest temperature.
-            final_acceptance: the same at the lowest; as many moves improve as worsen in
-                equilibrium, so this is `auto`'s share of improvements that counts as none.
-            tuning_share: share of the horizon that may be spent on finding the temperatures.
-            temperatures: (highest, lowest) instead of finding them.
-        """
-        super().__init__(space, seed=seed)
-        require(chains >= 1, "chains", chains, "at least 1")
-        require(horizon >= 2, "horizon", horizon, "at least 2")
-        require(moves in ("domain", "attribute"), "moves", moves, "'domain' or 'attribute'")
-        require(0 <= further_moves < 1, "further_moves", further_moves, "a share below 1")
-        require(
-            0 < final_acceptance < initial_acceptance < 1,
-            "initial_acceptance and final_acceptance",
-            (initial_acceptance, final_acceptance),
-            "two shares in descending order, below 1 and above 0",
-        )
-        require(0 < tuning_share <= 1, "tuning_share", tuning_share, "above 0 and at most 1")
-        self.chains = min(chains, horizon)
-        self.horizon = horizon
-        self.moves = moves
-        self.further_moves = further_moves
-        self.log_loss = log_loss
-        self.initial_acceptance = initial_acceptance
-        self.final_acceptance = final_acceptance
-        self._hottest, self._coldest = math.nan, math.nan
-        if temperatures is not None:
-            require(
-                len(temperatures) == 2 and 0 < temperatures[1] <= temperatures[0],
-                "temperatures",
-                temperatures,
-                "(highest, lowest), both above 0",
-            )
-            self._hottest, self._coldest = map(float, temperatures)
-
+    def __init__(self, space: Space, options: AnnealingOptions, *, seed: int) -> None:
+        """Prepares the chains; see `Searcher`."""
+        super().__init__(space, options, seed=seed)
+        self._chains = min(options.chains, options.horizon)
+        self._hottest, self._coldest = options.temperatures or (math.nan, math.nan)
         # Starts, and where the temperatures must be found a move of each, wait to be asked.
-        starts = max(self.chains, int(tuning_share * horizon) // 2 if temperatures is None else 0)
+        tuned = options.temperatures is None
+        samples = int(options.tuning_share * options.horizon) // 2 if tuned else 0
+        starts = max(self._chains, samples)
         self._queue: Codes = space.sample(self.rng, starts, feasible=True)
-        if temperatures is None:
+        if tuned:
             self._queue = np.concatenate([self._queue, self._propose(self._queue)])
         self._tuning_losses: Losses = np.empty(0)
-        self._codes: Codes = self._queue[: self.chains]
-        self._losses: Losses = np.full(self.chains, np.inf)
-        self._steps = np.zeros(self.chains, dtype=np.int64)
+        self._codes: Codes = self._queue[: self._chains]
+        self._losses: Losses = np.full(self._chains, np.inf)
+        self._steps = np.zeros(self._chains, dtype=np.int64)
         self._turn = 0
         self._rows = np.empty(0, dtype=np.int64)
         self._best_code: Codes = self._queue[0]
@@ -150,8 +135,8 @@ class Annealing(Searcher):
         if told < len(self._queue):
             return self._queue[told : told + min(n, LARGEST_BATCH)]
         # Chains take turns, so that none starves where a host always asks for fewer.
-        self._rows = (self._turn + np.arange(min(n, self.chains))) % self.chains
-        self._turn = (self._turn + len(self._rows)) % self.chains
+        self._rows = (self._turn + np.arange(min(n, self._chains))) % self._chains
+        self._turn = (self._turn + len(self._rows)) % self._chains
         return self._propose(self._codes[self._rows])
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
@@ -186,22 +171,22 @@ class Annealing(Searcher):
             moved = self.space.mutate(self.rng, rows)
             further = np.arange(len(rows))
             for _ in range(MOST_STEPS - 1):
-                further = further[self.rng.random(len(further)) < self.further_moves]
+                further = further[self.rng.random(len(further)) < self.options.further_moves]
                 if not further.size:
                     break
                 moved[further] = self.space.mutate(self.rng, moved[further])
             return moved
 
-        propose = redraw_one if self.moves == "attribute" else move
+        propose = redraw_one if self.options.moves == "attribute" else move
         return feasible_moves(self.space, codes, propose)[0]
 
     def _energy(self, losses: Losses) -> Losses:
         """What is annealed: `[m]` the losses or their logarithms."""
-        return log_losses(losses) if self.log_loss else losses
+        return log_losses(losses) if self.options.log_loss else losses
 
     @property
     def _steps_per_cooling(self) -> int:
-        return max(1, (self.horizon - len(self._queue)) // self.chains)
+        return max(1, (self.options.horizon - len(self._queue)) // self._chains)
 
     @property
     def temperature(self) -> Losses:
@@ -218,9 +203,9 @@ class Annealing(Searcher):
             finite = np.isfinite(energies[:half]) & np.isfinite(energies[half:])
             changes = np.abs(energies[half:][finite] - energies[:half][finite])
             self._hottest, self._coldest = find_temperatures(
-                changes, self.initial_acceptance, self.final_acceptance
+                changes, self.options.initial_acceptance, self.options.final_acceptance
             )
-        best = np.argsort(energies, kind="stable")[: self.chains]
+        best = np.argsort(energies, kind="stable")[: self._chains]
         self._codes = self._queue[best].copy()
         self._losses = energies[best]
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.errors import ConfigError, ContractError
+from costmodel.space import Codes, Losses
+from mapspace.errors import ConfigError, ContractError
+from searchers.options import Options
 
 if TYPE_CHECKING:
     from costmodel.space import Space
-    from searchers.compiled_costs import Walk
+    from searchers.compiled.cost_function import Walk
 
-Codes = npt.NDArray[np.int32]
-Losses = npt.NDArray[np.float64]
 
 # A proposal that no budget ever needs more of at once: it bounds memory and the work per call.
 LARGEST_BATCH = 4096
@@ -40,6 +40,16 @@ class Evaluate(Protocol):
         """Iterations left; 0 means stop."""
         ...
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds of search left, 0 or less when they are spent; None where time is no budget."""
+        ...
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of search so far."""
+        ...
+
     def __call__(self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True) -> Losses:
         """Costs of the mappings `[m, D]` as losses `[m]`, inf where infeasible.
 
@@ -54,6 +64,13 @@ class Evaluate(Protocol):
     def walk(self, walk: Walk) -> bool:
         """Lets compiled code search by itself for a while; False where costs are not compiled."""
         ...
+
+
+class Library(NamedTuple):
+    """A library that a searcher needs, and the command that installs it."""
+
+    module: str
+    install: str
 
 
 class Searcher(ABC):
@@ -79,7 +96,14 @@ class Searcher(ABC):
           between `ask` and `tell`.
 
     Attributes:
-        PRESETS: named sets of hyperparameters, such as `paper`.
+        OPTIONS: the model of its hyperparameters, with its presets.
+        SPACES: the kinds of space that it searches; empty: every kind.
+        BLACK_BOX: whether it knows the space alone; False if it knows what a buffer, an array or
+            a loop's reuse is.
+        LIBRARY: a library that this project does not depend on, imported when it is made.
+        EXHAUSTIBLE: whether it may end before its budget does, with nothing more to propose.
+        SLOW: whether it learns for minutes; `mapspace run` leaves it out.
+        QUICK: hyperparameters that turn down what only costs time, for tests.
         STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
             strings, None, and dictionaries and lists of these.
         preparation: what a user waits for when the first object is made and asked.
@@ -89,17 +113,24 @@ class Searcher(ABC):
             far stands.
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    OPTIONS: ClassVar[type[Options]] = Options
+    SPACES: ClassVar[tuple[type[Any], ...]] = ()
+    BLACK_BOX: ClassVar[bool] = True
+    LIBRARY: ClassVar[Library | None] = None
+    EXHAUSTIBLE: ClassVar[bool] = False
+    SLOW: ClassVar[bool] = False
+    QUICK: ClassVar[Mapping[str, Any]] = {}
     STATE: ClassVar[tuple[str, ...]] = ()
-    preparation: ClassVar[str] = "compiling: about a minute, once per installation"
+    preparation: ClassVar[str] = "loading compiled code"
     learns: bool = True
     failure: str | None = None
 
-    def __init__(self, space: Space, *, seed: int) -> None:
-        """Starts a search.
+    def __init__(self, space: Space, options: Options, *, seed: int) -> None:
+        """Starts a search; users call `searchers.make`, which checks what it is given.
 
         Args:
-            space: where to search.
+            space: where to search, of one of `SPACES`.
+            options: hyperparameters, of the class `OPTIONS`.
             seed: non-negative; decides the whole run.
 
         Raises:
@@ -108,6 +139,7 @@ class Searcher(ABC):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise ConfigError(f"A seed must be a non-negative integer, got {seed!r}.")
         self.space = space
+        self.options = options
         self.rng = np.random.Generator(np.random.PCG64(int(seed)))
         self.surrogate_queries = 0
         self._asked: Codes | None = None
@@ -218,17 +250,29 @@ class Searcher(ABC):
             evaluate: scores mappings and owns the budget.
             after_step: called after every `tell`, for progress and checkpoints.
         """
-        while (remaining := evaluate.remaining) > 0:
-            spent = -self.surrogate_queries
-            codes = self.ask(remaining)
-            spent += self.surrogate_queries
-            if len(codes) == 0 and spent == 0:
-                # So that the object stays usable: an exhausted searcher awaits no losses.
-                self.tell(np.empty(0))
-                return
-            self.tell(evaluate(codes, surrogate_queries=spent, counted=self.learns))
+        while (remaining := evaluate.remaining) > 0 and self.step(evaluate, remaining):
             if after_step is not None:
                 after_step(self)
+
+    def step(self, evaluate: Evaluate, remaining: int) -> bool:
+        """Asks, evaluates and tells once.
+
+        Args:
+            evaluate: scores mappings and owns the budget.
+            remaining: iterations left, at least 1.
+
+        Returns:
+            False if the searcher is exhausted.
+        """
+        spent = -self.surrogate_queries
+        codes = self.ask(remaining)
+        spent += self.surrogate_queries
+        if len(codes) == 0 and spent == 0:
+            # So that the object stays usable: an exhausted searcher awaits no losses.
+            self.tell(np.empty(0))
+            return False
+        self.tell(evaluate(codes, surrogate_queries=spent, counted=self.learns))
+        return True
 
     @abstractmethod
     def _ask(self, n: int) -> Codes:

@@ -6,12 +6,21 @@ Source: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016; restarts after A
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
-from searchers.base import Losses, require
-from searchers.outside import OutsideSearcher, Points, missing
+from costmodel.space import Losses
+from mapspace.errors import ConfigError
+from searchers.base import Library
+from searchers.options import Count, Positive
+from searchers.shared.external_optimizers import (
+    INSTALL,
+    OutsideOptions,
+    OutsideSearcher,
+    Points,
+)
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -23,58 +32,51 @@ LARGEST_POPULATION = 1024
 DRAWS = 10
 
 
+class CMAESOptions(OutsideOptions):
+    """Hyperparameters of CMA-ES."""
+
+    encoding: Literal["codes", "features"] = "features"
+    sigma: Positive = 1.0
+    """Step size at first, in standard deviations of random feasible mappings."""
+    population: Annotated[Count, Field(ge=3)] | None = None
+    """Mappings of a generation; null: 4 + 3 ln K for K coordinates."""
+
+
 class CMAES(OutsideSearcher):
     """CMA-ES on real points that are projected to mappings; a batch is a generation."""
 
+    OPTIONS = CMAESOptions
+    options: CMAESOptions
+    LIBRARY = Library("cmaes", INSTALL)
     preparation: ClassVar[str] = "importing cmaes"
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        encoding: str = "features",
-        sigma: float = 1.0,
-        population: int | None = None,
-    ) -> None:
+    def __init__(self, space: Space, options: CMAESOptions, *, seed: int) -> None:
         """Prepares the search.
 
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            encoding: a coordinate per feature (`features`) or per attribute (`codes`).
-            sigma: step size at first, in standard deviations of random feasible mappings.
-            population: mappings of a generation; None: 4 + 3 ln K for K coordinates.
-
         Raises:
-            ConfigError: a value that is not allowed, a space with fewer than two coordinates, or
-                cmaes is not installed.
+            ConfigError: a space with fewer than two coordinates.
         """
-        super().__init__(space, seed=seed, encoding=encoding)
-        require(sigma > 0, "sigma", sigma, "above 0")
-        require(population is None or population >= 3, "population", population, "at least 3")
-        count = len(self.relaxation.low)
-        require(count >= 2, "encoding", encoding, "one with two coordinates or more in this space")
-        # Here, so that a missing library is one line and the first ask pays for no import.
-        try:
-            import cmaes as library
-        except ImportError as error:
-            raise missing("cma-es", "cmaes") from error
-        self._library = library
-        self.sigma = sigma
-        self.population = population
+        super().__init__(space, options, seed=seed)
+        if len(self.relaxation.low) < 2:
+            raise ConfigError(
+                "Hyperparameter encoding must be one with two coordinates or more in this space, "
+                f"got {options.encoding!r}."
+            )
+        import cmaes
+
+        self._library = cmaes
         self._restarts: np.random.Generator
         self._strategy: Any = None
         self._points: list[Any] = []
 
     def _start(self, seed: int) -> None:
         self._restarts = np.random.default_rng(seed)
-        self._strategy = self._make(np.zeros(len(self.relaxation.low)), self.population)
+        self._strategy = self._make(np.zeros(len(self.relaxation.low)), self.options.population)
 
     def _make(self, mean: Points, population: int | None) -> Any:
         return self._library.CMA(
             mean=mean,
-            sigma=self.sigma,
+            sigma=self.options.sigma,
             bounds=self._bounds(),
             seed=int(self._restarts.integers(2**31)),
             population_size=population,

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.errors import ConfigError, ContractError
-from searchers.base import Codes, Losses
-from searchers.compiled_costs import Walk, compiled_costs
+from costmodel.space import UNLIMITED, Codes, Losses
+from mapspace.errors import ConfigError, ContractError
+from searchers.compiled.cost_function import Walk, compiled_costs
 
 if TYPE_CHECKING:
     from costmodel.costs import Objective
     from costmodel.space import CostModel, Space
-
-# What `remaining` says while only the time is limited.
-UNLIMITED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,8 @@ class TrialResult:
     """What a search found and what it spent.
 
     Attributes:
-        best_code: `[D]` int32 the best mapping, None if none was feasible.
+        best_code: `[D]` int32 the best mapping, None if none was feasible; of several with the
+            same objective the one of least energy (of least energy: of least latency).
         best_loss: its objective, inf if none was feasible.
         iterations: surrogate queries plus counted true queries.
         true_queries: mappings that the cost model scored, counted or only recorded.
@@ -56,17 +54,31 @@ class TrialResult:
     curve_counted: npt.NDArray[np.int64]
 
 
+def check_budget(iterations: int | None, seconds: float | None) -> None:
+    """Refuses a budget that is not positive; None is unlimited.
+
+    Raises:
+        ConfigError: it says what a budget must be and what came.
+    """
+    if iterations is not None and iterations < 1:
+        raise ConfigError(f"A budget must be at least 1 iteration, got {iterations}.")
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"A budget must be above 0 seconds, got {seconds}.")
+
+
 class Evaluator:
     """Scores mappings with a cost model under a budget of iterations, of seconds, or of both.
 
     The clock starts at the first look at `remaining` and counts the searcher's own computation,
     the cost queries and their virtual latency. It stands while something is only recorded and
-    inside `paused()`. Nothing that ends after the last second is recorded, so a search by time
-    never reports what it could not have had.
+    inside `paused()`; what prepares a searcher is counted inside `running()`. Nothing that ends
+    after the last second is recorded, so a search by time never reports what it could not have
+    had.
 
     Attributes:
         best_code: `[D]` the best mapping so far, None before the first feasible one.
         best_loss: its objective, inf before the first feasible one.
+        best_tie: what decides between mappings of that objective (`costmodel.costs.TIE_BREAKERS`).
         true_queries: mappings scored so far within the budget.
         surrogate_queries: surrogate queries so far.
         iterations_used: surrogate queries plus counted true queries so far.
@@ -104,10 +116,7 @@ class Evaluator:
         """
         if iterations is None and seconds is None:
             raise ConfigError("A search needs a budget: iterations, seconds or both.")
-        if iterations is not None and iterations < 1:
-            raise ConfigError(f"A budget must be at least 1 iteration, got {iterations}.")
-        if seconds is not None and not seconds > 0:
-            raise ConfigError(f"A budget must be above 0 seconds, got {seconds}.")
+        check_budget(iterations, seconds)
         if not query_latency >= 0:
             raise ConfigError(f"query_latency must be 0 or more seconds, got {query_latency}.")
         self.model = model
@@ -124,6 +133,7 @@ class Evaluator:
         self._spent = 0.0
         self.best_code: Codes | None = None
         self.best_loss = float("inf")
+        self.best_tie = float("inf")
         self.true_queries = 0
         self.surrogate_queries = 0
         self.iterations_used = 0
@@ -150,6 +160,24 @@ class Evaluator:
         if self.iterations is not None:
             left = self.iterations - self.iterations_used
         return left if self.seconds is None else min(left, self.largest_batch)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds of search left, 0 or less when they are spent; None where time is no budget."""
+        return None if self.seconds is None else self.seconds - self.elapsed
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Lets the clock run, before the first look at `remaining`: for a searcher's preparation.
+
+        It stands afterwards, until that look.
+        """
+        self._resumed_at = self._clock()
+        try:
+            yield
+        finally:
+            self._spent = self.elapsed
+            self._resumed_at = None
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -187,20 +215,20 @@ class Evaluator:
             )
         started = self.elapsed
         if counted:
-            losses = self._score(codes)
+            scores = self._score(codes)
             self._spent += rows * self.query_latency
             seconds = started + (self.elapsed - started) * np.arange(1, rows + 1) / max(rows, 1)
             steps = self.iterations_used + surrogate_queries + np.arange(1, rows + 1)
         else:
             with self.paused():
-                losses = self._score(codes)
+                scores = self._score(codes)
             seconds = np.full(rows, started)
             # Recorded mappings were visited while the surrogate was queried: spread them over it.
             done = -(-surrogate_queries * np.arange(1, rows + 1) // max(rows, 1))
             steps = self.iterations_used + done
         with self.paused():
-            self._count(codes, losses, steps, seconds, surrogate_queries, counted)
-        return losses
+            self._count(codes, scores, steps, seconds, surrogate_queries, counted)
+        return scores[:, 0].copy()
 
     def walk(self, walk: Walk) -> bool:
         """Lets compiled code search by itself for a while, and counts all that it scored.
@@ -209,40 +237,54 @@ class Evaluator:
 
         Args:
             walk: is given the model's compiled form and the iterations left; returns the codes
-                `[m, D]` that it scored, in that order, and their losses `[m]`.
+                `[m, D]` that it scored, in that order, and `[m, 2]` their losses and what decides
+                between equal ones.
 
         Returns:
             False, with nothing done, where the model has no compiled form.
 
         Raises:
-            ContractError: more was scored than was left, or a loss is not the model's.
+            ContractError: more was scored than was left, or a score is not the model's.
         """
         if self._compiled is None:
             return False
         left, started = self.remaining, self.elapsed
-        codes, losses = walk(self._compiled, left)
+        codes, scores = walk(self._compiled, left)
         rows = len(codes)
         if rows > left:
             raise ContractError(f"{rows} iterations were spent in one call, but {left} were left.")
         self._spent += rows * self.query_latency
         seconds = started + (self.elapsed - started) * np.arange(1, rows + 1) / max(rows, 1)
         with self.paused():
+            losses = scores[:, 0]
             better = losses < np.minimum.accumulate(np.append(self.best_loss, losses))[:-1]
-            if not np.array_equal(self._score(codes[better]), losses[better]):
+            better[self._best_row(scores)] = True
+            if not np.array_equal(self._score(codes[better]), scores[better]):
                 raise ContractError("A compiled search reported a loss that is not the model's.")
-            self._count(codes, losses, self.iterations_used + np.arange(1, rows + 1), seconds)
+            self._count(codes, scores, self.iterations_used + np.arange(1, rows + 1), seconds)
         return True
 
     def _score(self, codes: Codes) -> Losses:
-        """Objective `[m]` of the codes `[m, D]`."""
+        """`[m, 2]` objective of the codes `[m, D]`, and what decides between equal ones."""
         if len(codes) == 0:
-            return np.empty(0)
-        return self.model.evaluate(self.space, codes).objective(self.objective)
+            return np.empty((0, 2))
+        costs = self.model.evaluate(self.space, codes)
+        objective = self.objective
+        return np.column_stack([costs.objective(objective), costs.tie_breaker(objective)])
+
+    def _best_row(self, scores: Losses) -> npt.NDArray[np.int64]:
+        """`[0 or 1]` the row of the scores `[m, 2]` that the best so far gives way to."""
+        rows = np.flatnonzero(scores[:, 0] == scores[:, 0].min(initial=np.inf))
+        best = rows[np.argmin(scores[rows, 1])][None] if rows.size else rows
+        loss, tie = scores[best].T
+        better = (loss < self.best_loss) | (loss == self.best_loss) & (tie < self.best_tie)
+        row: npt.NDArray[np.int64] = best[better]
+        return row
 
     def _count(
         self,
         codes: Codes,
-        losses: Losses,
+        scores: Losses,
         steps: npt.NDArray[np.int64],
         seconds: npt.NDArray[np.float64],
         surrogate_queries: int = 0,
@@ -252,7 +294,7 @@ class Evaluator:
         scored_before = self.true_queries
         true_before = self.iterations_used - self.surrogate_queries
         queried = true_before + np.arange(1, len(codes) + 1) * counted
-        improved = self._record(codes, losses, steps, seconds, queried)
+        improved = self._record(codes, scores, steps, seconds, queried)
         in_time = self.true_queries - scored_before
         self.surrogate_queries += surrogate_queries
         self.iterations_used += surrogate_queries + (in_time if counted else 0)
@@ -262,13 +304,13 @@ class Evaluator:
     def _record(
         self,
         codes: Codes,
-        losses: Losses,
+        scores: Losses,
         steps: npt.NDArray[np.int64],
         seconds: npt.NDArray[np.float64],
         queried: npt.NDArray[np.int64],
     ) -> bool:
-        """Takes what came within the time into the best and the curve; True if it improved."""
-        within = len(losses)
+        """Takes what came within the time into the best and the curve; True if the curve fell."""
+        within, losses = len(scores), scores[:, 0]
         if self.seconds is not None:
             within = int(np.searchsorted(seconds, self.seconds, side="right"))
         self.true_queries += within
@@ -278,10 +320,9 @@ class Evaluator:
             self._curve.append(
                 (int(steps[row]), float(seconds[row]), float(losses[row]), int(queried[row]))
             )
-        if improvements.size:
-            last = int(improvements[-1])
-            self.best_code = codes[last].copy()
-            self.best_loss = float(losses[last])
+        for row in self._best_row(scores[:within]):
+            self.best_code = codes[row].copy()
+            self.best_loss, self.best_tie = (float(number) for number in scores[row])
         return bool(improvements.size)
 
     def result(self) -> TrialResult:
@@ -310,6 +351,7 @@ class Evaluator:
         return {
             "best_code": None if self.best_code is None else self.best_code.copy(),
             "best_loss": self.best_loss,
+            "best_tie": self.best_tie,
             "true_queries": self.true_queries,
             "surrogate_queries": self.surrogate_queries,
             "iterations_used": self.iterations_used,
@@ -325,6 +367,8 @@ class Evaluator:
         code = state["best_code"]
         self.best_code = None if code is None else np.array(code, dtype=np.int32)
         self.best_loss = float(state["best_loss"])
+        # States of before ties counted hold none: what was found first then stays.
+        self.best_tie = float(state.get("best_tie", -np.inf))
         self.true_queries = int(state["true_queries"])
         self.surrogate_queries = int(state["surrogate_queries"])
         self.iterations_used = int(state["iterations_used"])

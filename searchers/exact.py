@@ -1,9 +1,15 @@
 """The exact search: finds the best mapping and proves that there is none better.
 
 It bounds whole sets of mappings from below and evaluates only those that may win
-(`costmodel.exact`, docs/exact.md). It is anytime: `lower_bound` always holds, and so does the best
-mapping proposed. A few proposals of the structured searcher come first, so that there is a mapping
-at once, and further ones fill the pauses between its steps.
+(`costmodel.exact`, docs/inside/proof.md). It is anytime: `lower_bound` always holds, and so does
+the best mapping proposed.
+
+An unfinished proof may have seen nothing but poor mappings, so the structured searcher shares the
+time: what it finds is offered to the proof, whose gap profits, and the best of both is the result.
+Under a budget of time it walks in compiled code, on one of the threads beside the proof or, where
+there is one only, in turns with it; the first moments are nearly all the proof's, which is often
+done by then. Under a budget of iterations alone, a few of its proposals come first and a further
+one fills every pause between two steps of the proof.
 
 It is no black box: it reads the cost model's formulas, and asks for true costs only of mappings
 that it knows to be good. An iteration is one of those, so budgets of iterations do not compare it
@@ -12,95 +18,118 @@ with other searchers; budgets of time do, its tables included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from costmodel.costs import Objective
-from costmodel.errors import ConfigError
-from costmodel.exact.prover import Prover, load_compiled
-from costmodel.exact.tables import BUFFER, ELEMENT, keep_sets, why_not
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
-from searchers.base import Codes, Losses, Searcher, require
-from searchers.structured import Structured
+from costmodel.costs import TIE_BREAKERS, Objective
+from costmodel.exact.parallel_search import thread_count
+from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets, why_not
+from costmodel.exact.prover import MOST_TOP, Prover, load_compiled
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.space import Codes, Losses
+from mapspace.errors import ConfigError
+from searchers.base import Evaluate, Searcher
+from searchers.compiled.cost_function import CompiledCosts
+from searchers.first_use import structured_compiled_beside
+from searchers.options import Count, NonNegative, Options, Text, Whole
+from searchers.structured import Structured, StructuredOptions
 
-if TYPE_CHECKING:
-    from costmodel.space import Space
+# Most proofs are done sooner than the structured searcher begins: where it has a thread of its own,
+# after so many seconds of proof; where the two take turns later, until when it has a small share.
+BESIDE_SECONDS = 0.1
+ALONE_SECONDS = 0.5
+FIRST_SHARE = 0.04
+
+# The longest wait for a step of the proof between two looks at the clock, seconds.
+WAIT_SECONDS = 0.05
+
+
+class ExactOptions(Options):
+    """What to prove, and how."""
+
+    objective: Objective = "edp"
+    """What the host minimises."""
+    gap: NonNegative = 0.0
+    """Exhausted when the best mapping is certainly within this share of the optimum."""
+    keep: Mapping[Text, tuple[Text, ...]] | None = None
+    """The tensors that a level keeps, for levels where that is not searched."""
+    top: Annotated[Count, Field(le=MOST_TOP)] = 1
+    """How many of the best tilings to find, for `prover.codes()`."""
+    samples: Count = 256
+    """Proposals of the structured searcher that come first."""
+    threads: Whole | None = None
+    """How many work at a time, the structured searcher's included; null: one per processor, at most
+    four."""
 
 
 class Exact(Searcher):
-    """Branch and bound over tilings and loop orders, with a certificate."""
+    """Branch and bound over tilings and loop orders, with a certificate.
 
+    Attributes:
+        gap_left: how far the best mapping can be above the optimum after the last step, as a share;
+            inf before the first.
+    """
+
+    OPTIONS = ExactOptions
+    SPACES = (MapSpace,)
+    BLACK_BOX = False
+    EXHAUSTIBLE = True
+    space: MapSpace
+    options: ExactOptions
     STATE: ClassVar[tuple[str, ...]] = ("_proof", "_samples", "_proposed", "_sampling")
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        objective: Objective = "edp",
-        gap: float = 0.0,
-        keep: Mapping[str, Sequence[str]] | None = None,
-        top: int = 1,
-        samples: int = 256,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, space: MapSpace, options: ExactOptions, *, seed: int) -> None:
         """Checks that the space can be proven, and loads compiled code, off the search's clock.
 
         The tables are built by the second `ask`, on it.
 
         Args:
             space: a loop-nest map space on three levels.
+            options: what to prove.
             seed: decides the sampled proposals; the optimum does not depend on it.
-            objective: what the host minimises.
-            gap: exhausted when the best mapping is certainly within this share of the optimum.
-            keep: the tensors that a level keeps, for levels where that is not searched.
-            top: how many of the best tilings to find, for `prover.codes()`.
-            samples: proposals of the structured searcher that come first.
-            threads: how many work at a time; None: one per processor, at most four.
 
         Raises:
-            ConfigError: the space cannot be proven, or a value is not allowed.
+            ConfigError: the space cannot be proven.
         """
-        super().__init__(space, seed=seed)
-        if not isinstance(space, MapSpace):
-            raise ConfigError(
-                f"The exact searcher needs a loop-nest MapSpace, got {type(space).__name__}."
-            )
+        super().__init__(space, options, seed=seed)
         problem = why_not(space)
         if problem is not None:
             raise ConfigError(problem)
         for level in (BUFFER, ELEMENT):
-            keep_sets(space, level, keep or {})
-        require(gap >= 0, "gap", gap, "0 or more")
-        require(top >= 1, "top", top, "at least 1")
-        require(samples >= 1, "samples", samples, "at least 1")
-        load_compiled()
-        self.objective = objective
-        self.gap = gap
-        self.keep = keep
-        self.top = top
-        self.samples = samples
-        self.threads = threads
-        self._nest = space
-        self._sampler = Structured(space, seed=seed) if keep is None else None
+            keep_sets(space, level, options.keep or {})
+        with structured_compiled_beside():
+            load_compiled()
+        self._sampler = (
+            Structured(space, StructuredOptions(), seed=seed) if options.keep is None else None
+        )
         self._sampling = True
         self._proposed: Codes = np.zeros((0, space.cardinality.size), np.int32)
         self._prover: Prover | None = None
+        self._certain: float | None = None
+        self.gap_left = math.inf
+        self._walked_score = (math.inf, math.inf)
+        self._walked: Codes = self._proposed
+        self._proof_seconds = 0.0
+        self._walk_seconds = 0.0
         self._model = LoopNestModel()
 
     @property
     def prover(self) -> Prover:
-        """The proof; made when it is first needed."""
+        """The proof; made when it is first needed, its tables in its first steps."""
         if self._prover is None:
             self._prover = Prover(
-                self._nest,
-                objective=self.objective,
-                keep=self.keep,
-                top=self.top,
-                threads=self.threads,
+                self.space,
+                objective=self.options.objective,
+                keep=self.options.keep,
+                top=self.options.top,
+                threads=self.options.threads,
+                build=False,
             )
             self._prover.offer(self._proposed)
         return self._prover
@@ -115,6 +144,7 @@ class Exact(Searcher):
         if state is not None:
             self._proposed = self._proposed[:0]
             self.prover.load_state_dict(state)
+            self._note_bound()
 
     @property
     def _samples(self) -> dict[str, Any] | None:
@@ -128,21 +158,128 @@ class Exact(Searcher):
     @property
     def lower_bound(self) -> float | None:
         """What no mapping's objective undercuts; None before the tables stand."""
-        if self._prover is None:
-            return None
-        certain = self._prover.value_of(self._prover.lower_outcome)
-        unit = 1 if self.objective == "latency" else self._prover.unit_pj
-        return float(certain * unit)
+        return self._certain
+
+    def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
+        """Searches until the budget is spent or the proof is done."""
+        if evaluate.seconds_left is None:
+            super().run(evaluate, after_step)
+            return
+        if self._sampling and (remaining := evaluate.remaining) > 0:
+            self.step(evaluate, remaining)
+        with ThreadPoolExecutor(1) as pool:
+            proof: Future[None] | None = None
+            try:
+                while evaluate.remaining > 0 and not self._done(self.prover):
+                    beside = self._walks_beside
+                    if self.prover.built:
+                        self.prover.threads = thread_count(self.options.threads) - beside
+                    began = evaluate.elapsed
+                    proof = pool.submit(self._step)
+                    self._await(proof, evaluate, beside)
+                    proof.result()
+                    self._proof_seconds += evaluate.elapsed - began
+                    self._walk_in_turn(evaluate)
+                    self._exchange(evaluate)
+                    if after_step is not None:
+                        after_step(self)
+            finally:
+                self._end(proof)
+
+    @property
+    def _walks_beside(self) -> bool:
+        """Whether the structured searcher takes a thread of its own while the proof does a step.
+
+        Tables are built by one thread, so that another one is free.
+        """
+        several = self._sampler is not None and thread_count(self.options.threads) > 1
+        return several and (self._proof_seconds >= BESIDE_SECONDS or not self.prover.built)
+
+    def _await(self, proof: Future[None], evaluate: Evaluate, beside: bool) -> None:
+        """Lets a step of the proof come to its end, which is soon when the time is spent."""
+        while not proof.done():
+            left = evaluate.seconds_left
+            if left is None or left <= 0 or evaluate.remaining <= 0:
+                self._end(proof)
+            elif beside:
+                self._walk(evaluate)
+            else:
+                wait([proof], timeout=min(left, WAIT_SECONDS))
+
+    def _walk_in_turn(self, evaluate: Evaluate) -> None:
+        """Lets the structured searcher catch up with what is its share of the time."""
+        share = FIRST_SHARE if self._proof_seconds < ALONE_SECONDS else 1.0
+        while self._walk_seconds < share * self._proof_seconds and evaluate.remaining > 0:
+            if self._sampler is None or self._walks_beside:
+                return
+            self._walk(evaluate)
+
+    def _walk(self, evaluate: Evaluate) -> None:
+        """Lets the structured searcher score some mappings."""
+        assert self._sampler is not None  # whoever calls has looked
+        began = evaluate.elapsed
+        if not evaluate.walk(self._score_walk):
+            codes = self._sampler.ask(evaluate.remaining)
+            losses = evaluate(codes)
+            self._sampler.tell(losses)
+            self._take_walked(codes, np.column_stack([losses, losses]))
+        self._walk_seconds += evaluate.elapsed - began
+
+    def _score_walk(self, costs: CompiledCosts, n: int) -> tuple[Codes, Losses]:
+        assert self._sampler is not None  # as in `_walk`
+        codes, scores = self._sampler.walk(costs, n)
+        self._take_walked(codes, scores)
+        return codes, scores
+
+    def _take_walked(self, codes: Codes, scores: Losses) -> None:
+        """Keeps the best of the codes `[m, D]` by their scores `[m, 2]`, to be offered."""
+        best = int(np.lexsort(scores.T[::-1])[0])
+        score = float(scores[best, 0]), float(scores[best, 1])
+        if score < self._walked_score:
+            self._walked_score = score
+            self._walked = codes[[best]]
+
+    def _exchange(self, evaluate: Evaluate) -> None:
+        """Offers the proof what was walked over, and proposes what the proof has found."""
+        if len(self._walked):
+            self._proposed = np.concatenate([self._proposed, self._walked])
+            self.prover.offer(self._walked)
+            self._walked = self._walked[:0]
+        news = self._unproposed()
+        if len(news) and evaluate.remaining > 0:
+            self._tell(news, evaluate(news))
+        self._note_bound()
+
+    def _end(self, proof: Future[None] | None) -> None:
+        """Ends a step of the proof as soon as it can."""
+        while proof is not None and not proof.done():
+            # Again, since the proof may only now be made.
+            if self._prover is not None:
+                self._prover.halt()
+            wait([proof], timeout=WAIT_SECONDS)
+        if self._prover is not None:
+            self._prover.go_on()
+
+    def _step(self) -> None:
+        self.prover.step()
+
+    def _note_bound(self) -> None:
+        """Keeps what is certain for whoever reads it during a step, from another thread."""
+        if self.prover.built:
+            self.gap_left = self.prover.gap
+            unit = 1 if self.options.objective == "latency" else self.prover.unit_pj
+            self._certain = float(self.prover.value_of(self.prover.lower_outcome) * unit)
 
     def _ask(self, n: int) -> Codes:
         if self._sampling:
             self._sampling = False
-            proposals = self._sample(min(n, self.samples))
+            proposals = self._sample(min(n, self.options.samples))
             if len(proposals):
                 return proposals
         prover = self.prover
         while not self._done(prover):
             prover.step()
+            self._note_bound()
             news = self._unproposed()
             # Otherwise a sampled row per step, so that a host can look at its clock.
             row = news if len(news) else self._sample(1)
@@ -152,7 +289,7 @@ class Exact(Searcher):
 
     def _unproposed(self) -> Codes:
         """`[0 or 1, D]` the best mapping, if it has not been proposed yet."""
-        best = self.prover.codes()[:1]
+        best = self.prover.codes(1)
         known = (best[:, None] == self._proposed[None]).all(axis=2).any(axis=1)
         news: Codes = best[~known]
         return news
@@ -161,17 +298,17 @@ class Exact(Searcher):
         """At most n feasible mappings that keep what they may."""
         if self._sampler is not None:
             return self._sampler.ask(n)
-        codes = self._nest.sample(self.rng, 64 * n)
-        tables = self._nest.tables
-        names, tensors = self._nest.accelerator.level_names, self._nest.workload.tensor_names
-        for level, kept in (self.keep or {}).items():
+        codes = self.space.sample(self.rng, 64 * n)
+        tables = self.space.tables
+        names, tensors = self.space.accelerator.level_names, self.space.workload.tensor_names
+        for level, kept in (self.options.keep or {}).items():
             column = tables.keep_column[names.index(level)]
             if column >= 0:
                 codes[:, column] = sum(1 << tensors.index(tensor) for tensor in set(kept))
-        return codes[self._nest.feasible(codes)][:n]
+        return codes[self.space.feasible(codes)][:n]
 
     def _done(self, prover: Prover) -> bool:
-        return prover.finished or 0 < self.gap >= prover.gap
+        return prover.finished or 0 < self.options.gap >= prover.gap
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
         if self._sampler is not None and self._sampler.awaits_losses:
@@ -179,12 +316,18 @@ class Exact(Searcher):
         if not len(codes):
             return
         # The host's losses may be of another model; a proof rests on this one alone.
-        own = self._model.evaluate(self._nest, codes).objective(self.objective)
-        best = codes[[int(np.argmin(own))]]
+        best = self._best_of(codes)
         if self._prover is None:
-            known = np.concatenate([self._proposed, best])
-            values = self._model.evaluate(self._nest, known).objective(self.objective)
-            self._proposed = known[[int(np.argmin(values))]]
+            self._proposed = self._best_of(np.concatenate([self._proposed, best]))
         else:
             self._prover.offer(best)
-            self._proposed = self._prover.codes()[:1]
+            self._proposed = self._prover.codes(1)
+
+    def _best_of(self, codes: Codes) -> Codes:
+        """`[1, D]` the best of mappings `[m, D]`, m above 0."""
+        costs = self._model.evaluate(self.space, codes)
+        tie, loss = (
+            costs.objective(TIE_BREAKERS[self.options.objective]),
+            costs.objective(self.options.objective),
+        )
+        return codes[np.lexsort((tie, loss))[:1]]

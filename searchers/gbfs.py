@@ -11,18 +11,34 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from searchers.base import Codes, Losses, require
-from searchers.batches import BatchSearcher
+from costmodel.space import Codes, Losses
+from searchers.options import Count, Flag, Options, Presets, Whole
+from searchers.shared.batches import BatchSearcher
 
 if TYPE_CHECKING:
     from costmodel.space import Space
+
+
+class GBFSOptions(Options):
+    """Hyperparameters of greedy best-first search."""
+
+    PRESETS: ClassVar[Presets] = {"paper": {"rho": 5, "starts": 1, "reopen": False, "patience": 0}}
+
+    rho: Count = 10
+    """Neighbours measured per expansion."""
+    starts: Count = 50
+    """Mappings measured before an expansion; those beside the space's own start are drawn at
+    random."""
+    reopen: Flag = True
+    """Put an expanded mapping back while it has neighbours left."""
+    patience: Whole = 200
+    """Mappings without an improvement after which the search starts again; 0: only when the queue
+    is empty."""
 
 
 class GBFS(BatchSearcher):
@@ -33,9 +49,8 @@ class GBFS(BatchSearcher):
     again as well when `patience` mappings brought nothing better than the best of this start.
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"paper": MappingProxyType({"rho": 5, "starts": 1, "reopen": False, "patience": 0})}
-    )
+    OPTIONS = GBFSOptions
+    options: GBFSOptions
     STATE: ClassVar[tuple[str, ...]] = (
         *BatchSearcher.STATE,
         "_queue_losses",
@@ -44,36 +59,9 @@ class GBFS(BatchSearcher):
         "_idle",
     )
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        rho: int = 10,
-        starts: int = 50,
-        reopen: bool = True,
-        patience: int = 200,
-    ) -> None:
-        """Prepares the queue.
-
-        Args:
-            space: where to search; it starts at its attribute `start` if it has one.
-            seed: decides the whole run.
-            rho: neighbours measured per expansion.
-            starts: mappings measured before an expansion; those beside the space's own start are
-                drawn at random.
-            reopen: put an expanded mapping back while it has neighbours left.
-            patience: mappings without an improvement after which the search starts again; 0:
-                only when the queue is empty.
-        """
-        super().__init__(space, seed=seed)
-        require(rho >= 1, "rho", rho, "at least 1")
-        require(starts >= 1, "starts", starts, "at least 1")
-        require(patience >= 0, "patience", patience, "0 or more")
-        self.rho = rho
-        self.starts = starts
-        self.reopen = reopen
-        self.patience = patience
+    def __init__(self, space: Space, options: GBFSOptions, *, seed: int) -> None:
+        """Prepares the queue; it starts at the space's attribute `start` if there is one."""
+        super().__init__(space, options, seed=seed)
         # Heap of (loss, number in the table of visited mappings).
         self._queue: list[tuple[float, int]] = []
         # Of this start: the best loss, and the mappings measured since it was found.
@@ -100,8 +88,8 @@ class GBFS(BatchSearcher):
 
     def _propose(self) -> Codes:
         if not len(self._visited):
-            return np.concatenate([self._start(), self._draw(self.starts - 1)])
-        if self.patience and self._idle >= self.patience:
+            return np.concatenate([self._start(), self._draw(self.options.starts - 1)])
+        if self.options.patience and self._idle >= self.options.patience:
             self._queue = []
         while self._queue:
             loss, number = heapq.heappop(self._queue)
@@ -110,12 +98,12 @@ class GBFS(BatchSearcher):
             fresh = fresh[self.space.feasible(fresh)]
             if not len(fresh):
                 continue
-            if self.reopen and len(fresh) > self.rho:
+            if self.options.reopen and len(fresh) > self.options.rho:
                 heapq.heappush(self._queue, (loss, number))
-            chosen = self.rng.choice(len(fresh), min(self.rho, len(fresh)), replace=False)
+            chosen = self.rng.choice(len(fresh), min(self.options.rho, len(fresh)), replace=False)
             return fresh[chosen]
         self._best_loss, self._idle = math.inf, 0
-        return self._draw(self.starts)
+        return self._draw(self.options.starts)
 
     def _learn(self, codes: Codes, losses: Losses) -> None:
         self._idle += len(losses)

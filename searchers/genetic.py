@@ -4,42 +4,83 @@ A child takes each attribute from one of two parents, chosen by tournament, and 
 paper's version (DEAP's) replaces every generation but its elite and mutates by drawing attributes
 anew; the default, which is stronger at the same budget, mutates by the space's own small moves
 and keeps the best of parents and children together ((mu + lambda) selection, no duplicates).
+
+Of preset `paper` the paper states the library, a population of 100, crossover with a probability
+of 0.75 that swaps attributes, an update of each attribute at random with 0.05, and that the next
+generation is chosen by fitness. How it is chosen it does not state: tournaments of 3, the one
+individual of elite and the number of children are choices made here, as are the even odds for an
+attribute to come from either parent, and that a copy of a living individual costs no query (DEAP
+does not evaluate it again either).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
-from searchers.base import MOVE_ATTEMPTS, Codes, Losses, Searcher, require
+from costmodel.space import Codes, Losses
+from searchers.base import MOVE_ATTEMPTS, Searcher
+from searchers.options import Count, Options, Presets, Share, Whole
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
 
+class GeneticOptions(Options):
+    """Hyperparameters of the genetic algorithm."""
+
+    PRESETS: ClassVar[Presets] = {
+        "paper": {
+            "population": 100,
+            "offspring": 100,
+            "crossover": 0.75,
+            "mutation": 0.05,
+            "moves": "attribute",
+            "tournament": 3,
+            "replacement": "generational",
+            "elite": 1,
+        }
+    }
+
+    population: Annotated[Count, Field(ge=2)] = 100
+    """Individuals that live at a time."""
+    offspring: Count = 100
+    """Children per generation."""
+    crossover: Share = 0.75
+    """Probability that a child has two parents; each attribute then comes from either with equal
+    probability."""
+    mutation: Share = 0.3
+    """Expected share of attributes that are mutated."""
+    moves: Literal["domain", "attribute"] = "domain"
+    """`domain` mutates by the space's moves, `attribute` draws attributes anew."""
+    tournament: Count = 3
+    """Individuals drawn per parent; the best of them is it."""
+    replacement: Literal["plus", "generational"] = "plus"
+    """`plus` keeps the best of parents and children, `generational` the children and the elite."""
+    elite: Whole = 1
+    """Individuals that survive a generation unchanged (`generational` only)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.elite >= self.population:
+            raise ValueError(f"elite: expected less than the population, got {self.elite}.")
+        needed = self.population - self.elite
+        if self.replacement == "generational" and self.offspring < needed:
+            raise ValueError(
+                f"offspring: expected at least the population less the elite ({needed}) where "
+                f"generations are replaced, got {self.offspring}."
+            )
+        return self
+
+
 class Genetic(Searcher):
     """Tournament selection, crossover of attributes, mutation; batches of one generation."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            "paper": MappingProxyType(
-                {
-                    "population": 100,
-                    "offspring": 100,
-                    "crossover": 0.75,
-                    "mutation": 0.05,
-                    "moves": "attribute",
-                    "tournament": 3,
-                    "replacement": "generational",
-                    "elite": 1,
-                }
-            )
-        }
-    )
+    OPTIONS = GeneticOptions
+    options: GeneticOptions
     STATE: ClassVar[tuple[str, ...]] = (
         "_population",
         "_losses",
@@ -47,65 +88,10 @@ class Genetic(Searcher):
         "_children_losses",
     )
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        population: int = 100,
-        offspring: int = 100,
-        crossover: float = 0.75,
-        mutation: float = 0.3,
-        moves: str = "domain",
-        tournament: int = 3,
-        replacement: str = "plus",
-        elite: int = 1,
-    ) -> None:
-        """Prepares the first generation.
-
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            population: individuals that live at a time.
-            offspring: children per generation.
-            crossover: probability that a child has two parents; each attribute then comes from
-                either with equal probability.
-            mutation: expected share of attributes that are mutated.
-            moves: `domain` mutates by the space's moves, `attribute` draws attributes anew.
-            tournament: individuals drawn per parent; the best of them is it.
-            replacement: `plus` keeps the best of parents and children, `generational` the
-                children and the elite.
-            elite: individuals that survive a generation unchanged (`generational` only).
-        """
-        super().__init__(space, seed=seed)
-        require(population >= 2, "population", population, "at least 2")
-        require(offspring >= 1, "offspring", offspring, "at least 1")
-        require(0 <= crossover <= 1, "crossover", crossover, "a probability")
-        require(0 <= mutation <= 1, "mutation", mutation, "a probability")
-        require(moves in ("domain", "attribute"), "moves", moves, "'domain' or 'attribute'")
-        require(tournament >= 1, "tournament", tournament, "at least 1")
-        require(
-            replacement in ("plus", "generational"),
-            "replacement",
-            replacement,
-            "'plus' or 'generational'",
-        )
-        require(0 <= elite < population, "elite", elite, "at least 0 and below the population")
-        require(
-            replacement == "plus" or offspring + elite >= population,
-            "offspring",
-            offspring,
-            "at least the population less the elite where generations are replaced",
-        )
-        self.population = population
-        self.offspring = offspring
-        self.crossover = crossover
-        self.mutation = mutation
-        self.moves = moves
-        self.tournament = tournament
-        self.replacement = replacement
-        self.elite = elite
-        self._children: Codes = space.sample(self.rng, population, feasible=True)
+    def __init__(self, space: Space, options: GeneticOptions, *, seed: int) -> None:
+        """Prepares the first generation; see `Searcher`."""
+        super().__init__(space, options, seed=seed)
+        self._children: Codes = space.sample(self.rng, options.population, feasible=True)
         self._children_losses: Losses = np.empty(0)
         self._population: Codes = self._children[:0]
         self._losses: Losses = np.empty(0)
@@ -124,7 +110,7 @@ class Genetic(Searcher):
         """Forms the next population out of the survivors and the children, best first."""
         codes = np.concatenate([self._population, self._children])
         losses = np.concatenate([self._losses, self._children_losses])
-        best = np.argsort(losses, kind="stable")[: self.population]
+        best = np.argsort(losses, kind="stable")[: self.options.population]
         self._population, self._losses = codes[best], losses[best]
 
     def _breed(self) -> None:
@@ -134,12 +120,14 @@ class Genetic(Searcher):
         again either: it survives (`generational`) or is bred anew (`plus`, where the original
         survives anyway).
         """
-        plus = self.replacement == "plus"
+        plus = self.options.replacement == "plus"
         living = self._population
-        kept = np.arange(len(living) if plus else self.elite)
+        kept = np.arange(len(living) if plus else self.options.elite)
         bred = living[:0]
         for _ in range(MOVE_ATTEMPTS):
-            missing = self.offspring - len(bred) - (0 if plus else len(kept) - self.elite)
+            missing = (
+                self.options.offspring - len(bred) - (0 if plus else len(kept) - self.options.elite)
+            )
             if missing <= 0:
                 break
             children = self._mutate(self._cross(missing))
@@ -153,13 +141,13 @@ class Genetic(Searcher):
                 kept = np.append(kept, original[copies])
                 bred = np.concatenate([bred, children[~copies]])
         if not len(bred):
-            bred = self.space.sample(self.rng, self.offspring, feasible=True)
+            bred = self.space.sample(self.rng, self.options.offspring, feasible=True)
         self._children, self._children_losses = bred, np.empty(0)
         self._population, self._losses = living[kept], self._losses[kept]
 
     def _parents(self, n: int) -> npt.NDArray[np.int64]:
         """`[n]` rows of the population, each the best of a tournament; the best come first."""
-        drawn = self.rng.integers(len(self._population), size=(n, self.tournament))
+        drawn = self.rng.integers(len(self._population), size=(n, self.options.tournament))
         rows: npt.NDArray[np.int64] = drawn.min(axis=1)
         return rows
 
@@ -168,13 +156,13 @@ class Genetic(Searcher):
         mother = self._population[self._parents(n)]
         father = self._population[self._parents(n)]
         swapped = self.rng.random(mother.shape) < 0.5
-        swapped &= self.rng.random((n, 1)) < self.crossover
+        swapped &= self.rng.random((n, 1)) < self.options.crossover
         return np.where(swapped, father, mother)
 
     def _mutate(self, children: Codes) -> Codes:
         """Mutates each attribute with the same probability, or as many domain moves."""
-        struck = self.rng.random(children.shape) < self.mutation
-        if self.moves == "attribute":
+        struck = self.rng.random(children.shape) < self.options.mutation
+        if self.options.moves == "attribute":
             return self.space.resample(self.rng, children, struck)
         moves = struck.sum(axis=1)
         mutated = children.copy()

@@ -13,17 +13,18 @@ Accelerators", 2020, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from costmodel.errors import ConfigError
+from costmodel.loop_nest.map_space import MapSpace
 from costmodel.maestro.on_chip import OnChipSpace
-from costmodel.mapspace import MapSpace
-from searchers.base import LARGEST_BATCH, Codes, Losses, Searcher, require
-from searchers.marvel_subspaces import (
+from costmodel.space import Codes, Losses
+from mapspace.errors import ConfigError
+from searchers.base import LARGEST_BATCH, Searcher
+from searchers.options import Count, Flag, Options, Positive, Presets, Share
+from searchers.shared.decoupled_subspaces import (
     Array,
     Pruning,
     Subspace,
@@ -39,54 +40,58 @@ if TYPE_CHECKING:
 TIE = 0.01
 
 
+class MarvelOptions(Options):
+    """Hyperparameters of Marvel's search; on an on-chip space the off-chip ones say nothing."""
+
+    PRESETS: ClassVar[Presets] = {"paper": {"buffering": 2, "utilisation_bound": 0.1}}
+
+    tiles: Count = 1
+    """How many of the best off-chip tiles to go through, one after another."""
+    buffering: Annotated[Count, Field(le=2)] = 1
+    """How often the shared buffer holds a tile."""
+    output_weight: Positive = 2.0
+    """What a word of outputs counts against one of inputs off chip."""
+    unroll_filter: Flag = True
+    """Do not tile R and S. May lose the optimum."""
+    symmetry: Flag = True
+    """Where P and Q, R and S are alike, P runs outside Q. Keeps the optimum."""
+    utilisation_bound: Share = 0.5
+    """Least share of the processing elements at work."""
+
+
 class Marvel(Searcher):
     """Enumerates the on-chip mappings of the off-chip half that moves least data."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"paper": MappingProxyType({"buffering": 2, "utilisation_bound": 0.1})}
-    )
+    OPTIONS = MarvelOptions
+    SPACES = (MapSpace, OnChipSpace)
+    BLACK_BOX = False
+    EXHAUSTIBLE = True
+    options: MarvelOptions
     STATE: ClassVar[tuple[str, ...]] = ("_start", "_place", "_taken")
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        tiles: int = 1,
-        buffering: int = 1,
-        output_weight: float = 2.0,
-        unroll_filter: bool = True,
-        symmetry: bool = True,
-        utilisation_bound: float = 0.5,
-    ) -> None:
+    def __init__(self, space: MapSpace | OnChipSpace, options: MarvelOptions, *, seed: int) -> None:
         """Searches the off-chip half.
 
         Args:
             space: a loop-nest map space, or the on-chip one of a level-3 tile, whose off-chip half
-                is decided; then tiles and buffering say nothing.
+                is decided.
+            options: hyperparameters.
             seed: decides the order of mappings that look equally good.
-            tiles: how many of the best off-chip tiles to go through, one after another.
-            buffering: how often the shared buffer holds a tile.
-            output_weight: what a word of outputs counts against one of inputs off chip.
-            unroll_filter: do not tile R and S. May lose the optimum.
-            symmetry: where P and Q, R and S are alike, P runs outside Q. Keeps the optimum.
-            utilisation_bound: least share of the processing elements at work, 0 to 1.
 
         Raises:
-            ConfigError: the space is of another kind, its machine leaves banks or the places of
-                spatial loops to the mapping, no tile fits, or a value is not allowed.
+            ConfigError: the machine leaves banks or the places of spatial loops to the mapping, no
+                tile fits, or a value is not allowed in this space.
         """
-        super().__init__(space, seed=seed)
-        require(tiles >= 1, "tiles", tiles, "at least 1")
-        require(buffering in (1, 2), "buffering", buffering, "1 or 2")
-        require(output_weight > 0, "output_weight", output_weight, "above 0")
-        require(0 <= utilisation_bound <= 1, "utilisation_bound", utilisation_bound, "0 to 1")
-        pruning = Pruning(unroll_filter, symmetry, utilisation_bound)
-        self._weight = output_weight
+        super().__init__(space, options, seed=seed)
+        pruning = Pruning(options.unroll_filter, options.symmetry, options.utilisation_bound)
+        self._weight = options.output_weight
         if isinstance(space, OnChipSpace):
-            require(unroll_filter, "unroll_filter", unroll_filter, "True on an on-chip space")
+            if not options.unroll_filter:
+                raise ConfigError(
+                    "Hyperparameter unroll_filter must be True on an on-chip space, got False."
+                )
             self._subspaces = [on_chip_subspace(space, pruning)]
-        elif isinstance(space, MapSpace):
+        else:
             unknown = set(space.attribute_kinds) - {"tiling", "order", "keep"}
             if unknown:
                 raise ConfigError(
@@ -94,16 +99,16 @@ class Marvel(Searcher):
                     f"{', '.join(sorted(unknown))} to the mapping."
                 )
             found = off_chip(
-                space, pruning, buffering=buffering, output_weight=output_weight, tiles=tiles
+                space,
+                pruning,
+                buffering=options.buffering,
+                output_weight=options.output_weight,
+                tiles=options.tiles,
             )
             self._subspaces = [
-                loop_nest_subspace(space, tile, pruning, output_weight=output_weight)
+                loop_nest_subspace(space, tile, pruning, output_weight=options.output_weight)
                 for tile in found.tiles
             ]
-        else:
-            raise ConfigError(
-                f"Marvel needs a MapSpace or an OnChipSpace, got {type(space).__name__}."
-            )
         self._groups = [
             (subspace, vectors) for subspace in self._subspaces for _, vectors in subspace.spreads()
         ]

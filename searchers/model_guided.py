@@ -6,9 +6,9 @@ prediction, are the next batch, but for a share of new proposals. On a loop nest
 move as the structured searcher's do.
 
 Two models. *Grey-box*: a law, linear with non-negative coefficients in the words that a mapping
-moves (`searchers.traffic`), times a power of its iterations, and a Gaussian process on what the law
-leaves unexplained. It is told no energy, but how such cost models count. *Black-box*: a Gaussian
-process on a description of the mapping alone.
+moves (`searchers.shared.nest_features`), times a power of its iterations, and a Gaussian process on
+what the law leaves unexplained. It is told no energy, but how such cost models count. *Black-box*:
+a Gaussian process on a description of the mapping alone.
 
 Predictions come from this search's own evaluations, so they are no iterations; their time is search
 time, a few milliseconds per evaluation.
@@ -19,29 +19,30 @@ code, F features, K traffic columns.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.optimize
+from pydantic import Field, model_validator
 
-from costmodel.errors import ConfigError
-from costmodel.mapspace import MapSpace
-from searchers import traffic
-from searchers.base import MOVE_ATTEMPTS, Codes, Losses, log_losses, metropolis, require
-from searchers.batches import BatchSearcher
-from searchers.gaussian_process import GaussianProcess
-from searchers.structured_choices import list_choices, make_workspace
-from searchers.structured_moves import propose
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.space import Codes, Losses
+from mapspace.errors import ConfigError
+from searchers.base import MOVE_ATTEMPTS, log_losses, metropolis
+from searchers.compiled.structured_moves import propose
+from searchers.compiled.structured_state import list_choices, make_workspace
+from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
+from searchers.shared import nest_features
+from searchers.shared.batches import BatchSearcher
+from searchers.shared.gaussian_process import GaussianProcess
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
 Reals = npt.NDArray[np.float64]
-
-FEATURES = ("auto", "traffic", "black-box")
 
 # Probability that a level above the innermost is filled in a new mapping, as structured has it.
 OUTER_FILL = 0.3
@@ -67,120 +68,104 @@ class Predictive(Protocol):
         ...
 
 
-class ModelGuided(BatchSearcher):
-    """Evaluates what a model fitted to the evaluations so far predicts to be best."""
+class GuidedOptions(Options):
+    """What the searchers that follow a prediction share."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            # A law is right far from what was evaluated, a process near it.
-            "black-box": MappingProxyType(
-                {"features": "black-box", "restart_share": 0.5, "fresh_share": 0.3}
+    batch: Count = 12
+    """Mappings evaluated between two fits."""
+    chains: Count = 128
+    """Markov chains side by side."""
+    steps: Count = 20
+    """Of each chain per batch."""
+    temperature: Positive = 0.003
+    """Of the chains at first, on the predicted ln loss; it falls linearly to 0."""
+    restart_share: Share = 0.25
+    """Share of the chains that start at the best evaluated mappings."""
+    fresh_share: Share = 0.5
+    """Share of the chains that start at new mappings; the others go on from where they were."""
+    random_share: ShareBelowOne = 0.1
+    """Share of the evaluations that are new mappings, whatever is predicted."""
+    memory: Annotated[Count, Field(ge=2)] = 300
+    """Best evaluated mappings that the Gaussian process is fitted to."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.restart_share + self.fresh_share > 1:
+            raise ValueError(
+                f"restart_share: expected at most 1 - fresh_share ({1 - self.fresh_share:g}), got "
+                f"{self.restart_share:g}."
             )
-        }
-    )
+        return self
+
+
+class ModelGuidedOptions(GuidedOptions):
+    """Hyperparameters of the search by a model of its own evaluations."""
+
+    PRESETS: ClassVar[Presets] = {
+        # A law is right far from what was evaluated, a process near it.
+        "black-box": {"features": "black-box", "restart_share": 0.5, "fresh_share": 0.3}
+    }
+
+    features: Literal["auto", "traffic", "black-box"] = "auto"
+    """`traffic`: the grey-box model, on loop nests only; `black-box`: the other one; `auto`: the
+    grey-box one on loop nests, else the black-box one."""
+    initial: Count = 12
+    """Mappings of the first batch."""
+
+
+class GuidedSearcher(BatchSearcher):
+    """Evaluates what a prediction says is best; a subclass says what predicts."""
+
+    QUICK: ClassVar[Mapping[str, Any]] = {"batch": 30, "chains": 8, "steps": 3, "memory": 40}
     STATE: ClassVar[tuple[str, ...]] = (*BatchSearcher.STATE, "_codes", "_logs", "_chains")
+    options: GuidedOptions
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        features: str = "auto",
-        batch: int = 12,
-        initial: int = 12,
-        chains: int = 128,
-        steps: int = 20,
-        temperature: float = 0.003,
-        restart_share: float = 0.25,
-        fresh_share: float = 0.5,
-        random_share: float = 0.1,
-        memory: int = 300,
-    ) -> None:
-        """Prepares the first batch, which no model chooses.
-
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            features: `traffic` for the grey-box model, on loop nests only; `black-box`; `auto`:
-                the grey-box one on loop nests, else the black-box one.
-            batch: mappings evaluated between two fits.
-            initial: mappings of the first batch.
-            chains: Markov chains side by side.
-            steps: of each chain per batch.
-            temperature: of the chains at first, on the predicted ln loss; it falls linearly to 0.
-            restart_share: share of the chains that start at the best evaluated mappings.
-            fresh_share: share of the chains that start at new mappings; the others go on from where
-                they were.
-            random_share: share of the evaluations that are new mappings, whatever is predicted.
-            memory: best evaluated mappings that the Gaussian process is fitted to.
-
-        Raises:
-            ConfigError: traffic is asked for of another space, or a value is not allowed.
-        """
-        super().__init__(space, seed=seed)
-        require(features in FEATURES, "features", features, f"one of {', '.join(FEATURES)}")
-        require(batch >= 1, "batch", batch, "at least 1")
-        require(initial >= 1, "initial", initial, "at least 1")
-        require(chains >= 1, "chains", chains, "at least 1")
-        require(steps >= 1, "steps", steps, "at least 1")
-        require(temperature > 0, "temperature", temperature, "above 0")
-        require(0 <= restart_share <= 1, "restart_share", restart_share, "a share")
-        require(0 <= fresh_share <= 1, "fresh_share", fresh_share, "a share")
-        require(restart_share + fresh_share <= 1, "restart_share", restart_share, "1 - fresh_share")
-        require(0 <= random_share < 1, "random_share", random_share, "a share below 1")
-        require(memory >= 2, "memory", memory, "at least 2")
-        nest = space if isinstance(space, MapSpace) else None
-        if features == "traffic" and nest is None:
-            raise ConfigError(
-                f"features: traffic needs a loop-nest MapSpace, got {type(space).__name__}."
-            )
-        self.features = features
-        self.batch = batch
-        self.initial = initial
-        self.chains = chains
-        self.steps = steps
-        self.temperature = temperature
-        self.restart_share = restart_share
-        self.fresh_share = fresh_share
-        self.random_share = random_share
-        self.memory = memory
-        self._nest = nest
-        if nest is not None:
-            self._choices = list_choices(nest.tables, OUTER_FILL)
-            self._workspace = make_workspace(nest.tables)
+    def __init__(self, space: Space, options: GuidedOptions, *, seed: int) -> None:
+        """Prepares the first batch; see `Searcher`."""
+        super().__init__(space, options, seed=seed)
+        self._nest = space if isinstance(space, MapSpace) else None
+        # Whether the words that a mapping moves are features too.
+        self._traffic = False
+        # Mappings of a batch that nothing predicts.
+        self._initial = options.batch
+        if self._nest is not None:
+            self._choices = list_choices(self._nest.tables, OUTER_FILL)
+            self._workspace = make_workspace(self._nest.tables)
             self._structured(self._batch, fresh=True)
         # What was evaluated, and its ln loss `[N]`; the chains, none before the first walk.
         self._codes: Codes = self._batch
         self._logs: Losses = np.empty(0)
         self._chains: Codes = self._batch
 
+    @abstractmethod
+    def _fit(self) -> Predictive | None:
+        """What the evaluations so far say of others; None: nothing."""
+
     def _propose(self) -> Codes:
         model = self._fit()
         if model is None:
-            return self._unseen(self._batch[:0], self.batch if len(self._logs) else self.initial)
+            return self._unseen(
+                self._batch[:0], self.options.batch if len(self._logs) else self._initial
+            )
         # Rounded at random, so that small batches have their share of new mappings too.
-        guided = self.batch - int(self.random_share * self.batch + self.rng.random())
-        return self._unseen(self._walk(model)[:guided], self.batch)
+        guided = self.options.batch - int(
+            self.options.random_share * self.options.batch + self.rng.random()
+        )
+        return self._unseen(self._walk(model)[:guided], self.options.batch)
 
     def _learn(self, codes: Codes, losses: Losses) -> None:
         self._codes = np.concatenate([self._codes, codes])
         self._logs = np.append(self._logs, log_losses(losses))
-
-    def _fit(self) -> Predictive | None:
-        """What the evaluations so far say of others; None: nothing."""
-        if not np.isfinite(self._logs).any():
-            return None
-        return Model(self, self._codes, self._logs)
 
     def _walk(self, model: Predictive) -> Codes:
         """Anneals the chains on the prediction; `[M, D]` what they met that is new, best first."""
         codes = self._starts()
         scores = model.predict(codes)
         met_codes, met_scores = [codes], [scores]
-        for step in range(self.steps):
+        for step in range(self.options.steps):
             moved = self._move(codes)
             predicted = model.predict(moved)
-            heat = self.temperature * (1.0 - step / self.steps)
+            heat = self.options.temperature * (1.0 - step / self.options.steps)
             accepted = metropolis(self.rng, scores, predicted, heat)
             codes = np.where(accepted[:, None], moved, codes)
             scores = np.where(accepted, predicted, scores)
@@ -199,12 +184,12 @@ class ModelGuided(BatchSearcher):
 
     def _starts(self) -> Codes:
         """`[C, D]` where the chains start: best evaluated, where they were, and new mappings."""
-        starts = self._chains.copy() if len(self._chains) else self._new(self.chains)
+        starts = self._chains.copy() if len(self._chains) else self._new(self.options.chains)
         order = np.argsort(self._logs, kind="stable")[: np.isfinite(self._logs).sum()]
-        best = order[: int(self.restart_share * self.chains)]
-        fresh = int(self.fresh_share * self.chains)
+        best = order[: int(self.options.restart_share * self.options.chains)]
+        fresh = int(self.options.fresh_share * self.options.chains)
         starts[: len(best)] = self._codes[best]
-        starts[self.chains - fresh :] = self._new(fresh)
+        starts[self.options.chains - fresh :] = self._new(fresh)
         return starts
 
     def _unseen(self, codes: Codes, n: int) -> Codes:
@@ -256,15 +241,42 @@ class ModelGuided(BatchSearcher):
         if self._nest is None:
             return self.space.encode(codes).astype(np.float64), None, np.zeros(len(codes))
         tables = self._nest.tables
-        nests = traffic.spell_out(tables, codes)
-        features = traffic.descriptors(tables, codes, nests)
-        if self.features == "black-box":
+        nests = nest_features.spell_out(tables, codes)
+        features = nest_features.descriptors(tables, codes, nests)
+        if not self._traffic:
             return features, None, np.zeros(len(codes))
-        words = traffic.traffic(tables, codes, nests)
+        words = nest_features.traffic(tables, codes, nests)
         # Each MAC costs the same in every mapping.
         words = np.column_stack([np.full(len(words), float(tables.macs)), words])
-        iterations = np.log(traffic.cycles(tables, nests))
+        iterations = np.log(nest_features.cycles(tables, nests))
         return np.concatenate([features, np.log1p(words)], axis=1), words, iterations
+
+
+class ModelGuided(GuidedSearcher):
+    """Evaluates what a model fitted to the evaluations so far predicts to be best."""
+
+    OPTIONS = ModelGuidedOptions
+    BLACK_BOX = False
+    options: ModelGuidedOptions
+
+    def __init__(self, space: Space, options: ModelGuidedOptions, *, seed: int) -> None:
+        """Prepares the first batch, which no model chooses.
+
+        Raises:
+            ConfigError: traffic is asked for of another space.
+        """
+        super().__init__(space, options, seed=seed)
+        if options.features == "traffic" and self._nest is None:
+            raise ConfigError(
+                f"features: traffic needs a loop-nest MapSpace, got {type(space).__name__}."
+            )
+        self._traffic = options.features != "black-box"
+        self._initial = options.initial
+
+    def _fit(self) -> Predictive | None:
+        if not np.isfinite(self._logs).any():
+            return None
+        return Model(self, self._codes, self._logs)
 
 
 class Model:
@@ -280,7 +292,7 @@ class Model:
         if words is not None:
             self.law = fit_law(words[finite], iterations[finite], logs[finite])
             expected = self.law.predict(words, iterations)
-        self.process = fit_process(features, logs, expected, searcher.memory)
+        self.process = fit_process(features, logs, expected, searcher.options.memory)
 
     def predict(self, codes: Codes) -> Reals:
         """Predicted ln losses `[M]` of codes `[M, D]`."""

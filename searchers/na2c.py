@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from searchers.base import Codes, Losses, log_losses, require
-from searchers.batches import BatchSearcher
-from searchers.network import (
+from costmodel.space import Codes, Losses
+from searchers.base import log_losses
+from searchers.options import Count, NonNegative, Options, Positive, Presets, Share, Whole
+from searchers.shared.batches import BatchSearcher
+from searchers.shared.small_networks import (
     Features,
     Floats,
     Learner,
@@ -49,6 +50,44 @@ LARGEST_GRADIENT = 1.0
 LARGEST_REWARD = 3.0
 
 
+class NA2COptions(Options):
+    """Hyperparameters of the neighbourhood actor advantage critic."""
+
+    PRESETS: ClassVar[Presets] = {
+        "paper": {"walk": 3, "starts": 1, "reward": "inverse", "patience": 0}
+    }
+
+    walk: Count = 3
+    """Steps of a walk, the paper's T."""
+    batch: Count = 32
+    """Mappings collected before they are measured."""
+    starts: Count = 64
+    """Mappings measured first, the best of which is the first centre; those beside the space's own
+    start are drawn at random."""
+    policy_share: Share = 0.5
+    """Probability that a step follows the policy, the paper's epsilon; the others are uniform."""
+    reward: Literal["inverse", "log"] = "log"
+    """Of a step to a mapping: `inverse` for the paper's 1 / loss, in units of the best loss
+    remembered; `log` for its logarithm, standardised over the memory."""
+    discount: Share = 0.9
+    """Of the value of the next mapping."""
+    entropy: NonNegative = 0.01
+    """Coefficient of the policy's entropy bonus."""
+    hidden: Count = 32
+    """Units of the hidden layer of each network."""
+    learning_rate: Positive = 3e-3
+    """Of Adam."""
+    memory: Count = 512
+    """Latest steps remembered."""
+    minibatch: Count = 64
+    """Remembered steps per update."""
+    updates: Whole = 4
+    """Updates of both networks per batch."""
+    patience: Whole = 200
+    """Mappings without a better centre after which the search moves to a new start, drawn as the
+    first; 0: never."""
+
+
 class NA2C(BatchSearcher):
     """Explores a neighbourhood of the best mapping, guided by an advantage actor-critic.
 
@@ -56,13 +95,9 @@ class NA2C(BatchSearcher):
     paper suggests, and at last a mapping is drawn at random.
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            "paper": MappingProxyType(
-                {"walk": 3, "starts": 1, "reward": "inverse", "patience": 0},
-            )
-        }
-    )
+    OPTIONS = NA2COptions
+    options: NA2COptions
+    QUICK: ClassVar[Mapping[str, Any]] = {"updates": 1}
     STATE: ClassVar[tuple[str, ...]] = (
         *BatchSearcher.STATE,
         "_actor",
@@ -74,83 +109,17 @@ class NA2C(BatchSearcher):
         "_idle",
     )
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        walk: int = 3,
-        batch: int = 32,
-        starts: int = 64,
-        policy_share: float = 0.5,
-        reward: str = "log",
-        discount: float = 0.9,
-        entropy: float = 0.01,
-        hidden: int = 32,
-        learning_rate: float = 3e-3,
-        memory: int = 512,
-        minibatch: int = 64,
-        updates: int = 4,
-        patience: int = 200,
-    ) -> None:
-        """Prepares networks and memory.
-
-        Args:
-            space: where to search; it starts at its attribute `start` if it has one.
-            seed: decides the whole run.
-            walk: steps of a walk, the paper's T.
-            batch: mappings collected before they are measured.
-            starts: mappings measured first, the best of which is the first centre; those beside
-                the space's own start are drawn at random.
-            policy_share: probability that a step follows the policy, the paper's epsilon; the
-                others are uniform.
-            reward: of a step to a mapping: `inverse` for the paper's 1 / loss, in units of the
-                best loss remembered; `log` for its logarithm, standardised over the memory.
-            discount: of the value of the next mapping, in [0, 1].
-            entropy: coefficient of the policy's entropy bonus.
-            hidden: units of the hidden layer of each network.
-            learning_rate: of Adam.
-            memory: latest steps remembered.
-            minibatch: remembered steps per update.
-            updates: updates of both networks per batch.
-            patience: mappings without a better centre after which the search moves to a new
-                start, drawn as the first; 0: never.
-        """
-        super().__init__(space, seed=seed)
-        require(walk >= 1, "walk", walk, "at least 1")
-        require(batch >= 1, "batch", batch, "at least 1")
-        require(starts >= 1, "starts", starts, "at least 1")
-        require(0 <= policy_share <= 1, "policy_share", policy_share, "a probability")
-        require(reward in ("inverse", "log"), "reward", reward, "'inverse' or 'log'")
-        require(0 <= discount <= 1, "discount", discount, "in [0, 1]")
-        require(entropy >= 0, "entropy", entropy, "0 or more")
-        require(hidden >= 1, "hidden", hidden, "at least 1")
-        require(learning_rate > 0, "learning_rate", learning_rate, "above 0")
-        require(memory >= 1, "memory", memory, "at least 1")
-        require(minibatch >= 1, "minibatch", minibatch, "at least 1")
-        require(updates >= 0, "updates", updates, "0 or more")
-        require(patience >= 0, "patience", patience, "0 or more")
-        self.walk = walk
-        self.batch = batch
-        self.starts = starts
-        self.policy_share = policy_share
-        self.reward = reward
-        self.discount = discount
-        self.entropy = entropy
-        self.learning_rate = learning_rate
-        self.memory = memory
-        self.minibatch = minibatch
-        self.updates = updates
-        self.patience = patience
-
+    def __init__(self, space: Space, options: NA2COptions, *, seed: int) -> None:
+        """Prepares networks and memory; the space's attribute `start` is the start, if any."""
+        super().__init__(space, options, seed=seed)
         # Action a makes edit `_edit[a]` of attribute `_attribute[a]`.
         edits = space.edit_choices - 1
         self._attribute = np.repeat(np.arange(len(edits)), edits)
         self._edit = np.concatenate([np.arange(1, count + 1) for count in edits])
         self._features = Features(space)
         width, actions = self._features.width, len(self._edit)
-        self._policy = Perceptron((width, hidden, actions))
-        self._value = Perceptron((width, hidden, 1))
+        self._policy = Perceptron((width, options.hidden, actions))
+        self._value = Perceptron((width, options.hidden, 1))
         self._actor: Learner = learner(self._policy.initial(self.rng))
         self._critic: Learner = learner(self._value.initial(self.rng))
         self._memory = _no_steps(len(space.cardinality))
@@ -161,36 +130,36 @@ class NA2C(BatchSearcher):
         self._idle = 0
 
     def _propose(self) -> Codes:
-        if self.patience and self._idle >= self.patience:
+        if self.options.patience and self._idle >= self.options.patience:
             self._centre, self._centre_loss = self._centre[:0], math.inf
         if not len(self._centre):
             self._steps = _no_steps(self._centre.shape[1])
             self._idle = 0
             if len(self._visited):
-                return self._draw(self.starts)
-            return np.concatenate([self._start(), self._draw(self.starts - 1)])
+                return self._draw(self.options.starts)
+            return np.concatenate([self._start(), self._draw(self.options.starts - 1)])
         self._steps = self._collect()
         if not len(self._steps["next"]):
-            return self._draw(self.batch)
+            return self._draw(self.options.batch)
         return self._steps["next"]
 
     def _collect(self) -> dict[str, Any]:
         """Walks from the centre until a batch of mappings is found that were never visited."""
         found = _no_steps(self._centre.shape[1])
         for attempt in range(ROUNDS if len(self._edit) else 0):
-            missing = self.batch - len(found["next"])
+            missing = self.options.batch - len(found["next"])
             if missing <= 0:
                 break
-            codes = np.repeat(self._centre, -(-missing // self.walk), axis=0)
+            codes = np.repeat(self._centre, -(-missing // self.options.walk), axis=0)
             steps = [found]
             # Longer walks once the neighbourhood is exhausted.
-            for _ in range(self.walk * (1 + attempt // 2)):
+            for _ in range(self.options.walk * (1 + attempt // 2)):
                 actions = self._choose(codes)
                 following = self._apply(codes, actions)
                 steps.append({"code": codes, "action": actions, "next": following})
                 codes = following
             found = self._unvisited(_join(steps))
-        return {name: rows[: self.batch] for name, rows in found.items()}
+        return {name: rows[: self.options.batch] for name, rows in found.items()}
 
     def _unvisited(self, steps: Steps) -> Steps:
         """The steps to mappings that were never visited, one to each."""
@@ -201,7 +170,7 @@ class NA2C(BatchSearcher):
     def _choose(self, codes: Codes) -> Indices:
         """`[m]` actions: by the policy with probability `policy_share`, else uniform."""
         uniform = self.rng.integers(len(self._edit), size=len(codes))
-        guided = np.flatnonzero(self.rng.random(len(codes)) < self.policy_share)
+        guided = np.flatnonzero(self.rng.random(len(codes)) < self.options.policy_share)
         if guided.size:
             features = self._features(codes[guided])
             logits, _ = self._policy.forward(self._actor["parameters"], features)
@@ -222,7 +191,7 @@ class NA2C(BatchSearcher):
             self._idle = 0
         if len(self._steps["next"]):
             steps = _join([self._memory, {**self._steps, "log": log_losses(losses)}])
-            self._memory = {name: rows[-self.memory :] for name, rows in steps.items()}
+            self._memory = {name: rows[-self.options.memory :] for name, rows in steps.items()}
             self._train()
 
     def _train(self) -> None:
@@ -230,23 +199,23 @@ class NA2C(BatchSearcher):
         rewards = self._rewards()
         before = self._features(self._memory["code"])
         after = self._features(self._memory["next"])
-        for _ in range(self.updates):
-            rows = self.rng.integers(len(rewards), size=min(self.minibatch, len(rewards)))
+        for _ in range(self.options.updates):
+            rows = self.rng.integers(len(rewards), size=min(self.options.minibatch, len(rewards)))
             values, read = self._value.forward(self._critic["parameters"], before[rows])
             ahead, _ = self._value.forward(self._critic["parameters"], after[rows])
-            advantages = rewards[rows] + self.discount * ahead[:, 0] - values[:, 0]
+            advantages = rewards[rows] + self.options.discount * ahead[:, 0] - values[:, 0]
             slope = self._value.gradient(
                 self._critic["parameters"], read, -advantages[:, None] / len(rows)
             )
-            descend(self._critic, slope, self.learning_rate, LARGEST_GRADIENT)
+            descend(self._critic, slope, self.options.learning_rate, LARGEST_GRADIENT)
             logits, read = self._policy.forward(self._actor["parameters"], before[rows])
             slope = self._policy.gradient(
                 self._actor["parameters"],
                 read,
-                policy_slope(logits, self._memory["action"][rows], advantages, self.entropy)
+                policy_slope(logits, self._memory["action"][rows], advantages, self.options.entropy)
                 / len(rows),
             )
-            descend(self._actor, slope, self.learning_rate, LARGEST_GRADIENT)
+            descend(self._actor, slope, self.options.learning_rate, LARGEST_GRADIENT)
 
     def _rewards(self) -> Floats:
         """`[M]` rewards of the remembered steps."""
@@ -254,7 +223,7 @@ class NA2C(BatchSearcher):
         finite = np.isfinite(logs)
         if not finite.any():
             return np.zeros(len(logs))
-        if self.reward == "inverse":
+        if self.options.reward == "inverse":
             shares: Floats = np.exp(np.maximum(logs[finite].min() - logs, -700.0))
             return shares
         spread = max(float(logs[finite].std()), 1e-12)

@@ -10,58 +10,56 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from searchers.base import Losses, require
-from searchers.outside import OutsideSearcher, Points, missing
+from costmodel.space import Losses
+from mapspace.errors import ConfigError
+from searchers.base import Library
+from searchers.options import Count, Text
+from searchers.shared.external_optimizers import (
+    INSTALL,
+    OutsideOptions,
+    OutsideSearcher,
+    Points,
+)
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
 
+class NevergradOptions(OutsideOptions):
+    """Hyperparameters of the search with Nevergrad."""
+
+    optimizer: Text = "NGOpt"
+    """A name in `nevergrad.optimizers.registry`, such as `DiscreteOnePlusOne`; `NGOpt` chooses one
+    by the parameters and the horizon."""
+    batch: Count = 1
+    """Mappings proposed before any of them is told, Nevergrad's `num_workers`."""
+    horizon: Count = 5000
+    """Mappings that the optimiser plans for, Nevergrad's `budget`; it goes on beyond."""
+
+
 class Nevergrad(OutsideSearcher):
     """An optimiser of Nevergrad on one bounded array: integers for codes, reals for features."""
 
+    OPTIONS = NevergradOptions
+    options: NevergradOptions
+    LIBRARY = Library("nevergrad", INSTALL)
     preparation: ClassVar[str] = "importing Nevergrad: some seconds"
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        optimizer: str = "NGOpt",
-        encoding: str = "codes",
-        batch: int = 1,
-        horizon: int = 5000,
-    ) -> None:
+    def __init__(self, space: Space, options: NevergradOptions, *, seed: int) -> None:
         """Prepares the search.
 
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            optimizer: a name in `nevergrad.optimizers.registry`, such as `DiscreteOnePlusOne`;
-                `NGOpt` chooses one by the parameters and the horizon.
-            encoding: an integer per attribute (`codes`) or a real per feature (`features`).
-            batch: mappings proposed before any of them is told, Nevergrad's `num_workers`.
-            horizon: mappings that the optimiser plans for, Nevergrad's `budget`; it goes on beyond.
-
         Raises:
-            ConfigError: a value that is not allowed, or Nevergrad is not installed.
+            ConfigError: Nevergrad has no such optimiser.
         """
-        super().__init__(space, seed=seed, encoding=encoding)
-        require(batch >= 1, "batch", batch, "at least 1")
-        require(horizon >= 1, "horizon", horizon, "at least 1")
-        # Here, so that a missing library is one line and the first ask pays for no import.
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import nevergrad as library
-        except ImportError as error:
-            raise missing("nevergrad", "nevergrad") from error
-        known = library.optimizers.registry
-        require(optimizer in known, "optimizer", optimizer, "in nevergrad.optimizers.registry")
-        self._library = library
-        self.optimizer = optimizer
-        self.batch = batch
-        self.horizon = horizon
+        super().__init__(space, options, seed=seed)
+        import nevergrad
+
+        if options.optimizer not in nevergrad.optimizers.registry:
+            raise ConfigError(
+                "Hyperparameter optimizer must be in nevergrad.optimizers.registry, got "
+                f"{options.optimizer!r}."
+            )
+        self._library = nevergrad
         self._optimizer: Any = None
         self._candidates: list[Any] = []
 
@@ -81,13 +79,15 @@ class Nevergrad(OutsideSearcher):
         with warnings.catch_warnings():
             # It warns of bounds that its Gaussian steps find narrow.
             warnings.simplefilter("ignore")
-            make = self._library.optimizers.registry[self.optimizer]
-            self._optimizer = make(parameters, budget=self.horizon, num_workers=self.batch)
+            make = self._library.optimizers.registry[self.options.optimizer]
+            self._optimizer = make(
+                parameters, budget=self.options.horizon, num_workers=self.options.batch
+            )
 
     def _propose(self) -> Points:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._candidates = [self._optimizer.ask() for _ in range(self.batch)]
+            self._candidates = [self._optimizer.ask() for _ in range(self.options.batch)]
         points = np.stack([candidate.value for candidate in self._candidates])
         return points * self._scale + self._centre
 

@@ -7,63 +7,56 @@ Optimization", NeurIPS 2011.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from searchers.base import Losses, require
-from searchers.outside import OutsideSearcher, Points, missing
+from costmodel.space import Losses
+from searchers.base import Library
+from searchers.options import Count
+from searchers.shared.external_optimizers import (
+    INSTALL,
+    OutsideOptions,
+    OutsideSearcher,
+    Points,
+)
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
 
+class OptunaOptions(OutsideOptions):
+    """Hyperparameters of the search with Optuna."""
+
+    batch: Count = 1
+    """Mappings proposed before any of them is told."""
+    startup: Count = 10
+    """Random mappings at first."""
+    candidates: Count = 24
+    """That the estimator chooses among, per mapping."""
+
+
 class Optuna(OutsideSearcher):
     """Optuna's TPE with one trial per mapping; settings not named below are the library's."""
 
+    OPTIONS = OptunaOptions
+    options: OptunaOptions
+    LIBRARY = Library("optuna", INSTALL)
+    QUICK: ClassVar[Mapping[str, Any]] = {"candidates": 2}
     preparation: ClassVar[str] = "importing Optuna"
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        encoding: str = "codes",
-        batch: int = 1,
-        startup: int = 10,
-        candidates: int = 24,
-    ) -> None:
-        """Prepares the search.
+    def __init__(self, space: Space, options: OptunaOptions, *, seed: int) -> None:
+        """Prepares the search; see `Searcher`."""
+        super().__init__(space, options, seed=seed)
+        import optuna
 
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            encoding: a parameter per attribute (`codes`) or per feature (`features`).
-            batch: mappings proposed before any of them is told.
-            startup: random mappings at first.
-            candidates: that the estimator chooses among, per mapping.
-
-        Raises:
-            ConfigError: a value that is not allowed, or Optuna is not installed.
-        """
-        super().__init__(space, seed=seed, encoding=encoding)
-        require(batch >= 1, "batch", batch, "at least 1")
-        require(startup >= 1, "startup", startup, "at least 1")
-        require(candidates >= 1, "candidates", candidates, "at least 1")
-        # Here, so that a missing library is one line and the first ask pays for no import.
-        try:
-            import optuna as library
-        except ImportError as error:
-            raise missing("optuna", "optuna") from error
         # It reports every study on stderr otherwise.
-        library.logging.set_verbosity(library.logging.WARNING)
-        self._library = library
-        self.batch = batch
-        self.startup = startup
-        self.candidates = candidates
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._library = optuna
         # Reals, which are rounded: with `suggest_int` TPE finds as much in three times the time.
         self._parameters = {
-            f"x{k}": library.distributions.FloatDistribution(float(low), float(high))
+            f"x{k}": optuna.distributions.FloatDistribution(float(low), float(high))
             for k, (low, high) in enumerate(
                 zip(self.relaxation.low, self.relaxation.high, strict=True)
             )
@@ -77,16 +70,16 @@ class Optuna(OutsideSearcher):
             warnings.simplefilter("ignore")
             sampler = self._library.samplers.TPESampler(
                 seed=seed,
-                n_startup_trials=self.startup,
-                n_ei_candidates=self.candidates,
-                constant_liar=self.batch > 1,
+                n_startup_trials=self.options.startup,
+                n_ei_candidates=self.options.candidates,
+                constant_liar=self.options.batch > 1,
             )
             self._study = self._library.create_study(sampler=sampler)
 
     def _propose(self) -> Points:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._trials = [self._study.ask(self._parameters) for _ in range(self.batch)]
+            self._trials = [self._study.ask(self._parameters) for _ in range(self.options.batch)]
         return np.array(
             [[trial.params[name] for name in self._parameters] for trial in self._trials]
         )

@@ -7,35 +7,39 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from searchers.base import LARGEST_BATCH, Codes, Losses, Searcher, require
+from costmodel.space import Codes, Losses
+from searchers.base import LARGEST_BATCH, Searcher
+from searchers.options import Count, Options
 
 if TYPE_CHECKING:
     from costmodel.space import Space
 
 
+class RandomOptions(Options):
+    """Hyperparameters of random search."""
+
+    patience: Count | None = None
+    """Exhausted after so many consecutive mappings that are no better than the best before them, as
+    Timeloop's `victory-condition`; null: never."""
+
+
 class Random(Searcher):
     """Independent uniform samples of the feasible mappings, in large batches."""
 
+    OPTIONS = RandomOptions
+    options: RandomOptions
+
     STATE: ClassVar[tuple[str, ...]] = ("_best_loss", "_stale")
 
-    def __init__(self, space: Space, *, seed: int, patience: int | None = None) -> None:
-        """Prepares the search.
-
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            patience: exhausted after so many consecutive mappings that are no better than the
-                best before them, as Timeloop's `victory-condition`; None: never.
-        """
-        super().__init__(space, seed=seed)
-        require(patience is None or patience >= 1, "patience", patience, "at least 1, or None")
-        self.patience = patience
+    def __init__(self, space: Space, options: RandomOptions, *, seed: int) -> None:
+        """Prepares the search; see `Searcher`."""
+        super().__init__(space, options, seed=seed)
         self._best_loss = math.inf
         self._stale = 0
 
     def _ask(self, n: int) -> Codes:
-        if self.patience is not None:
-            n = min(n, self.patience - self._stale)
+        if self.options.patience is not None:
+            n = min(n, self.options.patience - self._stale)
         return self.space.sample(self.rng, min(n, LARGEST_BATCH), feasible=True)
 
     def _tell(self, codes: Codes, losses: Losses) -> None:

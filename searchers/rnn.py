@@ -15,15 +15,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from searchers.base import Codes, Losses, log_losses, require
-from searchers.batches import BatchSearcher
-from searchers.network import (
+from costmodel.space import Codes, Losses
+from searchers.base import log_losses
+from searchers.options import (
+    Count,
+    NonNegative,
+    Options,
+    Positive,
+    Presets,
+    ShareBelowOne,
+    Whole,
+)
+from searchers.shared.batches import BatchSearcher
+from searchers.shared.small_networks import (
     Choices,
     Floats,
     Learner,
@@ -93,6 +103,33 @@ class Digits:
         return digits
 
 
+class RNNOptions(Options):
+    """Hyperparameters of the recurrent controller."""
+
+    PRESETS: ClassVar[Presets] = {
+        "nas": {"hidden": 35, "learning_rate": 0.0006, "elites": 0, "entropy": 0.0}
+    }
+
+    batch: Count = 16
+    """Mappings per update."""
+    hidden: Count = 32
+    """Units of the LSTM."""
+    embedding: Count = 16
+    """Values that stand for a digit as the next input."""
+    largest_radix: Annotated[Count, Field(ge=2)] = 32
+    """Most values of one digit."""
+    learning_rate: Positive = 0.01
+    """Of Adam."""
+    baseline_decay: ShareBelowOne = 0.9
+    """Of the moving average of rewards."""
+    entropy: NonNegative = 0.01
+    """Coefficient of the entropy bonus."""
+    elites: Whole = 16
+    """Best mappings that are learnt again at every update; 0: none."""
+    elite_weight: NonNegative = 3.0
+    """Weight of their mean log-likelihood beside the policy gradient."""
+
+
 class RNN(BatchSearcher):
     """Emits mappings by an LSTM and follows the policy gradient of their cost.
 
@@ -102,13 +139,9 @@ class RNN(BatchSearcher):
     what still is after some attempts is drawn uniformly instead.
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            "nas": MappingProxyType(
-                {"hidden": 35, "learning_rate": 0.0006, "elites": 0, "entropy": 0.0}
-            )
-        }
-    )
+    OPTIONS = RNNOptions
+    options: RNNOptions
+    QUICK: ClassVar[Mapping[str, Any]] = {"hidden": 8, "batch": 64}
     STATE: ClassVar[tuple[str, ...]] = (
         *BatchSearcher.STATE,
         "_controller",
@@ -117,54 +150,13 @@ class RNN(BatchSearcher):
         "_elite_losses",
     )
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        batch: int = 16,
-        hidden: int = 32,
-        embedding: int = 16,
-        largest_radix: int = 32,
-        learning_rate: float = 0.01,
-        baseline_decay: float = 0.9,
-        entropy: float = 0.01,
-        elites: int = 16,
-        elite_weight: float = 3.0,
-    ) -> None:
-        """Prepares the controller; untrained, it emits nearly uniform mappings.
-
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            batch: mappings per update.
-            hidden: units of the LSTM.
-            embedding: values that stand for a digit as the next input.
-            largest_radix: most values of one digit.
-            learning_rate: of Adam.
-            baseline_decay: of the moving average of rewards, in [0, 1).
-            entropy: coefficient of the entropy bonus.
-            elites: best mappings that are learnt again at every update; 0: none.
-            elite_weight: weight of their mean log-likelihood beside the policy gradient.
-        """
-        super().__init__(space, seed=seed)
-        require(batch >= 1, "batch", batch, "at least 1")
-        require(hidden >= 1, "hidden", hidden, "at least 1")
-        require(embedding >= 1, "embedding", embedding, "at least 1")
-        require(largest_radix >= 2, "largest_radix", largest_radix, "at least 2")
-        require(learning_rate > 0, "learning_rate", learning_rate, "above 0")
-        require(0 <= baseline_decay < 1, "baseline_decay", baseline_decay, "in [0, 1)")
-        require(entropy >= 0, "entropy", entropy, "0 or more")
-        require(elites >= 0, "elites", elites, "0 or more")
-        require(elite_weight >= 0, "elite_weight", elite_weight, "0 or more")
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.baseline_decay = baseline_decay
-        self.entropy = entropy
-        self.elites = elites
-        self.elite_weight = elite_weight
-        self._digits = Digits(space.cardinality, largest_radix)
-        self._network = Recurrent(self._digits.choices, hidden=hidden, embedding=embedding)
+    def __init__(self, space: Space, options: RNNOptions, *, seed: int) -> None:
+        """Prepares the controller; untrained, it emits nearly uniform mappings."""
+        super().__init__(space, options, seed=seed)
+        self._digits = Digits(space.cardinality, options.largest_radix)
+        self._network = Recurrent(
+            self._digits.choices, hidden=options.hidden, embedding=options.embedding
+        )
         self._controller: Learner = learner(self._network.initial(self.rng))
         # Moving average of -ln loss, nan before the first batch.
         self._baseline = math.nan
@@ -175,12 +167,12 @@ class RNN(BatchSearcher):
         found = np.empty((0, self._batch.shape[1]), np.int32)
         for _ in range(EMISSIONS):
             # Twice as many as wanted: wide calls cost little more, and some do not fit.
-            emitted = self._emit(2 * self.batch)
+            emitted = self._emit(2 * self.options.batch)
             new = np.concatenate([found, emitted[self.space.feasible(emitted)]])
-            found = new[self._visited.fresh(new)][: self.batch]
-            if len(found) == self.batch:
+            found = new[self._visited.fresh(new)][: self.options.batch]
+            if len(found) == self.options.batch:
                 return found
-        return np.concatenate([found, self._draw(self.batch - len(found))])
+        return np.concatenate([found, self._draw(self.options.batch - len(found))])
 
     def _emit(self, rows: int) -> Codes:
         """`[rows, D]` mappings drawn from the policy."""
@@ -205,16 +197,18 @@ class RNN(BatchSearcher):
         gains = np.where(finite, rewards, 0.0) - self._baseline
         gains = np.where(finite, gains / max(spread, 1e-12), -LARGEST_ADVANTAGE)
         gains = np.clip(gains, -LARGEST_ADVANTAGE, LARGEST_ADVANTAGE)
-        self._baseline += (1.0 - self.baseline_decay) * (mean - self._baseline)
+        self._baseline += (1.0 - self.options.baseline_decay) * (mean - self._baseline)
         weights = [
             gains / len(codes),
-            np.full(len(self._elite_codes), self.elite_weight / max(1, len(self._elite_codes))),
+            np.full(
+                len(self._elite_codes), self.options.elite_weight / max(1, len(self._elite_codes))
+            ),
         ]
-        bonus = self.entropy / len(codes)
+        bonus = self.options.entropy / len(codes)
         slope = self.slope(
             np.concatenate([codes, self._elite_codes]), np.concatenate(weights), bonus
         )
-        descend(self._controller, slope, self.learning_rate, LARGEST_GRADIENT)
+        descend(self._controller, slope, self.options.learning_rate, LARGEST_GRADIENT)
         self._keep_elites(codes[finite], losses[finite])
 
     def slope(self, codes: Codes, gains: Losses, entropy: float) -> Floats:
@@ -239,6 +233,6 @@ class RNN(BatchSearcher):
     def _keep_elites(self, codes: Codes, losses: Losses) -> None:
         """Merges measured mappings into the best ones; a batch repeats nothing visited."""
         joined = np.concatenate([self._elite_losses, losses])
-        best = np.argsort(joined, kind="stable")[: self.elites]
+        best = np.argsort(joined, kind="stable")[: self.options.elites]
         self._elite_codes = np.concatenate([self._elite_codes, codes])[best]
         self._elite_losses = joined[best]

@@ -18,36 +18,52 @@ either: it needs a loop-nest map space.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
-from costmodel.errors import ConfigError
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
-from searchers.base import Codes, Evaluate, Losses, Searcher, require
-from searchers.compiled_costs import CompiledCosts, compiled_costs
-from searchers.structured_choices import Chains, Schedule, list_choices, make_workspace
-from searchers.structured_moves import propose, settle, walk
-
-if TYPE_CHECKING:
-    from costmodel.space import Space
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.space import Codes, Losses
+from searchers.base import Evaluate, Searcher
+from searchers.compiled.cost_function import CompiledCosts, compiled_costs
+from searchers.compiled.structured_moves import propose, settle, walk
+from searchers.compiled.structured_state import Chains, Schedule, list_choices, make_workspace
+from searchers.options import Count, Options, Presets, Share, Temperatures, Whole
 
 # Mappings that one compiled walk scores at most: a millisecond or two between looks at the clock.
 LONGEST_WALK = 512
 
 
+class StructuredOptions(Options):
+    """Hyperparameters of the structured local search."""
+
+    PRESETS: ClassVar[Presets] = {
+        # The sampler alone, without feedback: how much the proposals are worth.
+        "samples": {"chains": 256, "initial": 1, "length": 0}
+    }
+
+    chains: Count = 1
+    """That take turns, and that can be evaluated in parallel."""
+    initial: Count = 60
+    """New mappings that a chain samples; it starts from the best of them."""
+    length: Whole = 300
+    """Moves of a chain after that."""
+    temperatures: Temperatures = (0.003, 0.0003)
+    """(highest, lowest) of a chain, on the logarithm of the loss."""
+    outer_fill: Share = 0.3
+    """Probability that a level above the innermost is filled in a new mapping."""
+
+
 class Structured(Searcher):
     """Rounds of short annealing chains that take turns, compiled."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            # The sampler alone, without feedback: how much the proposals are worth.
-            "samples": MappingProxyType({"chains": 256, "initial": 1, "length": 0}),
-        }
-    )
+    OPTIONS = StructuredOptions
+    SPACES = (MapSpace,)
+    BLACK_BOX = False
+    space: MapSpace
+    options: StructuredOptions
     STATE: ClassVar[tuple[str, ...]] = (
         "_codes",
         "_losses",
@@ -57,76 +73,37 @@ class Structured(Searcher):
         "_rows",
     )
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        chains: int = 1,
-        initial: int = 60,
-        length: int = 300,
-        temperatures: tuple[float, float] = (0.003, 0.0003),
-        outer_fill: float = 0.3,
-    ) -> None:
-        """Prepares the chains and compiles the moves, so that no search time goes into that.
-
-        Args:
-            space: a loop-nest map space.
-            seed: decides the whole run.
-            chains: that take turns, and that can be evaluated in parallel.
-            initial: new mappings that a chain samples; it starts from the best of them.
-            length: moves of a chain after that.
-            temperatures: (highest, lowest) of a chain, on the logarithm of the loss.
-            outer_fill: probability that a level above the innermost is filled in a new mapping.
-
-        Raises:
-            ConfigError: the space is no loop-nest map space, or a value is not allowed.
-        """
-        super().__init__(space, seed=seed)
-        if not isinstance(space, MapSpace):
-            raise ConfigError(
-                "The structured searcher knows loop nests only: it needs a MapSpace, got "
-                f"{type(space).__name__}."
-            )
-        require(chains >= 1, "chains", chains, "at least 1")
-        require(initial >= 1, "initial", initial, "at least 1")
-        require(length >= 0, "length", length, "at least 0")
-        require(
-            len(temperatures) == 2 and 0 < temperatures[1] <= temperatures[0],
-            "temperatures",
-            temperatures,
-            "(highest, lowest), both above 0",
-        )
-        require(0 <= outer_fill <= 1, "outer_fill", outer_fill, "a probability")
-        self.chains = chains
-        self.initial = initial
-        self.length = length
-        self._schedule = Schedule(initial, length, *temperatures)
+    def __init__(self, space: MapSpace, options: StructuredOptions, *, seed: int) -> None:
+        """Prepares the chains and compiles the moves, so that no search time goes into that."""
+        super().__init__(space, options, seed=seed)
+        self._schedule = Schedule(options.initial, options.length, *options.temperatures)
         self._tables = space.tables
-        self._choices = list_choices(space.tables, outer_fill)
+        self._choices = list_choices(space.tables, options.outer_fill)
         self._workspace = make_workspace(space.tables)
         self._start_round()
         # Compiles, without a step.
         self._tell(self._ask(0), np.empty(0))
         costs = compiled_costs(LoopNestModel(), space, "edp")
         assert costs is not None
-        self._walk_on(costs, self._codes[:0], self._codes[:0], np.empty(0))
+        self._walk_on(costs, self._codes[:0], self._codes[:0], np.empty((0, 2)))
 
     def _start_round(self) -> None:
         """Forgets all chains and starts new ones."""
-        self._codes: Codes = np.zeros((self.chains, self.space.cardinality.size), np.int32)
-        self._losses: Losses = np.full(self.chains, math.inf)
-        self._steps = np.zeros(self.chains, np.int64)
-        self._streams = self.rng.integers(2**64, size=self.chains, dtype=np.uint64)
+        self._codes: Codes = np.zeros((self.options.chains, self.space.cardinality.size), np.int32)
+        self._losses: Losses = np.full(self.options.chains, math.inf)
+        self._steps = np.zeros(self.options.chains, np.int64)
+        self._streams = self.rng.integers(2**64, size=self.options.chains, dtype=np.uint64)
         self._turn = 0
         self._rows = np.empty(0, np.int64)
 
     def _ask(self, n: int) -> Codes:
-        ready = int((self._steps < self.initial + self.length).sum())
-        self._rows = (self._turn + np.arange(min(n, ready))) % self.chains
-        self._turn = (self._turn + len(self._rows)) % self.chains
+        ready = int((self._steps < self.options.initial + self.options.length).sum())
+        self._rows = (self._turn + np.arange(min(n, ready))) % self.options.chains
+        self._turn = (self._turn + len(self._rows)) % self.options.chains
         # A chain of which nothing was feasible has no place to move from.
-        fresh = (self._steps[self._rows] < self.initial) | (self._losses[self._rows] == math.inf)
+        fresh = (self._steps[self._rows] < self.options.initial) | (
+            self._losses[self._rows] == math.inf
+        )
         streams = self._streams[self._rows]
         proposals = np.empty((len(self._rows), self._codes.shape[1]), np.int32)
         found = np.empty(len(proposals), dtype=np.bool_)
@@ -151,26 +128,34 @@ class Structured(Searcher):
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
         """Searches until the budget is spent, in compiled code where costs are compiled."""
-        while evaluate.remaining > 0 and not self.awaits_losses and evaluate.walk(self._walk):
+        while evaluate.remaining > 0 and not self.awaits_losses and evaluate.walk(self.walk):
             if after_step is not None:
                 after_step(self)
         super().run(evaluate, after_step)
 
-    def _walk(self, costs: CompiledCosts, n: int) -> tuple[Codes, Losses]:
-        """Codes `[m, D]` scored on the way and their losses `[m]`, m at most n."""
+    def walk(self, costs: CompiledCosts, n: int) -> tuple[Codes, Losses]:
+        """Goes on in compiled code, for `Evaluate.walk`; no losses may be awaited.
+
+        Args:
+            costs: how a mapping is scored.
+            n: iterations left.
+
+        Returns:
+            Codes `[m, D]` scored on the way and their scores `[m, 2]`, m at most n.
+        """
         codes = np.empty((min(n, LONGEST_WALK), self._codes.shape[1]), np.int32)
-        losses = np.empty(len(codes))
+        scores = np.empty((len(codes), 2))
         spare = codes[:0]
-        done = self._walk_on(costs, spare, codes, losses)
+        done = self._walk_on(costs, spare, codes, scores)
         while done < len(codes):
             # The last walk ended with a round, or where a chain found nothing.
             ended = self._end_round()
             spare = codes[:0] if ended else self.space.sample(self.rng, 1, feasible=True)
-            done += self._walk_on(costs, spare, codes[done:], losses[done:])
+            done += self._walk_on(costs, spare, codes[done:], scores[done:])
         self._end_round()
-        return codes, losses
+        return codes, scores
 
-    def _walk_on(self, costs: CompiledCosts, spare: Codes, codes: Codes, losses: Losses) -> int:
+    def _walk_on(self, costs: CompiledCosts, spare: Codes, codes: Codes, scores: Losses) -> int:
         scored: int = walk(
             self._tables,
             self._choices,
@@ -181,9 +166,9 @@ class Structured(Searcher):
             costs,
             spare,
             codes,
-            losses,
+            scores,
         )
-        self._turn = (self._turn + scored) % self.chains
+        self._turn = (self._turn + scored) % self.options.chains
         return scored
 
     def _held(self) -> Chains:
@@ -191,7 +176,7 @@ class Structured(Searcher):
 
     def _end_round(self) -> bool:
         """Starts new chains if all are at their ends; whether it did."""
-        ended = bool(self._steps.min() >= self.initial + self.length)
+        ended = bool(self._steps.min() >= self.options.initial + self.options.length)
         if ended:
             self._start_round()
         return ended

@@ -13,75 +13,40 @@ Letters: M candidates, N mappings evaluated, D attributes of a code.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from searchers.base import Codes
-from searchers.gradient import Predictor, fitting
-from searchers.model_guided import ModelGuided, Predictive, Reals, fit_process
+from costmodel.space import Codes
+from searchers.gradient import fitting
+from searchers.model_guided import GuidedOptions, GuidedSearcher, Predictive, Reals, fit_process
+from searchers.options import Surrogate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from costmodel.space import Space
 
 
-class SurrogateGuided(ModelGuided):
+class SurrogateGuidedOptions(GuidedOptions):
+    """Hyperparameters of the search by a surrogate that is corrected on the way."""
+
+    predictor: Surrogate = None
+    """The surrogate, of EDP."""
+
+
+class SurrogateGuided(GuidedSearcher):
     """Evaluates what a surrogate, corrected by the evaluations so far, predicts to be best."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    OPTIONS = SurrogateGuidedOptions
+    options: SurrogateGuidedOptions
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        predictor: Predictor | None = None,
-        batch: int = 12,
-        chains: int = 128,
-        steps: int = 20,
-        temperature: float = 0.003,
-        restart_share: float = 0.25,
-        fresh_share: float = 0.5,
-        random_share: float = 0.1,
-        memory: int = 300,
-    ) -> None:
+    def __init__(self, space: Space, options: SurrogateGuidedOptions, *, seed: int) -> None:
         """Prepares the first batch.
 
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            predictor: the surrogate, of EDP.
-            batch: mappings evaluated between two corrections.
-            chains: Markov chains side by side.
-            steps: of each chain per batch.
-            temperature: of the chains at first, on the predicted ln loss; it falls linearly to 0.
-            restart_share: share of the chains that start at the best evaluated mappings.
-            fresh_share: share of the chains that start at new mappings; the others go on from where
-                they were.
-            random_share: share of the evaluations that are new mappings, whatever is predicted.
-            memory: best evaluated mappings that the Gaussian process is fitted to.
-
         Raises:
-            ConfigError: no surrogate, one for another space, or a value is not allowed.
+            ConfigError: no surrogate, or one for another space.
         """
-        super().__init__(
-            space,
-            seed=seed,
-            features="black-box",
-            batch=batch,
-            initial=batch,
-            chains=chains,
-            steps=steps,
-            temperature=temperature,
-            restart_share=restart_share,
-            fresh_share=fresh_share,
-            random_share=random_share,
-            memory=memory,
-        )
-        self.predictor = fitting(predictor, space, "surrogate-guided")
+        super().__init__(space, options, seed=seed)
+        self.predictor = fitting(options.predictor, space, "surrogate-guided")
 
     def _fit(self) -> Predictive:
         return Corrected(self)
@@ -109,7 +74,7 @@ class Corrected:
         if np.isfinite(logs).any():
             features, _, _ = searcher.describe(codes)
             expected = searcher.expected(codes)
-            self._process = fit_process(features, logs, expected, searcher.memory)
+            self._process = fit_process(features, logs, expected, searcher.options.memory)
 
     def predict(self, codes: Codes) -> Reals:
         """Predicted ln losses `[M]` of codes `[M, D]`, up to a constant."""

@@ -13,15 +13,15 @@ Letters: m mappings of a batch, C chains, N mappings measured, D attributes of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.errors import ConfigError
-from searchers.base import Codes, Losses, log_losses, metropolis, require
-from searchers.batches import BatchSearcher
+from costmodel.space import Codes, Losses
+from searchers.base import Library, log_losses, metropolis
+from searchers.options import Count, Options, Positive, PositiveShare, Presets, Share
+from searchers.shared.batches import BatchSearcher
 
 if TYPE_CHECKING:
     import xgboost
@@ -32,6 +32,59 @@ if TYPE_CHECKING:
 REFUSED = 1.0
 
 
+class XGBoostOptions(Options):
+    """Hyperparameters of the boosted trees and of the walks by their prediction."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tvm": {
+            "batch": 64,
+            "fit": "rank",
+            "depth": 3,
+            "eta": 0.3,
+            "chains": 128,
+            "steps": 500,
+            "patience": 50,
+            "moves": "attribute",
+            "temperature": 1.0,
+            "random_share": 0.05,
+            "diversity": 1,
+            "restart_share": 0.0,
+        }
+    }
+
+    batch: Count = 64
+    """Mappings measured between two fits, TVM's plan_size."""
+    fit: Literal["rank", "regression"] = "regression"
+    """Of the trees: `rank` (pairwise) or `regression` on ln loss."""
+    trees: Count = 60
+    """Boosting rounds of a fit."""
+    depth: Count = 3
+    """Of a tree, at most."""
+    eta: PositiveShare = 0.3
+    """Shrinkage of each tree."""
+    memory: Count = 4096
+    """Latest measurements that trees are fitted to."""
+    chains: Count = 128
+    """Markov chains side by side."""
+    steps: Count = 50
+    """Of each chain per batch, at most."""
+    patience: Count = 50
+    """Steps after which chains stop that found nothing for the next batch."""
+    moves: Literal["domain", "attribute"] = "domain"
+    """`domain` for the space's own moves, `attribute` to draw one attribute anew."""
+    temperature: Positive = 1.0
+    """Of the chains at first, in standard deviations of the prediction where they start; it falls
+    linearly to 0."""
+    random_share: Share = 0.05
+    """Share of a batch that is drawn at random."""
+    diversity: Count = 2
+    """A batch is chosen for different attribute values from this many times as many best predicted
+    mappings; 1: the best predicted."""
+    restart_share: Share = 0.5
+    """Share of the chains that start at the best measured mappings; the others go on from where
+    they were."""
+
+
 class XGBoost(BatchSearcher):
     """Proposes what trees fitted to the measurements predict to be best.
 
@@ -39,109 +92,18 @@ class XGBoost(BatchSearcher):
     is search time.
     """
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {
-            "tvm": MappingProxyType(
-                {
-                    "batch": 64,
-                    "fit": "rank",
-                    "depth": 3,
-                    "eta": 0.3,
-                    "chains": 128,
-                    "steps": 500,
-                    "patience": 50,
-                    "moves": "attribute",
-                    "temperature": 1.0,
-                    "random_share": 0.05,
-                    "diversity": 1,
-                    "restart_share": 0.0,
-                }
-            )
-        }
-    )
+    OPTIONS = XGBoostOptions
+    options: XGBoostOptions
+    LIBRARY = Library("xgboost", "pip install xgboost-cpu")
+    QUICK: ClassVar[Mapping[str, Any]] = {"trees": 4, "steps": 5, "chains": 32}
     STATE: ClassVar[tuple[str, ...]] = (*BatchSearcher.STATE, "_codes", "_logs", "_chains")
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        batch: int = 64,
-        fit: str = "regression",
-        trees: int = 60,
-        depth: int = 3,
-        eta: float = 0.3,
-        memory: int = 4096,
-        chains: int = 128,
-        steps: int = 50,
-        patience: int = 50,
-        moves: str = "domain",
-        temperature: float = 1.0,
-        random_share: float = 0.05,
-        diversity: int = 2,
-        restart_share: float = 0.5,
-    ) -> None:
-        """Prepares the first batch, which is random.
+    def __init__(self, space: Space, options: XGBoostOptions, *, seed: int) -> None:
+        """Prepares the first batch, which is random."""
+        super().__init__(space, options, seed=seed)
+        import xgboost
 
-        Args:
-            space: where to search.
-            seed: decides the whole run.
-            batch: mappings measured between two fits, TVM's plan_size.
-            fit: of the trees: `rank` (pairwise) or `regression` on ln loss.
-            trees: boosting rounds of a fit.
-            depth: of a tree, at most.
-            eta: shrinkage of each tree.
-            memory: latest measurements that trees are fitted to.
-            chains: Markov chains side by side.
-            steps: of each chain per batch, at most.
-            patience: steps after which chains stop that found nothing for the next batch.
-            moves: `domain` for the space's own moves, `attribute` to draw one attribute anew.
-            temperature: of the chains at first, in standard deviations of the prediction where they
-                start; it falls linearly to 0.
-            random_share: share of a batch that is drawn at random.
-            diversity: a batch is chosen for different attribute values from this many times as
-                many best predicted mappings; 1: the best predicted.
-            restart_share: share of the chains that start at the best measured mappings; the others
-                go on from where they were.
-        """
-        super().__init__(space, seed=seed)
-        require(batch >= 1, "batch", batch, "at least 1")
-        known = ("rank", "regression")
-        require(fit in known, "fit", fit, "'rank' or 'regression'")
-        require(trees >= 1, "trees", trees, "at least 1")
-        require(depth >= 1, "depth", depth, "at least 1")
-        require(0 < eta <= 1, "eta", eta, "above 0 and at most 1")
-        require(memory >= 1, "memory", memory, "at least 1")
-        require(chains >= 1, "chains", chains, "at least 1")
-        require(steps >= 1, "steps", steps, "at least 1")
-        require(patience >= 1, "patience", patience, "at least 1")
-        require(moves in ("domain", "attribute"), "moves", moves, "'domain' or 'attribute'")
-        require(temperature > 0, "temperature", temperature, "above 0")
-        require(0 <= random_share <= 1, "random_share", random_share, "a share")
-        require(diversity >= 1, "diversity", diversity, "at least 1")
-        require(0 <= restart_share <= 1, "restart_share", restart_share, "a share")
-        # Here, so that a missing library is one line and the first ask pays for no import.
-        try:
-            import xgboost as library
-        except ImportError as error:
-            raise ConfigError(
-                "The xgboost searcher needs the library xgboost: pip install xgboost-cpu."
-            ) from error
-        self._library = library
-        self.batch = batch
-        self.fit = fit
-        self.trees = trees
-        self.depth = depth
-        self.eta = eta
-        self.memory = memory
-        self.chains = chains
-        self.steps = steps
-        self.patience = patience
-        self.moves = moves
-        self.temperature = temperature
-        self.random_share = random_share
-        self.diversity = diversity
-        self.restart_share = restart_share
+        self._library = xgboost
         # What was measured, and its ln loss `[N]`; the chains, none before the first walk.
         self._codes: Codes = self._batch
         self._logs: Losses = np.empty(0)
@@ -149,34 +111,34 @@ class XGBoost(BatchSearcher):
 
     def _propose(self) -> Codes:
         if not np.isfinite(self._logs).any():
-            return self._draw(self.batch)
-        guided = self.batch - int(self.random_share * self.batch)
-        chosen = self._walk(self._fit(), guided * self.diversity)
+            return self._draw(self.options.batch)
+        guided = self.options.batch - int(self.options.random_share * self.options.batch)
+        chosen = self._walk(self._fit(), guided * self.options.diversity)
         if len(chosen) > guided:
             chosen = chosen[pick_diverse(chosen, guided)]
-        return np.concatenate([chosen, self._draw(self.batch - len(chosen))])
+        return np.concatenate([chosen, self._draw(self.options.batch - len(chosen))])
 
     def _learn(self, codes: Codes, losses: Losses) -> None:
-        self._codes = np.concatenate([self._codes, codes])[-self.memory :]
-        self._logs = np.append(self._logs, log_losses(losses))[-self.memory :]
+        self._codes = np.concatenate([self._codes, codes])[-self.options.memory :]
+        self._logs = np.append(self._logs, log_losses(losses))[-self.options.memory :]
 
     def _fit(self) -> xgboost.Booster:
         """Trees fitted to what was measured; higher predictions are better mappings."""
         scores = self.scores(self._logs)
         features = self.space.encode(self._codes)
-        rank = self.fit == "rank"
+        rank = self.options.fit == "rank"
         group = np.zeros(len(scores), np.int64) if rank else None
         data = self._library.QuantileDMatrix(features, scores, qid=group, nthread=1)
         settings = {
             "objective": "rank:pairwise" if rank else "reg:squarederror",
-            "max_depth": self.depth,
-            "eta": self.eta,
+            "max_depth": self.options.depth,
+            "eta": self.options.eta,
             "tree_method": "hist",
             "nthread": 1,
             "seed": 0,
             "verbosity": 0,
         }
-        return self._library.train(settings, data, num_boost_round=self.trees)
+        return self._library.train(settings, data, num_boost_round=self.options.trees)
 
     def scores(self, logs: Losses) -> Losses:
         """What trees learn of ln losses `[N]`, some of them finite: higher is better.
@@ -185,7 +147,7 @@ class XGBoost(BatchSearcher):
         standardised logarithm.
         """
         finite = np.isfinite(logs)
-        if self.fit == "rank":
+        if self.options.fit == "rank":
             shares: Losses = np.exp(np.maximum(logs[finite].min() - logs, -700.0))
             return shares
         spread = max(float(logs[finite].std()), 1e-12)
@@ -195,16 +157,16 @@ class XGBoost(BatchSearcher):
 
     def _walk(self, model: xgboost.Booster, wanted: int) -> Codes:
         """Anneals the chains on the prediction; the best unmeasured mappings met, best first."""
-        codes, temperature = self._starts(), self.temperature
+        codes, temperature = self._starts(), self.options.temperature
         scores = self._predict(model, codes)
         temperature *= max(float(scores.std()), 1e-6)
         met_codes, met_scores = [codes], [scores]
         best, threshold, idle = np.empty(0), -np.inf, 0
-        for step in range(self.steps):
+        for step in range(self.options.steps):
             moved = self._move(codes)
             moved = np.where(self.space.feasible(moved)[:, None], moved, codes)
             predicted = self._predict(model, moved)
-            heat = temperature * (1.0 - step / self.steps)
+            heat = temperature * (1.0 - step / self.options.steps)
             accepted = metropolis(self.rng, -scores, -predicted, heat)
             codes = np.where(accepted[:, None], moved, codes)
             scores = np.where(accepted, predicted, scores)
@@ -213,7 +175,7 @@ class XGBoost(BatchSearcher):
             idle = 0 if predicted.max() > threshold else idle + 1
             best = np.sort(np.append(best, predicted))[-wanted:]
             threshold = best[0]
-            if idle >= self.patience:
+            if idle >= self.options.patience:
                 break
         self._chains = codes
         order = np.argsort(-np.concatenate(met_scores), kind="stable")
@@ -223,15 +185,15 @@ class XGBoost(BatchSearcher):
     def _starts(self) -> Codes:
         """`[C, D]` where the chains start: the best measured mappings, and where chains were."""
         if not len(self._chains):
-            self._chains = self.space.sample(self.rng, self.chains, feasible=True)
+            self._chains = self.space.sample(self.rng, self.options.chains, feasible=True)
         starts = self._chains.copy()
-        count = int(self.restart_share * self.chains)
+        count = int(self.options.restart_share * self.options.chains)
         best = np.argsort(self._logs, kind="stable")[:count]
         starts[: len(best)] = self._codes[best]
         return starts
 
     def _move(self, codes: Codes) -> Codes:
-        if self.moves == "domain":
+        if self.options.moves == "domain":
             return self.space.mutate(self.rng, codes)
         mask = np.zeros(codes.shape, dtype=bool)
         mask[np.arange(len(codes)), self.rng.integers(codes.shape[1], size=len(codes))] = True

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from costmodel.accelerator import Accelerator
+    from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
+    from mapspace.storage import Place
     from surrogate.predictor import SurrogatePredictor
-    from surrogate.storage import Place
 
 __all__ = ["load", "shipped"]
 

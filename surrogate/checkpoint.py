@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from costmodel.errors import DataError
-from costmodel.loading import StrictModel
+from mapspace.errors import DataError
+from mapspace.strict_yaml import StrictModel
 from surrogate.options import CurvePoint, FitOptions
 
 NETWORK_FILE = "network.safetensors"

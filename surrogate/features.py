@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from surrogate.structure import FACTOR_SLOTS, ORDER_LEVELS, Structure
+from surrogate.applicability import FACTOR_SLOTS, ORDER_LEVELS, Structure
 
 # Far outside every map space; keeps products over a point gone astray within float32.
 LARGEST_FACTOR = 1e9

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from costmodel.errors import ContractError
-from costmodel.loading import StrictModel
+from mapspace.errors import ContractError
+from mapspace.strict_yaml import StrictModel
 
 FloatArray = npt.NDArray[np.floating[Any]]
 

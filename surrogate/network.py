@@ -5,15 +5,17 @@ Letters: `B` points, `F` raw values per point, `G` features, `O` targets.
 
 from __future__ import annotations
 
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 
-from costmodel.loading import StrictModel
+from mapspace.strict_yaml import StrictModel
+from surrogate.applicability import Structure
 from surrogate.features import FEATURES
 from surrogate.samples import SMALLEST_COST
-from surrogate.structure import Structure
 
 # Hegde et al., Mind Mappings (ASPLOS 2021), section 5.5: nine layers, the last the outputs.
 PAPER_WIDTHS = (64, 256, 1024, 2048, 2048, 1024, 256, 64)
@@ -28,10 +30,17 @@ class NetworkConfig(StrictModel):
     """Normalised costs as they are, or their natural logarithms."""
     body: Literal["perceptron", "residual"]
     """The paper's perceptron, or residual blocks with LayerNorm and GELU."""
-    width: int = 256
+    width: Annotated[int, Field(strict=True, ge=1, le=2**14)] = 256
     """Width of the residual network."""
-    blocks: int = 3
+    blocks: Annotated[int, Field(strict=True, ge=0, le=2**10)] = 3
     """Blocks of the residual network."""
+
+    @property
+    def least_bytes(self) -> int:
+        """What the weights of the body take at the least, known without making it."""
+        if self.body == "residual":
+            return 4 * 2 * self.blocks * self.width**2
+        return 4 * sum(a * b for a, b in pairwise(PAPER_WIDTHS))
 
 
 class Perceptron(nn.Sequential):
@@ -116,7 +125,11 @@ class SurrogateNetwork(nn.Module):
 
     def log_edp(self, points: torch.Tensor) -> torch.Tensor:
         """Logarithm of the predicted EDP over the algorithmic minimum, [B]."""
-        pair = self.energy_and_cycles(points)
+        return self.log_edp_of(self.forward(points))
+
+    def log_edp_of(self, outputs: torch.Tensor) -> torch.Tensor:
+        """The same, of whitened targets [B, O]."""
+        pair = self._pair(outputs)
         if self.config.targets == "log":
             return pair.sum(1)
         # A network of raw targets may predict a cost below zero, which has no logarithm.
@@ -124,7 +137,10 @@ class SurrogateNetwork(nn.Module):
 
     def energy_and_cycles(self, points: torch.Tensor) -> torch.Tensor:
         """Predicted energy and cycles as targets (raw or logarithms), [B, 2]."""
-        return self.forward(points)[:, -2:] * self.target_std[-2:] + self.target_mean[-2:]
+        return self._pair(self.forward(points))
+
+    def _pair(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs[:, -2:] * self.target_std[-2:] + self.target_mean[-2:]
 
 
 def as_targets(costs: torch.Tensor, targets: Literal["raw", "log"]) -> torch.Tensor:

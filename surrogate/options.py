@@ -7,9 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from costmodel.errors import DataError
-from costmodel.loading import PositiveNumber, StrictModel
-from surrogate.storage import Place, write_atomically
+from mapspace.errors import DataError
+from mapspace.storage import Place, write_atomically
+from mapspace.strict_yaml import PositiveNumber, StrictModel
 
 CURVE_FILE = "curve.json"
 

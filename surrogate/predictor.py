@@ -13,25 +13,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import ValidationError
+from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from costmodel.errors import ConfigError, ContractError, DataError
-from costmodel.loading import StrictModel
+from mapspace.bounded_reading import read_json
+from mapspace.errors import ConfigError, ContractError, DataError
+from mapspace.storage import Place, make_folder, place, write_atomically
+from mapspace.strict_yaml import PositiveNumber, Size, StrictModel, validate
+from surrogate.applicability import Structure, tensors_of
 from surrogate.metrics import Figures
 from surrogate.network import NetworkConfig, SurrogateNetwork
 from surrogate.samples import SMALLEST_COST
-from surrogate.storage import Place, make_folder, place, write_atomically
-from surrogate.structure import Structure, tensors_of
 
 if TYPE_CHECKING:
-    from costmodel.accelerator import Accelerator
+    from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "weights"
 ROWS_AT_ONCE = 8192
+MOST_COSTS = 1024
 # e^60 is far above every normalised EDP; beyond it a prediction is an extrapolation gone wild,
 # and its exponential must stay finite.
 LARGEST_LOG_EDP = 60.0
@@ -46,11 +48,11 @@ class Card(StrictModel):
     """Shape of the network."""
     structure: Structure
     """What an encoded point is; the accelerator."""
-    costs: tuple[str, ...]
+    costs: tuple[str, ...] = Field(min_length=2, max_length=MOST_COSTS)
     """Names of the targets, [O]."""
-    ranges: dict[str, tuple[int, int]]
+    ranges: dict[str, tuple[Size, Size]]
     """Least and greatest size of each dimension in training."""
-    scale: tuple[float, ...]
+    scale: tuple[PositiveNumber, ...]
     """Standard deviations of the raw values in training, [F]."""
     sha256: str
     """Of the weights."""
@@ -60,6 +62,18 @@ class Card(StrictModel):
     """Options, rows, views and seconds of the training run."""
     provenance: dict[str, str]
     """Cost model, data set, package version and commit."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Card:
+        if len(self.scale) != len(self.structure.features):
+            raise ValueError(
+                f"scale: expected {len(self.structure.features)} values, one per feature, got "
+                f"{len(self.scale)}."
+            )
+        unknown = sorted(set(self.ranges) - set(self.structure.dimensions))
+        if unknown:
+            raise ValueError(f"ranges: {unknown[0]!r} is no dimension of the structure.")
+        return self
 
 
 class SurrogatePredictor:
@@ -137,27 +151,29 @@ class SurrogatePredictor:
             gradients[rows] = gradient.numpy()
         return values, gradients
 
-    def sum_and_gradient(
+    def value_and_sum_gradient(
         self, points: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Sum of all whitened outputs, and its gradient.
+        """Predicted ln EDP, and the gradient of the sum of all whitened outputs.
 
-        What the released Mind Mappings code descends on in place of EDP.
+        What the released Mind Mappings code descends on in place of EDP. One query: value and
+        gradient come from one pass.
 
         Args:
             points: [B, F], finite.
 
         Returns:
-            Sums [B] and gradients [B, F].
+            Values [B] and gradients [B, F].
 
         Raises:
             ContractError: If the shape is wrong or a value is not finite.
         """
         self._check_points(points)
         raw = _tensor(points).requires_grad_(True)
-        sums = self.network(raw).sum(1)
-        (gradient,) = torch.autograd.grad(sums.sum(), raw)
-        return sums.detach().double().numpy(), gradient.double().numpy()
+        outputs = self.network(raw)
+        (gradient,) = torch.autograd.grad(outputs.sum(), raw)
+        log_edp = self.network.log_edp_of(outputs.detach())
+        return log_edp.double().numpy(), gradient.double().numpy()
 
     def check(self, workload: Workload, accelerator: Accelerator) -> None:
         """Refuses what this surrogate was not trained for.
@@ -233,12 +249,10 @@ def read_card(path: Place) -> Card:
     Raises:
         DataError: If it is missing or damaged.
     """
-    try:
-        card = Card.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing.") from None
-    except (OSError, ValidationError) as error:
-        raise DataError(f"{path} is no surrogate: {str(error).splitlines()[0]}") from error
+    if not path.exists():
+        raise DataError(f"{path} is missing.")
+    data = read_json(path, DataError)
+    card = validate(Card, data, f"{path} is no surrogate", DataError)
     if card.format != FORMAT:
         raise DataError(f"{path} has format {card.format}; expected {FORMAT}.")
     return card
@@ -265,11 +279,20 @@ def load_surrogate(path: Place | str) -> SurrogatePredictor:
         raise DataError(f"{weights_path} cannot be read: {error.strerror}.") from error
     if hashlib.sha256(weights).hexdigest() != card.sha256:
         raise DataError(f"{weights_path} is damaged: its checksum differs from {path.name}'s.")
+    if card.network.least_bytes > len(weights):
+        raise DataError(f"{weights_path} does not fit {path}: it is too small for that network.")
     network = SurrogateNetwork(card.network, card.structure, len(card.costs))
     try:
         network.load_state_dict(load(weights))
     except (RuntimeError, SafetensorError) as error:
-        raise DataError(f"{weights_path} does not fit {path}: {error}") from error
+        # Of torch's list of all that differs, the first.
+        *_, reason = str(error).strip().splitlines()[:2]
+        raise DataError(f"{weights_path} does not fit {path}: {reason.strip()}") from error
+    for name, value in network.state_dict().items():
+        if not torch.isfinite(value).all():
+            raise DataError(f"{weights_path} is damaged: {name}: expected finite numbers.")
+        if name.endswith("_std") and not (value > 0).all():
+            raise DataError(f"{weights_path} is damaged: {name}: expected numbers above 0.")
     return SurrogatePredictor(card, network)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from costmodel.affine import Workload
-from costmodel.families import cnn, conv1d, gemm, mttkrp
-from costmodel.loading import Size, StrictModel
+from costmodel.workload_families import cnn, conv1d, gemm, mttkrp
+from mapspace.strict_yaml import Size, StrictModel
 
 BUILDERS: dict[str, Callable[..., Workload]] = {
     "cnn": cnn,

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from costmodel.loading import StrictModel
+from mapspace.strict_yaml import StrictModel
 from surrogate.network import NetworkConfig
 from surrogate.options import FitOptions, Loss
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerator import Accelerator
+from costmodel.accelerators import Accelerator
 from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import Costs
-from costmodel.errors import ConfigError, ContractError
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from mapspace.errors import ConfigError, ContractError
 from surrogate.problems import ProblemRanges
 
 FloatArray = npt.NDArray[np.float32]

@@ -1,7 +1,7 @@
 """The data set on disk: Parquet shards and a manifest, checked whenever they are read.
 
 A shard is a function of (data config, index) and appears whole or not at all. The folder may be a
-local one or a URI (`surrogate.storage`). The manifest lists the shards with row counts, SHA-256
+local one or a URI (`mapspace.storage`). The manifest lists the shards with row counts, SHA-256
 checksums and moments (for whitening). Letters: `R` rows, `F` raw values per point, `O` costs.
 """
 
@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
-from costmodel.accelerator import Accelerator
-from costmodel.errors import ContractError, DataError
-from costmodel.loading import StrictModel
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
+from costmodel.accelerators import Accelerator
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from mapspace.errors import ContractError, DataError
+from mapspace.storage import Place, place, write_atomically
+from mapspace.strict_yaml import StrictModel
+from surrogate.applicability import Structure
 from surrogate.problems import ProblemRanges
 from surrogate.samples import SMALLEST_COST, Samples, cost_names, draw
-from surrogate.storage import Place, place, write_atomically
-from surrogate.structure import Structure
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -332,7 +332,10 @@ class Dataset:
         content = _content(self.folder, entry, check=position not in self._checked)
         self._checked.add(position)
         try:
-            table = pq.read_table(pa.BufferReader(content), columns=list(names))
+            # In no thread of Arrow's: one that lets go of Python's bytes while the interpreter ends
+            # aborts the process (apache/arrow#34314).
+            file = pq.ParquetFile(pa.BufferReader(content))
+            table = file.read(columns=list(names), use_threads=False)
             columns = [table.column(name).to_numpy() for name in names]
         except (OSError, KeyError, pa.ArrowException) as error:
             raise _damaged(self.folder / entry.file, str(error).splitlines()[0]) from error

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from costmodel.errors import ConfigError
+from mapspace.errors import ConfigError
 from surrogate.samples import Samples
 from surrogate.shards import Dataset
 

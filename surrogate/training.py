@@ -1,7 +1,7 @@
 """The training loop, and the figures that a run reports.
 
-Nothing here knows of Ray: `orchestrator.train` hosts `fit` on one or many workers. Letters: `B`
-rows of a batch, `F` raw values per point, `O` targets.
+Nothing here knows of Ray: `orchestrator.training.train` hosts `fit` on one or many workers.
+Letters: `B` rows of a batch, `F` raw values per point, `O` targets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from costmodel.errors import ConfigError, MapspaceError
+from mapspace.errors import ConfigError, MapspaceError
 from surrogate import checkpoint
 from surrogate.metrics import Figures, figures
 from surrogate.network import NetworkConfig, SurrogateNetwork

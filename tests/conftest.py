@@ -2,40 +2,85 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
+import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from parts import in_part, part_of
 from processes import Nodes
 
 if TYPE_CHECKING:
-    from surrogate.storage import RemotePath
+    from mapspace.storage import RemotePath
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Ray makes its workers nice, and beside other tests they would hardly get a processor.
+os.environ.setdefault("RAY_worker_niceness", "0")
 # Of the S3 server that tests start. Ray's workers inherit what is set before Ray starts.
 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
     os.environ[name] = "testing"
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
 
-@pytest.fixture(scope="session")
-def ray_runtime() -> Iterator[None]:
-    """The one Ray of a test run: starting it takes seconds, and `ray stop` is never called."""
-    from orchestrator import runtime
+# A script and nohup start what they put into the background with interrupts ignored, and children
+# inherit that; tests that press Ctrl-C, here and in other processes, need them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    with runtime.ray_runtime(cpus=2):
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        metavar="K/N",
+        type=part_of,
+        help="run the K-th of N parts of the chosen tests, and those marked `every_part`",
+    )
+    parser.addoption(
+        "--require-tvm", action="store_true", help="fail the tests marked `tvm` where TVM is absent"
+    )
+
+
+# After markers and keywords have chosen.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    part = config.getoption("--part")
+    if part is None:
+        return
+    always = [item.get_closest_marker("every_part") is not None for item in items]
+    kept = in_part(always, part)
+    config.hook.pytest_deselected(
+        items=[i for i, keep in zip(items, kept, strict=True) if not keep]
+    )
+    items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("tvm") and importlib.util.find_spec("tvm") is None:
+        reason = 'TVM is not installed: pip install ".[tvm]"'
+        if item.config.getoption("--require-tvm"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def ray_runtime() -> Iterator[None]:
+    """A Ray per file of tests, so that none waits for what another has left behind."""
+    from orchestrator.runs import ray_runtime
+
+    with ray_runtime.ray_runtime(cpus=2):
         yield
 
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of 40 small CNN problems x 100 mappings on mm256, in 4 shards."""
-    from orchestrator.generate import GenerateConfig, generate
+    from orchestrator.training.generate import GenerateConfig, generate
 
     folder = tmp_path_factory.mktemp("data") / "cnn"
     config = GenerateConfig.model_validate(
@@ -70,7 +115,7 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def bucket(endpoint: str, request: pytest.FixtureRequest) -> RemotePath:
     """A folder of its own for every test."""
-    from surrogate.storage import RemotePath, place
+    from mapspace.storage import RemotePath, place
 
     found = place(f"s3://bucket/{request.node.name}?scheme=http&endpoint_override={endpoint}")
     assert isinstance(found, RemotePath)
@@ -80,7 +125,7 @@ def bucket(endpoint: str, request: pytest.FixtureRequest) -> RemotePath:
 @pytest.fixture
 def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks whose holders are taken for dead in half a second."""
-    from orchestrator import lock
+    from orchestrator.runs import lock
 
     monkeypatch.setattr(lock, "BEAT_SECONDS", 0.05)
     monkeypatch.setattr(lock, "SILENT_SECONDS", 0.5)
@@ -93,15 +138,15 @@ def nodes() -> Iterator[Nodes]:
     """A cluster of several nodes, and this process connected to it; only in the faults' process."""
     import ray
 
-    from orchestrator import runtime
+    from orchestrator.runs import ray_runtime
 
     if ray.is_initialized():
         pytest.fail("run the faults in a process of their own: make faults")
-    for name, value in runtime.ENVIRONMENT.items():
+    for name, value in ray_runtime.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     nodes = Nodes()
     try:
-        with runtime.ray_runtime(nodes.address):
+        with ray_runtime.ray_runtime(nodes.address):
             yield nodes
     finally:
         nodes.cluster.shutdown()

@@ -1,1 +1,1 @@
-"""Proofs of optimality for the loop-nest model on three memory levels; see docs/exact.md."""
+"""Proofs of optimality for the loop-nest model on three memory levels; see docs/inside/proof.md."""

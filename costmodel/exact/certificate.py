@@ -1,71 +1,98 @@
 """Certificates: a mapping, what no mapping undercuts, and all that is needed to prove it again.
 
-A certificate is one JSON file. It holds the whole problem, so that `verify` needs nothing else: it
-evaluates the mapping anew and searches everything below the bound anew.
+A certificate is one JSON file. It holds the whole problem, so that `costmodel.exact.verification`
+needs nothing else: it evaluates the mapping anew and searches everything below the bound anew.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeInt
+from pydantic import AfterValidator, Field, field_validator
 
-from costmodel.accelerator import Accelerator
-from costmodel.affine import Workload
+from costmodel.accelerators import Accelerator
+from costmodel.affine import LARGEST_COUNT, Workload
 from costmodel.costs import Objective
-from costmodel.errors import ConfigError, DataError
 from costmodel.exact.objective import objective_kind, value
 from costmodel.exact.prover import Prover
-from costmodel.loading import Name, NonNegativeNumber, Size, StrictModel, validate
-from costmodel.loopnest import LoopNestModel
-from costmodel.mapspace import MapSpace
-from costmodel.records import mapping_record, record_code
+from costmodel.exact.restriction import problem_hash, restriction
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import mapping_record
 from costmodel.space import Codes
+from mapspace.bounded_reading import read_json
+from mapspace.errors import ConfigError, DataError
+from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, shown, validate
 
-FORMAT = "mapspace-certificate-1"
+FORMAT = "mapspace-certificate-2"
+# Says `proven` of a mapping that is the best under a restriction only, and has no problem hash.
+FIRST_FORMAT = "mapspace-certificate-1"
 
 # Mappings that a proof starts from, the best of so many random ones.
 FIRST_MAPPINGS = 256
 
-WholeNumber = Annotated[str, Field(pattern=r"^\d{1,40}$")]
+
+def _below_limit(digits: str) -> str:
+    if int(digits) >= LARGEST_COUNT:
+        raise ValueError(f"expected a whole number below 2^62, got {digits}.")
+    return digits
+
+
+WholeNumber = Annotated[
+    str, Field(strict=True, pattern=r"^[0-9]{1,19}$"), AfterValidator(_below_limit)
+]
+"""Energies of the prover are below 2^62."""
+
+Ratio = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,20}(/[1-9][0-9]{0,19})?$")]
+"""A fraction whose digits bound the time that reading it takes."""
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=LARGEST_COUNT)]
+
+RECORD_PARTS = {"problem": dict, "arch_name": str, "arch": dict, "mapping": dict}
 
 
 class Certificate(StrictModel):
     """What a proof ends with, or has reached so far."""
 
-    format: Literal["mapspace-certificate-1"]
+    format: Literal["mapspace-certificate-1", "mapspace-certificate-2"]
     """Names this layout."""
     objective: Objective
     """What was minimised."""
-    proven: bool
-    """Whether the mapping is optimal; else the bound only says how far off it may be."""
+    proven: bool = Field(strict=True)
+    """Whether the mapping is optimal among all mappings of the machine."""
+    proven_under_restriction: Annotated[bool, Field(strict=True)] | None = None
+    """Whether it is optimal among the mappings that keep what `keep` says; null without `keep`."""
     energy_units: WholeNumber
     """Energy of the mapping in units, as digits: it may exceed what JSON readers hold exactly."""
-    unit_pj: str
+    unit_pj: Ratio
     """One unit of energy, pJ, as a fraction such as 1/25."""
     latency_cycles: Size
     """Cycles of the mapping."""
     bound_energy_units: WholeNumber
-    """With bound_cycles: no mapping's objective is below that of this energy and these cycles."""
-    bound_cycles: NonNegativeInt
+    """With bound_cycles: no mapping's objective is below that of this energy and these cycles; with
+    `keep`: none of the mappings that keep so."""
+    bound_cycles: Count
     """See bound_energy_units."""
     gap: NonNegativeNumber
-    """How far the mapping can be above the optimum, as a share."""
+    """How far the mapping can be above the bound, as a share."""
+    tie_proven: Annotated[bool, Field(strict=True)] | None = None
+    """Whether no mapping of an equal objective has less energy (of equal energy: fewer cycles);
+    with `keep`: none of the mappings that keep so; null in a certificate that does not say."""
     keep: dict[Name, tuple[Name, ...]] | None = None
-    """Tensors kept per level, where that was fixed beforehand."""
-    counts: dict[Name, int]
-    """Tiles, tilings and subtrees bounded, and loop orders evaluated."""
-    rounds: int
-    """Targets that were searched one after another."""
+    """The restriction: tensors kept per level, where the machine leaves others open; else null."""
+    problem_hash: Name | None = None
+    """Of workload, accelerator, objective and restriction; null in the first format."""
+    counts: dict[Name, Count]
+    """Tiles, tilings and subtrees bounded, and loop orders evaluated: what the first proof says."""
+    rounds: Count
+    """Targets that were searched one after another, likewise."""
     seconds: NonNegativeNumber
-    """How long the proof took."""
+    """How long the proof took, likewise."""
     model: Name
     """The cost model."""
     model_version: Name
@@ -80,6 +107,19 @@ class Certificate(StrictModel):
     """Of its content."""
     record: dict[str, Any] = Field(repr=False)
     """The mapping, as a mapping record."""
+
+    @field_validator("record")
+    @classmethod
+    def _check_record(cls, record: dict[str, Any]) -> dict[str, Any]:
+        if set(record) != set(RECORD_PARTS):
+            raise ValueError(
+                f"expected the keys {', '.join(RECORD_PARTS)}, got {shown(sorted(record))}."
+            )
+        for part, kind in RECORD_PARTS.items():
+            if not isinstance(record[part], kind):
+                expected = "text" if kind is str else "a mapping"
+                raise ValueError(f"{part}: expected {expected}, got {shown(record[part])}.")
+        return record
 
     @property
     def energy_pj(self) -> float:
@@ -100,28 +140,38 @@ class Certificate(StrictModel):
         unit = 1 if self.objective == "latency" else Fraction(self.unit_pj)
         return float(value(objective_kind(self.objective), energy, cycles) * unit)
 
-    def write(self, path: Path) -> None:
-        """Writes the certificate as JSON, whole or not at all."""
-        temporary = path.with_name(path.name + ".part")
-        temporary.write_text(self.model_dump_json(indent=1) + "\n")
-        temporary.replace(path)
+    def text(self) -> str:
+        """The certificate's file."""
+        return self.model_dump_json(indent=1) + "\n"
 
 
 def read_certificate(path: str | Path) -> Certificate:
-    """Reads a certificate's file.
+    """Reads a certificate's file, of this format or the first one.
+
+    Returns:
+        The certificate as this format says it: where the first one says `proven` under a
+        restriction, `proven_under_restriction` is true and `proven` false.
 
     Raises:
-        ConfigError: there is none, or it is no certificate.
+        ConfigError: there is none, it is no certificate, or a value lies beyond what a proof can
+            write.
     """
-    try:
-        data = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}.") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{path}: expected a certificate as JSON: {error}.") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    data = read_json(Path(path))
+    if not isinstance(data, dict) or data.get("format") not in (FORMAT, FIRST_FORMAT):
         raise ConfigError(f"{path}: format: expected {FORMAT!r}; this is no certificate.")
-    return validate(Certificate, data, str(path))
+    found = validate(Certificate, data, str(path))
+    return _of_today(found) if found.format == FIRST_FORMAT else found
+
+
+def _of_today(old: Certificate) -> Certificate:
+    restricted = restriction(old.workload, old.accelerator, old.keep)
+    return old.model_copy(
+        update={
+            "proven": old.proven and restricted is None,
+            "proven_under_restriction": None if restricted is None else old.proven,
+            "problem_hash": None,
+        }
+    )
 
 
 def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certificate:
@@ -133,7 +183,8 @@ def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certif
         code: `[D]` the mapping to certify; None: the best that the proof knows.
 
     Raises:
-        DataError: the mapping is infeasible, or none has been found yet.
+        DataError: the mapping is infeasible or none of those that the proof speaks of, or none has
+            been found yet.
     """
     if code is None:
         if prover.best_outcome is None:
@@ -142,29 +193,36 @@ def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certif
     outcome = prover.outcomes(code[None])[0]
     if outcome is None:
         raise DataError("An infeasible mapping cannot be certified.")
+    if not prover.allows(code):
+        raise DataError("A mapping that keeps other tensors than the proof's cannot be certified.")
     bound = prover.lower_outcome
     reached, certain = prover.value_of(outcome), prover.value_of(bound)
+    optimal = reached == certain
     space, model = prover.space, LoopNestModel()
+    hashes = space.workload.hash, space.accelerator.hash
     return Certificate(
         format=FORMAT,
         objective=prover.objective,
-        proven=reached == certain,
+        proven=optimal and prover.keep is None,
+        proven_under_restriction=None if prover.keep is None else optimal,
         energy_units=str(outcome[0]),
         unit_pj=str(prover.unit_pj),
         latency_cycles=outcome[1],
         bound_energy_units=str(bound[0]),
         bound_cycles=bound[1],
         gap=(reached - certain) / max(1, certain),
+        tie_proven=outcome == bound,
         keep=prover.keep,
+        problem_hash=problem_hash(*hashes, prover.objective, prover.keep),
         counts=prover.counts,
         rounds=prover.rounds,
         seconds=seconds,
         model=model.name,
         model_version=model.version,
         workload=space.workload,
-        workload_hash=space.workload.hash,
+        workload_hash=hashes[0],
         accelerator=space.accelerator,
-        accelerator_hash=space.accelerator.hash,
+        accelerator_hash=hashes[1],
         record=mapping_record(space, code),
     )
 
@@ -181,7 +239,7 @@ def prove(
     """Proves the best mapping of a map space, or gets as far as the time allows.
 
     Args:
-        space: a map space that `costmodel.exact.tables.why_not` has nothing against.
+        space: a map space that `costmodel.exact.problem.why_not` has nothing against.
         objective: what to minimise.
         seconds: stop after so long; None: when it is proven.
         gap: stop when the mapping is certainly within this share of the optimum.
@@ -193,18 +251,20 @@ def prove(
 
     Raises:
         ConfigError: the space cannot be treated, or it has no feasible mapping.
-        DataError: the time was too short to find any mapping; only where next to none is feasible.
+        DataError: the time was too short for the tables, or to find any mapping.
     """
     started = time.perf_counter()
-    prover = Prover(space, objective=objective, threads=threads)
+    prover = Prover(space, objective=objective, threads=threads, build=False)
     # So that there is a mapping, however short the time is.
     prover.offer(_some_mappings(space))
-    while not prover.finished and not 0 < gap >= prover.gap:
-        prover.step()
-        if after_step is not None:
-            after_step(prover)
-        if seconds is not None and time.perf_counter() - started >= seconds:
-            break
+    prover.run(seconds, gap=gap, after_step=after_step)
+    if not prover.built:
+        raise DataError(
+            f"The proof of {space.workload.name} on {space.accelerator.name} needs more than "
+            f"{seconds:g} s for its tables alone."
+        )
+    if prover.best_outcome is None:
+        raise DataError(f"No mapping of {space.workload.name} was found in {seconds:g} s.")
     return certify(prover, time.perf_counter() - started)
 
 
@@ -212,79 +272,3 @@ def _some_mappings(space: MapSpace) -> Codes:
     """`[0 .. 256, D]` feasible mappings at random."""
     draws = space.sample(np.random.default_rng(0), 64 * FIRST_MAPPINGS)
     return draws[space.feasible(draws)][:FIRST_MAPPINGS]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What came of proving a certificate again.
-
-    Attributes:
-        holds: whether everything that the certificate claims is true.
-        findings: one line per claim: what was checked and what came.
-        seconds: how long it took.
-    """
-
-    holds: bool
-    findings: tuple[str, ...]
-    seconds: float
-
-
-def verify(certificate: Certificate) -> Verdict:
-    """Proves a certificate again: its mapping is evaluated, everything below its bound searched.
-
-    Raises:
-        ConfigError: its problem cannot be read or treated.
-    """
-    started = time.perf_counter()
-    findings: list[str] = []
-    holds = True
-
-    def check(ok: bool, claim: str, otherwise: str) -> None:
-        nonlocal holds
-        holds &= ok
-        findings.append(claim if ok else f"WRONG: {otherwise}")
-
-    model = LoopNestModel()
-    check(
-        certificate.model == model.name and certificate.model_version == model.version,
-        f"cost model {model.name} {model.version}",
-        f"made for {certificate.model} {certificate.model_version}; "
-        f"this is {model.name} {model.version}",
-    )
-    for what, stated, true in (
-        ("workload", certificate.workload_hash, certificate.workload.hash),
-        ("accelerator", certificate.accelerator_hash, certificate.accelerator.hash),
-    ):
-        check(stated == true, f"{what} {true}", f"{what} hash {stated}, the content's is {true}")
-    space = MapSpace(certificate.workload, certificate.accelerator)
-    prover = Prover(space, objective=certificate.objective, keep=certificate.keep)
-    claimed = (int(certificate.energy_units), certificate.latency_cycles)
-    bound = (int(certificate.bound_energy_units), certificate.bound_cycles)
-    try:
-        found = prover.outcomes(record_code(space, certificate.record)[None])[0]
-    except ConfigError as error:
-        check(False, "", f"the mapping is none of this problem: {error}")
-    else:
-        check(
-            found == claimed and Fraction(certificate.unit_pj) == prover.unit_pj,
-            f"the mapping takes {certificate.energy_pj:.9g} pJ and {claimed[1]:,} cycles",
-            f"the mapping takes {found} (energy in units of {prover.unit_pj} pJ, cycles), "
-            f"not {claimed}",
-        )
-    reached, certain = prover.value_of(claimed), prover.value_of(bound)
-    gap = (reached - certain) / max(1, certain)
-    agrees = abs(gap - certificate.gap) <= 1e-9 * (1 + abs(gap))
-    check(
-        agrees and certificate.proven == (reached == certain),
-        "bound and mapping are equal: it is optimal"
-        if certificate.proven
-        else f"bound and mapping are {100 * gap:.3g} % apart",
-        f"bound and mapping are {100 * gap:.3g} % apart, not {100 * certificate.gap:.3g} %",
-    )
-    below = prover.search_below(bound)
-    check(
-        below is None,
-        f"no mapping below {certificate.lower_bound:.9g}: {prover.bounds_computed:,} bounds",
-        f"a mapping of {below} (energy in units, cycles) is below {certificate.lower_bound:.9g}",
-    )
-    return Verdict(holds, tuple(findings), time.perf_counter() - started)

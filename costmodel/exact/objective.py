@@ -6,9 +6,14 @@ are compared as whole numbers of up to 186 bits, so ties are ties and "proven" h
 
 from __future__ import annotations
 
-from costmodel.compiled import lean
-from costmodel.costs import Objective
-from costmodel.errors import ConfigError
+import itertools
+
+import numpy as np
+
+from costmodel.compiled import lean, part
+from costmodel.costs import FloatArray, Objective
+from costmodel.loop_nest.tables import Array
+from mapspace.errors import ConfigError
 
 EDP, ENERGY, LATENCY, ED2P = range(4)
 KINDS: dict[str, int] = {"edp": EDP, "energy": ENERGY, "latency": LATENCY, "ed2p": ED2P}
@@ -43,7 +48,41 @@ def value(kind: int, energy: int, cycles: int) -> int:
     return energy * cycles if kind == EDP else energy * cycles * cycles
 
 
-@lean
+def rank(kind: int, energy: int, cycles: int) -> tuple[int, int, int]:
+    """Orders outcomes from best to worst as `is_below` does: the objective, then what breaks ties.
+
+    Less energy breaks the ties of all objectives but energy, whose ties go to fewer cycles.
+    """
+    return value(kind, energy, cycles), energy, cycles
+
+
+def in_exact_order(
+    kind: int, order: Array, floors: FloatArray, energy: Array, cycles: Array
+) -> Array:
+    """Repairs an order by rounded floors where rounding may have swapped neighbours.
+
+    Args:
+        kind: the objective.
+        order: `[n]` outcomes sorted by their floors.
+        floors: `[n]` objectives of the outcomes, rounded.
+        energy: `[n]` their energies in units.
+        cycles: `[n]` their cycles.
+    """
+    ranked = floors[order]
+    close = ranked[1:] <= ranked[:-1] * (1 + 1e-14)
+    differs = (energy[order][1:] != energy[order][:-1]) | (cycles[order][1:] != cycles[order][:-1])
+    if not (close & differs).any():
+        return order
+    edges = [0, *(np.flatnonzero(~close) + 1).tolist(), len(order)]
+    for begin, end in itertools.pairwise(edges):
+        order[begin:end] = sorted(
+            order[begin:end].tolist(),
+            key=lambda unit: rank(kind, int(energy[unit]), int(cycles[unit])),
+        )
+    return order
+
+
+@part
 def _product(
     a: int,
     b: int,
@@ -83,10 +122,10 @@ def is_below(
     limit_energy: int,
     limit_cycles: int,
 ) -> bool:
-    """Whether an outcome beats a limit: a smaller objective, exactly.
+    """Whether an outcome beats a limit: a smaller objective, exactly, or an equal one and less.
 
-    Energy breaks ties of latency and latency those of energy, so that the best mapping for one is
-    not wasteful in the other.
+    Energy breaks ties and latency those of energy, so that the best mapping for one is not
+    wasteful in the other. What is at least as large in both costs never beats: bounds may prune.
     """
     if kind == ENERGY:
         return energy < limit_energy or (energy == limit_energy and cycles < limit_cycles)
@@ -103,10 +142,14 @@ def is_below(
     if ours > its * (1 + 1e-14):
         return False
     third, its_third = (cycles, limit_cycles) if kind == ED2P else (1, 1)
-    return _product(energy, cycles, third) < _product(limit_energy, limit_cycles, its_third)
+    product = _product(energy, cycles, third)
+    its_product = _product(limit_energy, limit_cycles, its_third)
+    if product == its_product:
+        return energy < limit_energy or (energy == limit_energy and cycles < limit_cycles)
+    return product < its_product
 
 
-@lean
+@part
 def energy_threshold(
     kind: int,
     cycles: int,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel.errors import ConfigError
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.prover import Prover
-from costmodel.mapspace import MapSpace
+from costmodel.loop_nest.map_space import MapSpace
 from costmodel.space import Codes
+from mapspace.errors import ConfigError
 
 
 @dataclass(frozen=True)

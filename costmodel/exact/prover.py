@@ -7,34 +7,56 @@ optimum. A mapping offered from outside only makes targets beyond it unnecessary
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from costmodel.accelerator import accelerator
+from costmodel.accelerators import accelerator
 from costmodel.costs import Objective
-from costmodel.errors import ConfigError, ContractError
-from costmodel.exact.feasible import why_infeasible
-from costmodel.exact.objective import ED2P, EDP, INFINITE, LATENCY, is_below, objective_kind, value
-from costmodel.exact.outer import build_outer_tables
-from costmodel.exact.spatial import bound_units, list_vectors
-from costmodel.exact.state import make_work, nothing_found
-from costmodel.exact.subtree import bounds_of_tiling
-from costmodel.exact.tables import BUFFER, ELEMENT, build_proof_tables
-from costmodel.exact.tiles import Vectors
-from costmodel.exact.walk import Walk
-from costmodel.exact.winners import Outcome, code_of, exact_outcomes
-from costmodel.mapspace import MapSpace
-from costmodel.nest import Array
+from costmodel.exact.decode import Outcome, code_of, exact_outcomes
+from costmodel.exact.dram_bounds import empty_outer_tables, fill_outer_tables
+from costmodel.exact.infeasible import why_infeasible
+from costmodel.exact.objective import (
+    ED2P,
+    EDP,
+    ENERGY,
+    INFINITE,
+    LATENCY,
+    in_exact_order,
+    is_below,
+    objective_kind,
+    rank,
+    value,
+)
+from costmodel.exact.parallel_search import Walk, thread_count
+from costmodel.exact.problem import BUFFER, ELEMENT, build_proof_tables
+from costmodel.exact.restriction import restriction
+from costmodel.exact.spatial_factors import bound_units, list_vectors
+from costmodel.exact.structures import Problem, Vectors
+from costmodel.exact.subtree_bounds import bounds_of_tiling
+from costmodel.exact.workspace import make_work, nothing_found
+from costmodel.loop_nest.map_space import MapSpace
 from costmodel.space import Codes
-from costmodel.workload import gemm
+from costmodel.workloads import gemm
+from mapspace.errors import ConfigError, ContractError
 
 # A step ends after about so many bounds: some 50 ms.
 STEP_BOUNDS = 200_000
+
+# A step builds tables for about so many pieces of five milliseconds.
+STEP_PIECES = 6.0
+
+# Pairs of keep sets that the floors of one such piece look at.
+FLOOR_PAIRS = 10_000
+
+# More of the best tilings than this take long to keep in order.
+MOST_TOP = 1000
 
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
@@ -55,7 +77,8 @@ class Prover:
     Attributes:
         space: the map space.
         objective: what is minimised.
-        keep: tensors kept per level, where that is fixed; None: as the machine has it.
+        keep: the restriction: tensors kept per level, where that is fixed and the machine leaves
+            it open; None: all mappings of the machine count.
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven.
         rounds: rounds begun.
@@ -69,64 +92,105 @@ class Prover:
         keep: Mapping[str, Sequence[str]] | None = None,
         top: int = 1,
         threads: int | None = None,
+        build: bool = True,
     ) -> None:
         """Builds the tables that bounds are read from: most of the memory, some of the time.
 
         Args:
-            space: a map space that `costmodel.exact.tables.why_not` has nothing against.
+            space: a map space that `costmodel.exact.problem.why_not` has nothing against.
             objective: `edp`, `energy`, `latency` or `ed2p`.
             keep: the tensors that a level keeps, for levels where that is not searched; only on
                 machines where it could be.
-            top: how many of the best tilings to find.
+            top: how many of the best tilings to find, at most MOST_TOP.
             threads: how many work at a time; None: one per processor, at most four. What is found
                 does not depend on it.
+            build: False to leave the tables to the first steps, each of which then takes some ten
+                milliseconds; mappings can be offered at once.
 
         Raises:
             ConfigError: the space or the objective is none that can be proven, no mapping is
                 feasible, or an unknown level or tensor.
         """
-        if top < 1:
-            raise ConfigError(f"top must be at least 1, got {top}.")
+        if not 1 <= top <= MOST_TOP:
+            raise ConfigError(f"top must be 1 to {MOST_TOP}, got {top}.")
         problem = why_infeasible(space, keep)
         if problem is not None:
             raise ConfigError(problem)
         self.space = space
         self.objective: Objective = objective
-        self.keep = None if keep is None else {level: tuple(keep[level]) for level in keep}
         self._kind = objective_kind(objective)
         self._threads = threads
-        self._tables, units = build_proof_tables(space, self.keep)
+        self._tables, units = build_proof_tables(space, keep)
+        self.keep = restriction(space.workload, space.accelerator, keep)
         self.unit_pj = units.unit_pj
         self._units = units
-        self._outer = build_outer_tables(self._tables)
-        self._vectors = list_vectors(self._tables)
         self._found = nothing_found(self._kind, self._tables.sizes.size, top)
         self._offered: tuple[Outcome, Codes] | None = None
-        self._list_units()
-        self._walk = Walk(
-            self._tables, self._outer, self._vectors, self._unit_vector, self._unit_set, threads
-        )
         self._next = 0
         self.rounds = 0
         self.finished = False
+        self._building: Iterator[float] | None = self._build()
+        self._builds = 0
+        while build and not self.built:
+            self._build_on()
+
+    @property
+    def built(self) -> bool:
+        """Whether the tables stand; before that there is no lower bound."""
+        return self._building is None
+
+    @property
+    def threads(self) -> int:
+        """How many threads work at a time; what is found does not depend on it."""
+        return thread_count(self._threads)
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self._threads = threads
+        if self.built:
+            self._walk.threads = threads
+
+    def _build_on(self) -> None:
+        """Does the next pieces of the tables."""
+        assert self._building is not None  # the caller has looked
+        self._builds += 1
+        done = 0.0
+        while done < STEP_PIECES:
+            piece = next(self._building, None)
+            if piece is None:
+                self._building = None
+                return
+            done += piece
+
+    def _build(self) -> Iterator[float]:
+        """Builds the tables, and begins the first round; yields how large every piece was."""
+        outer = empty_outer_tables(self._tables)
+        yield from fill_outer_tables(self._tables, outer)
+        self._problem = Problem(self._tables, outer, list_vectors(self._tables))
+        yield self._problem.vectors.elements.size / FLOOR_PAIRS
+        yield from self._list_units()
+        self._walk = Walk(self._problem, self._unit_vector, self._unit_set, self._threads)
         self._lower = self._floor(0)
         self._begin_round()
 
-    def _list_units(self) -> None:
-        """Lists the units that hold any mapping by rising floor."""
-        shape = (self._vectors.elements.size, self._tables.inner_sets.size)
+    def _list_units(self) -> Iterator[float]:
+        """Lists the units that hold any mapping by rising floor; yields as `_build` does."""
+        shape = (self._problem.vectors.elements.size, self._tables.inner_sets.size)
         energy, cycles = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        bound_units(
-            self._tables, self._outer, self._vectors, energy, cycles, make_work(self._tables)
-        )
+        work = make_work(self._tables)
+        pairs = shape[1] * self._tables.outer_sets.size
+        piece = max(1, FLOOR_PAIRS // pairs)
+        for first in range(0, shape[0], piece):
+            bound_units(self._problem, energy, cycles, work, first, min(shape[0], first + piece))
+            yield piece * pairs / FLOOR_PAIRS
         vector, kept = np.nonzero(energy < INFINITE)
         energy, cycles = energy[vector, kept], cycles[vector, kept]
         power = {EDP: 1, ED2P: 2}.get(self._kind, 0)
         floors = energy * cycles.astype(np.float64) ** power
-        primary, secondary = (cycles, energy) if self._kind == LATENCY else (floors, cycles)
-        order = np.lexsort((secondary, primary))
+        primary = cycles if self._kind == LATENCY else floors
+        order = np.lexsort((cycles if self._kind == ENERGY else energy, primary))
         if power:
-            order = _in_exact_order(self._kind, order, floors, energy, cycles)
+            order = in_exact_order(self._kind, order, floors, energy, cycles)
         self._unit_energy, self._unit_cycles = energy[order], cycles[order]
         self._unit_vector = np.ascontiguousarray(vector[order])
         self._unit_set = self._tables.inner_sets[kept[order]]
@@ -139,10 +203,15 @@ class Prover:
         """The objective of an outcome, in units of energy and cycles."""
         return value(self._kind, *outcome)
 
+    def rank_of(self, outcome: Outcome) -> tuple[int, int, int]:
+        """Where an outcome stands: its objective, then what decides between equal ones."""
+        return rank(self._kind, *outcome)
+
     def _begin_round(self) -> None:
         """Sets the next target: a rise above what is certain, but never above what is at hand."""
         self.rounds += 1
         self._next = 0
+        self._walk.forget()
         energy, cycles = self._lower
         rise = 1 + FIRST_RISE * 2 ** (self.rounds - 1)
         if self._kind == LATENCY:
@@ -174,15 +243,63 @@ class Prover:
         """
         if self.finished:
             raise ContractError("The proof is finished: there is nothing left to do.")
+        if not self.built:
+            self._build_on()
+            return
         self._search(bounds)
         if self._next < self._first_beyond():
             return
         # Nothing below the limit is left, in any unit.
-        self._lower = max(self._lower, self._limit, key=self.value_of)
+        self._lower = max(self._lower, self._limit, key=self.rank_of)
         if self._limit == self._to_beat():
             self.finished = True
+            self._walk.forget()
         else:
             self._begin_round()
+
+    def run(
+        self,
+        seconds: float | None = None,
+        *,
+        gap: float = 0.0,
+        after_step: Callable[[Prover], None] | None = None,
+    ) -> None:
+        """Works until the proof is finished or so many seconds have passed.
+
+        Args:
+            seconds: None: however long it takes.
+            gap: end when the best mapping is certainly within this share of the optimum.
+            after_step: called after every step.
+        """
+        ends = math.inf if seconds is None else time.monotonic() + seconds
+        # A step is short on a processor of its own, not on one that is shared.
+        timer = None if seconds is None else threading.Timer(seconds, self.halt)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            while not self.finished and not 0 < gap >= self.gap and time.monotonic() < ends:
+                self.step()
+                if after_step is not None:
+                    after_step(self)
+        finally:
+            if timer is not None:
+                timer.cancel()
+                timer.join()
+            self.go_on()
+
+    def halt(self) -> None:
+        """Ends the step that another thread is in as soon as it can; the next one goes on from it.
+
+        Until `go_on()` every step ends at once, but for those that build tables.
+        """
+        if self.built:
+            self._walk.halt()
+
+    def go_on(self) -> None:
+        """Lets steps take their time again."""
+        if self.built:
+            self._walk.go_on()
 
     def _search(self, bounds: int) -> None:
         beyond = self._first_beyond()
@@ -212,6 +329,7 @@ class Prover:
         self._found.cycles[:] = INFINITE
         self._offered = None
         self._found.limit[:] = limit
+        self._walk.forget()
         self._next = 0
         while self._next < self._first_beyond():
             self._search(STEP_BOUNDS)
@@ -227,19 +345,24 @@ class Prover:
 
     @property
     def lower_outcome(self) -> Outcome:
-        """What no mapping undercuts."""
+        """What no mapping undercuts, its energy or cycles included where objectives are equal.
+
+        Zeros while the tables are built.
+        """
         best = self.best_outcome
         if self.finished:
             return best or self._lower
+        if not self.built:
+            return 0, 0
         certain = self._lower
         if self._next < self._unit_vector.size:
             # Units before the next one hold nothing below the limit, the others nothing below
             # their floor.
             certain = max(
-                certain, min(self._floor(self._next), self._limit, key=self.value_of),
-                key=self.value_of,
+                certain, min(self._floor(self._next), self._limit, key=self.rank_of),
+                key=self.rank_of,
             )  # fmt: skip
-        return certain if best is None else min(certain, best, key=self.value_of)
+        return certain if best is None else min(certain, best, key=self.rank_of)
 
     @property
     def gap(self) -> float:
@@ -262,11 +385,8 @@ class Prover:
         Returns:
             Its outcome and code `[D]`; None if there is none.
         """
-        units = np.flatnonzero(self._vectors.elements[self._unit_vector] == elements)
-        walk = Walk(
-            self._tables, self._outer, self._vectors, self._unit_vector[units],
-            self._unit_set[units], self._threads,
-        )  # fmt: skip
+        units = np.flatnonzero(self._problem.vectors.elements[self._unit_vector] == elements)
+        walk = Walk(self._problem, self._unit_vector[units], self._unit_set[units], self._threads)
         found = nothing_found(self._kind, self._tables.sizes.size, 1)
         found.limit[:] = limit
         following = 0
@@ -281,26 +401,26 @@ class Prover:
     @property
     def element_counts(self) -> list[int]:
         """Numbers of elements that some mapping uses, ascending."""
-        used = np.unique(self._vectors.elements[self._unit_vector])
+        used = np.unique(self._problem.vectors.elements[self._unit_vector])
         return [int(count) for count in used]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how the proof continues: arrays, numbers and None."""
         found = self._found
-        offered = None
-        if self._offered is not None:
-            outcome, code = self._offered
-            offered = {"energy": outcome[0], "cycles": outcome[1], "code": code.copy()}
+        if not self.built:
+            return {"builds": self._builds, "offered": self._offered_state()}
         return {
             "energy": found.energy.copy(),
             "cycles": found.cycles.copy(),
             "rows": found.rows.copy(),
             "limit": found.limit.copy(),
             "counts": found.counts.copy(),
-            "offered": offered,
+            "offered": self._offered_state(),
             "next": self._next,
             "rounds": self.rounds,
             "block": self._walk.block,
+            "lanes": self._walk.state(),
+            "spent": self._walk.spent,
             "lower_energy": self._lower[0],
             "lower_cycles": self._lower[1],
             "finished": self.finished,
@@ -308,18 +428,34 @@ class Prover:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from `state_dict()` of a proof made with the same arguments."""
+        self._load_offered(state["offered"])
+        if "builds" in state:
+            while self._builds < int(state["builds"]):
+                self._build_on()
+            return
+        while not self.built:
+            self._build_on()
         for name in ("energy", "cycles", "rows", "limit", "counts"):
             getattr(self._found, name)[...] = state[name]
-        offered = state["offered"]
-        self._offered = None
-        if offered is not None:
-            code = np.array(offered["code"], np.int32)
-            self._offered = ((int(offered["energy"]), int(offered["cycles"])), code)
         self._next = int(state["next"])
         self.rounds = int(state["rounds"])
         self._walk.block = int(state["block"])
+        # States of before turns could pause hold no blocks in flight.
+        self._walk.load(state.get("lanes", ()), int(state.get("spent", 0)), self._found)
         self._lower = int(state["lower_energy"]), int(state["lower_cycles"])
         self.finished = bool(state["finished"])
+
+    def _offered_state(self) -> dict[str, Any] | None:
+        if self._offered is None:
+            return None
+        outcome, code = self._offered
+        return {"energy": outcome[0], "cycles": outcome[1], "code": code.copy()}
+
+    def _load_offered(self, state: Mapping[str, Any] | None) -> None:
+        self._offered = None
+        if state is not None:
+            outcome = int(state["energy"]), int(state["cycles"])
+            self._offered = outcome, np.array(state["code"], np.int32)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -330,13 +466,14 @@ class Prover:
     @property
     def bounds_computed(self) -> int:
         """How many sets of mappings were bounded so far, orders tried included."""
-        return self._unit_vector.size + int(self._found.counts.sum())
+        units = self._unit_vector.size if self.built else 0
+        return units + int(self._found.counts.sum())
 
-    def codes(self) -> Codes:
-        """`[m, D]` the best mappings found so far, best first."""
+    def codes(self, most: int = MOST_TOP) -> Codes:
+        """`[m, D]` the best mappings found so far, best first, at most so many."""
         found = [
             code_of(self.space, self._tables, self._found.rows[i])
-            for i in range(self._found.energy.size)
+            for i in range(min(most, self._found.energy.size))
             if self._found.energy[i] < INFINITE
         ]
         single = self._found.energy.size == 1 or not found
@@ -352,19 +489,20 @@ class Prover:
         """
         for code, outcome in zip(codes, self.outcomes(codes), strict=True):
             best = self.best_outcome
-            if outcome is None or not self._keeps_allowed(code):
+            if outcome is None or not self.allows(code):
                 continue
             if best is None or is_below(self._kind, *outcome, *best):
                 self._offered = (outcome, code.copy())
         to_beat = self._to_beat()
-        if is_below(self._kind, *to_beat, *self._limit):
+        if self.built and is_below(self._kind, *to_beat, *self._limit):
             self._found.limit[:] = to_beat
 
     def outcomes(self, codes: Codes) -> list[Outcome | None]:
         """Exact energy and cycles of mappings `[B, D]` by the cost model; None where infeasible."""
         return exact_outcomes(self.space, self._units, codes)
 
-    def _keeps_allowed(self, code: Codes) -> bool:
+    def allows(self, code: Codes) -> bool:
+        """Whether a mapping `[D]` keeps what the restriction says, if there is one."""
         tables = self.space.tables
         return all(
             tables.keep_column[level] < 0 or code[tables.keep_column[level]] in allowed
@@ -395,7 +533,7 @@ class Prover:
         middle = step * factors[:, tables.temporal_slot[BUFFER]]
         energy = np.zeros((len(codes), 4), np.int64)
         cycles = np.zeros((len(codes), 4), np.int64)
-        vectors = {tuple(row): v for v, row in enumerate(self._vectors.factor.tolist())}
+        vectors = {tuple(row): v for v, row in enumerate(self._problem.vectors.factor.tolist())}
         units = {
             (int(v), int(kept)): unit
             for unit, (v, kept) in enumerate(zip(self._unit_vector, self._unit_set, strict=True))
@@ -405,24 +543,27 @@ class Prover:
             codes[:, column] if column >= 0 else np.full(len(codes), everything)
             for column in (tables.keep_column[ELEMENT], tables.keep_column[BUFFER])
         ]
-        work = make_work(self._tables)
+        work, bounds = make_work(self._tables), np.zeros((2, 3), np.int64)
         for b in range(len(codes)):
             v = vectors[tuple(spatial[b].tolist())]
             unit = units[v, int(kept[0][b])]
             energy[b, 0], cycles[b, 0] = self._floor(unit)
-            here = Vectors(*(column[v : v + 1].copy() for column in self._vectors))
+            here = Vectors(*(column[v : v + 1].copy() for column in self._problem.vectors))
             for field, columns in (
                 (here.order, tables.spatial_order_column),
                 (here.axes, tables.spatial_axis_column),
             ):
                 if columns[BUFFER] >= 0:
                     field[0] = codes[b, columns[BUFFER]]
+            tile = np.stack(
+                [extent[b].astype(np.int64), self._positions(step[b]), self._positions(middle[b])]
+            )
             bounds_of_tiling(
-                self._tables, self._outer, here, 0, int(kept[0][b]),
-                int(np.flatnonzero(self._tables.outer_sets == kept[1][b])[0]),
-                extent[b].astype(np.int64), self._positions(step[b]), self._positions(middle[b]),
-                work, energy[b, 1:], cycles[b, 1:],
+                self._problem._replace(vectors=here), 0, int(kept[0][b]),
+                int(np.flatnonzero(self._tables.outer_sets == kept[1][b])[0]), tile, work,
+                bounds,
             )  # fmt: skip
+            energy[b, 1:], cycles[b, 1:] = bounds
         return energy, cycles
 
     def _positions(self, extent: Any) -> Any:
@@ -437,19 +578,3 @@ class Prover:
             ],
             np.int64,
         )
-
-
-def _in_exact_order(kind: int, order: Array, floors: Any, energy: Array, cycles: Array) -> Array:
-    """Repairs an order by rounded floors where rounding may have swapped neighbours."""
-    ranked = floors[order]
-    close = ranked[1:] <= ranked[:-1] * (1 + 1e-14)
-    differs = (energy[order][1:] != energy[order][:-1]) | (cycles[order][1:] != cycles[order][:-1])
-    if not (close & differs).any():
-        return order
-    edges = [0, *(np.flatnonzero(~close) + 1).tolist(), len(order)]
-    for begin, end in itertools.pairwise(edges):
-        order[begin:end] = sorted(
-            order[begin:end].tolist(),
-            key=lambda unit: value(kind, int(energy[unit]), int(cycles[unit])),
-        )
-    return order

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from costmodel.maestro.counts import TENSORS, Counts, Delays, Energies
-from costmodel.maestro.enumerate import OnChipOptimum, on_chip_search
 from costmodel.maestro.mappings import DIMENSIONS, NONE, TILED, UNLIMITED, ClusterMappings
 from costmodel.maestro.model import (
     FIDELITIES,
@@ -14,6 +13,7 @@ from costmodel.maestro.model import (
     explain,
 )
 from costmodel.maestro.on_chip import OnChipSpace
+from costmodel.maestro.on_chip_search import OnChipOptimum, on_chip_search
 from costmodel.maestro.pruning import DATAFLOWS, Pruning
 from costmodel.maestro.records import (
     mappings_from_records,

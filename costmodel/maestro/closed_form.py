@@ -4,12 +4,14 @@ Holds where tiles divide. A level steps through its trips in order; a step is of
 innermost dimension that advanced into it, and all steps of a class move the same volumes. One more
 step, the first, fills everything. Defects of MAESTRO are part of the counts: a tensor is not
 fetched again when only loops inside an unrelated one start over, outputs are written back at every
-step and never read again, halos are not shared between neighbours in the first step, and the
-outputs that L1 has to hold and those read at the end are counted in input pixels. One defect is
-not: with a stride above 1 and a filter above 1x1, MAESTRO takes a tile for more outputs than it is;
-here the outputs are the true ones.
+step and never read again, halos are not shared between neighbours in the first step, the outputs
+that L1 has to hold and those read at the end are counted in input pixels, and so are those that a
+step writes back from the first to the last place of its windows: with a stride above 1 and a filter
+above 1x1, n outputs of a row are (n - 1) x stride + 1. One defect is not: for such a layer MAESTRO
+may count more work than there is; here work is the true work.
 
-Source: MAESTRO, Kwon et al., MICRO 2019; equal to its reference implementation at commit 4eb08d1.
+Source: MAESTRO, Kwon et al., MICRO 2019; equal to its reference implementation at commit 4eb08d1,
+but for layers whose stride is above a filter above 1, where it leaves out steps.
 """
 
 from __future__ import annotations
@@ -93,7 +95,12 @@ class _Outermost:
     """
 
     def __init__(
-        self, m: ClusterMappings, bounds: IntArray, tile: IntArray, sizes: IntArray
+        self,
+        m: ClusterMappings,
+        bounds: IntArray,
+        tile: IntArray,
+        sizes: IntArray,
+        window: Window,
     ) -> None:
         first, self.factor = m.parallel_dims[:, 0], m.parallel_factors[:, 0]
         self.split: list[BoolArray] = [first == d for d in range(4)]
@@ -110,8 +117,10 @@ class _Outermost:
         self.inputs, self.weights = _spread(sizes, bounds[2] * bounds[3], first, self.factor)
         by_channel = np.where(m.depthwise, self.split[C], self.split[K])
         channels = np.where(m.depthwise, tile[C], tile[K])
-        copies = np.where(by_channel | self.split[P] | self.split[Q], self.factor, 1)
-        self.outputs: IntArray = channels * tile[P] * tile[Q] * copies
+        self.outputs: IntArray = channels * np.where(by_channel, self.factor, 1)
+        for axis, step in ((P, window.x_step), (Q, window.y_step)):
+            run = tile[axis] * np.where(self.split[axis], self.factor, 1)
+            self.outputs = self.outputs * ((run - 1) * step + 1)
 
     def steps_of(self, d: int) -> IntArray:
         """`[B]` steps whose innermost advanced dimension is d."""
@@ -157,7 +166,7 @@ def _count(
     window: Window,
 ) -> Counts:
     """Counts of the outermost level, given the tile of a sub-cluster and its cycles."""
-    level = _Outermost(m, bounds, tile, sizes)
+    level = _Outermost(m, bounds, tile, sizes, window)
     drain = _delay(level.outputs, m)
     hidden = np.maximum(compute, drain)
     fill = _delay(level.inputs + level.weights, m)

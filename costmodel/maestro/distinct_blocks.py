@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.affine import Workload
-from costmodel.errors import ConfigError, ContractError
+from mapspace.errors import ConfigError, ContractError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK, Costs, explain_status
-from costmodel.errors import ConfigError, ContractError
 from costmodel.maestro.closed_form import count_as_maestro
 from costmodel.maestro.corrected import count_corrected
 from costmodel.maestro.counts import Counts, Delays, Energies, FloatArray, energies
 from costmodel.maestro.mappings import ClusterMappings, IntArray
 from costmodel.maestro.on_chip import OnChipSpace
 from costmodel.space import Codes
+from mapspace.errors import ConfigError, ContractError
 
 Fidelity = Literal["maestro", "corrected"]
 FIDELITIES: tuple[Fidelity, ...] = ("maestro", "corrected")
@@ -69,10 +69,10 @@ class MaestroCosts:
 class MaestroModel:
     """Energy and cycles of cluster mappings by MAESTRO's counting, in closed form.
 
-    Fidelity `maestro` equals MAESTRO (commit 4eb08d1) number for number where tiles divide and the
-    stride is 1 or the filter 1x1; it knows no capacities and refuses tiles that do not divide
-    (status -1). Fidelity `corrected` counts what `costmodel.maestro.corrected` states, remainders
-    included, and enforces processing elements, L2 and L1.
+    Fidelity `maestro` equals MAESTRO (commit 4eb08d1) number for number where tiles divide and
+    MAESTRO itself counts the right work; it knows no capacities and refuses tiles that do not
+    divide (status -1). Fidelity `corrected` counts what `costmodel.maestro.corrected` states,
+    remainders included, and enforces processing elements, L2 and L1.
 
     Args:
         fidelity: `maestro` or `corrected`.
@@ -89,7 +89,7 @@ class MaestroModel:
         ConfigError: an unknown fidelity, or an energy that is negative or not finite.
     """
 
-    version = "1"
+    version = "2"
 
     def __init__(
         self,

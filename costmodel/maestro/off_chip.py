@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.errors import ConfigError, ContractError
 from costmodel.maestro.distinct_blocks import (
     BLOCK_ELEMENTS,
     DIMENSIONS,
@@ -25,6 +24,7 @@ from costmodel.maestro.distinct_blocks import (
     check_parameters,
     footprint_elements,
 )
+from mapspace.errors import ConfigError, ContractError
 
 Tile = tuple[int, ...]
 

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerator import Accelerator
+from costmodel.accelerators import Accelerator
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
-from costmodel.errors import ConfigError, ContractError
 from costmodel.maestro.distinct_blocks import DIMENSIONS, Layer
 from costmodel.maestro.mappings import NONE, PARALLEL, TILED, BoolArray, ClusterMappings, IntArray
-from costmodel.maestro.on_chip_moves import (
+from costmodel.maestro.on_chip_tables import (
     PERMUTATIONS,
     RANKS,
     OnChipMapping,
@@ -30,6 +29,7 @@ from costmodel.maestro.on_chip_moves import (
 )
 from costmodel.maestro.platform import PlacedTile
 from costmodel.space import Codes, check_cells, resampled
+from mapspace.errors import ConfigError, ContractError
 
 STATUS_PARALLEL = -2  # more parallel dimensions than clusters can nest
 ORDER, CLUSTERS = 4, 5  # columns of a code, behind the four pairs

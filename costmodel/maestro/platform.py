@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.accelerator import Accelerator
-from costmodel.errors import ConfigError
+from costmodel.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import DIMENSIONS, Layer
 from costmodel.maestro.mappings import (
     TILED_COLUMNS,
@@ -20,8 +19,9 @@ from costmodel.maestro.mappings import (
     P,
     Q,
 )
-from costmodel.maestro.on_chip_moves import tile_pairs
+from costmodel.maestro.on_chip_tables import tile_pairs
 from costmodel.maestro.windows import touched
+from mapspace.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.errors import ConfigError
+from mapspace.errors import ConfigError
 
 
 @dataclass(frozen=True)

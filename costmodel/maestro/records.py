@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from costmodel.costs import STATUS_OK
-from costmodel.errors import ConfigError
 from costmodel.maestro.counts import TENSORS
 from costmodel.maestro.mappings import DIMENSIONS, NONE, PARALLEL, TILED, UNLIMITED, ClusterMappings
 from costmodel.maestro.model import MaestroCosts, MaestroModel, explain
+from mapspace.errors import ConfigError
 
 Record = dict[str, Any]
 

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from costmodel.accelerator import Accelerator
-from costmodel.errors import ConfigError
+from costmodel.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import DIMENSIONS, Layer
+from mapspace.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.tiling.analytical import AnalyticalTiling
+from costmodel.tiling.analytical_model import AnalyticalTiling
 from costmodel.tiling.space import Tiling, TilingSpace
 
 __all__ = ["AnalyticalTiling", "Tiling", "TilingSpace"]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from costmodel.costs import STATUS_OK
-from costmodel.errors import ConfigError
+from mapspace.errors import ConfigError
 
 TARGETS = ("llvm", "cuda")
 """The processor of this machine with all its instructions, and its first NVIDIA GPU."""

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK
-from costmodel.errors import ConfigError, ContractError
-from costmodel.nest import Array
+from costmodel.loop_nest.tables import Array
 from costmodel.space import Codes, check_cells
-from costmodel.tiling.moves import MOST_LOOPS, NONE, Factorisations
-from costmodel.tiling.nest import DIMENSIONS, SPLITS, loops, nest
+from costmodel.tiling.factor_tables import MOST_LOOPS, NONE, Factorisations
+from costmodel.tiling.loop_nest import DIMENSIONS, SPLITS, loops, nest
+from mapspace.errors import ConfigError, ContractError
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Tiling:
 
 
 class TilingSpace:
-    """All tilings of a matrix product; the order of the loops is that of `costmodel.tiling.nest`.
+    """All tilings of a matrix product, its loops ordered as in `costmodel.tiling.loop_nest`.
 
     A code is `[3]`: for M, K and N the index of its ordered exact factorisation among all in
     lexicographic order. Every tiling is feasible: a cache that is too small only makes it slow.

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from costmodel.accelerator import Accelerator
+from costmodel.accelerators import Accelerator
+from costmodel.exact.problem import divisors_of
 from costmodel.maestro.distinct_blocks import LAYOUTS, Layer, data_movement_cost, footprint_elements
-from costmodel.maestro.enumerate import OBJECTIVES, model_of
 from costmodel.maestro.mappings import (
     NONE,
     PARALLEL,
@@ -31,10 +31,10 @@ from costmodel.maestro.mappings import (
     ClusterMappings,
     IntArray,
 )
-from costmodel.maestro.on_chip_moves import PERMUTATIONS, tile_pairs
+from costmodel.maestro.on_chip_search import OBJECTIVES, model_of
+from costmodel.maestro.on_chip_tables import PERMUTATIONS, tile_pairs
 from costmodel.maestro.platform import PlacedTile
-from orchestrator.marvel.spaces import divisors
-from orchestrator.marvel.values import Result, memory_of
+from orchestrator.marvel.rows import Result, memory_of
 
 _BATCH = 1 << 13
 
@@ -54,7 +54,7 @@ class JointSpace(PlacedTile):
         super().__init__(layer, layer.bounds, machine)
         memory = memory_of(machine)
         choices = [
-            divisors(bound) if column in TILED_COLUMNS else [bound]
+            divisors_of(bound) if column in TILED_COLUMNS else [bound]
             for column, bound in enumerate(layer.bounds)
         ]
         tiles = np.stack(np.meshgrid(*choices, indexing="ij"), axis=-1).reshape(-1, 6)

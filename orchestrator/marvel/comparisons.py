@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from orchestrator.marvel import figures
-from orchestrator.marvel.document import Cell, Section, Table, sizes_text
-from orchestrator.marvel.tables import (
-    MEASURES,
-    Row,
-    Study,
-    geometric_mean,
-    label,
-    remainder_gains,
-)
-from orchestrator.marvel.totals import (
+from orchestrator.marvel.network_numbers import (
     METHODS,
     blocks_ratio,
     found_after,
@@ -28,6 +19,9 @@ from orchestrator.marvel.totals import (
     tie_gains,
     uniform_dataflow,
 )
+from orchestrator.marvel.numbers import MEASURES, Row, Study, geometric_mean, label, remainder_gains
+from orchestrator.report.document import LEFT, Figure, Section, Table, Value, sizes_text
+from orchestrator.report.document import Row as Cells
 
 MEANS = ("", "", "speed", "blocks", "effic.", "blocks")
 
@@ -36,7 +30,7 @@ def remainders_section(study: Study) -> Section:
     """What prologues and epilogues bring, where a row has the variant."""
     some = [row for row in study.rows if row["remainders"]]
     gains = remainder_gains(some)
-    rows: list[tuple[Cell, ...]] = [
+    rows: list[Cells] = [
         (
             row["accelerator"],
             label(row),
@@ -48,25 +42,26 @@ def remainders_section(study: Study) -> Section:
         for place, row in enumerate(some)
     ]
     means = [100 * (geometric_mean(gains[measure]) - 1) for measure in MEASURES]
-    rows.append(("geometric mean", "", *means, None, None, ""))
+    foot = [("geometric mean", "", *means, None, None, "")]
     table = Table(
         "remainders",
         "With tiles and factors that do not divide: gains, and seconds with and without them",
         ("", "layer", "throughput", "efficiency", "with, s", "without, s", "proven"),
-        ("{}", "{}", "{:+.1f} %", "{:+.1f} %", "{:.2f}", "{:.3f}", "{}"),
+        (LEFT, LEFT, "{:+.1f} %", "{:+.1f} %", "{:.2f}", "{:.3f}", LEFT),
         rows,
+        foot,
     )
     notes = [
         "The variant without the pruning of prologues and epilogues. Both sides are in the "
         "corrected fidelity, since MAESTRO miscounts tiles that do not divide. Where the search "
         "ran out of time the gain is a lower bound."
     ]
-    return Section("Prologues and epilogues", notes, [table])
+    return Section("Prologues and epilogues", [*notes, table])
 
 
 def dataflows_section(study: Study) -> Section:
     """One dataflow for all layers of the study, or of each of its networks."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for measure in MEASURES:
         for accelerator in study.accelerators:
             for network in study.networks or (None,):
@@ -75,7 +70,7 @@ def dataflows_section(study: Study) -> Section:
                     for row in study.on(accelerator)
                     if network is None or network in row["networks"]
                 ]
-                cells: list[Cell] = []
+                cells: list[Value] = []
                 for dimensions in (1, 2, 3):
                     found = uniform_dataflow(inside, measure, dimensions, network)
                     cells += [found.family, 100 * found.excess] if found else [None, None]
@@ -84,7 +79,7 @@ def dataflows_section(study: Study) -> Section:
         "uniform-dataflow",
         "One dataflow for all layers: the best 1, 2 and 3 parallel dimensions, and their cost",
         ("", "", "", "1", "excess", "2", "excess", "3", "excess"),
-        ("{}", "{}", "{}", *["{}", "{:.1f} %"] * 3),
+        (LEFT, LEFT, LEFT, *[LEFT, "{:.1f} %"] * 3),
         rows,
     )
     note = (
@@ -96,7 +91,7 @@ def dataflows_section(study: Study) -> Section:
         )
         + "The paper names C and P (width of the outputs) as best for throughput on platform 1."
     )
-    return Section("One dataflow for all layers", [note], [table])
+    return Section("One dataflow for all layers", [note, table])
 
 
 def baselines_section(study: Study) -> Section:
@@ -107,7 +102,7 @@ def baselines_section(study: Study) -> Section:
         "baselines-means",
         "Figure 10: other searches over Marvel, geometric means; seconds and mappings, means",
         (*MEANS, "more", "less", "found, s", "all, s", "mappings"),
-        ("{}", "{}", *["{:.3f}x", "{:.2f}x"] * 2, *["{:.0f}"] * 2, *["{:.2f}"] * 2, "{:.1e}"),
+        (LEFT, LEFT, *["{:.3f}x", "{:.2f}x"] * 2, *["{:.0f}"] * 2, *["{:.2f}"] * 2, "{:.1e}"),
         [
             _summary(method, name, rows)
             for method in methods
@@ -139,12 +134,13 @@ def baselines_section(study: Study) -> Section:
             f"{100 * (share - 1):.1f} % over all layers, is the price of breaking ties without a "
             "look at the array."
         )
-    return Section(
-        "Other searches", notes, tables, [("baselines", partial(figures.draw_baselines, study))]
+    drawn = Figure(
+        "baselines", "Other searches over Marvel", partial(figures.draw_baselines, study)
     )
+    return Section("Other searches", [*notes, drawn, *tables])
 
 
-def _summary(method: str, name: str, rows: Sequence[Row]) -> tuple[Cell, ...]:
+def _summary(method: str, name: str, rows: Sequence[Row]) -> Cells:
     """One method over the rows of a group."""
     runs = runs_of(rows, method)
     ratios = [relative_performances(rows, method, measure) for measure in MEASURES]
@@ -170,7 +166,7 @@ def _summary(method: str, name: str, rows: Sequence[Row]) -> tuple[Cell, ...]:
 
 def _each(study: Study, methods: Sequence[str]) -> Table:
     """Every layer with every method."""
-    rows: list[tuple[Cell, ...]] = [
+    rows: list[Cells] = [
         (
             row["accelerator"],
             label(row),
@@ -187,7 +183,7 @@ def _each(study: Study, methods: Sequence[str]) -> Table:
         "baselines",
         "Throughput and efficiency over Marvel's, and seconds (sampling: until the best was found)",
         ("", "", *methods, *methods, "Marvel, s", *methods),
-        ("{}", "{}", *["{:.3f}"] * (2 * len(methods)), "{:.3f}", *["{:.2f}"] * len(methods)),
+        (LEFT, LEFT, *["{:.3f}"] * (2 * len(methods)), "{:.3f}", *["{:.2f}"] * len(methods)),
         rows,
         brief=False,
     )
@@ -195,11 +191,11 @@ def _each(study: Study, methods: Sequence[str]) -> Table:
 
 def _decoupling(study: Study) -> Table:
     """Per layer what the joint search gains, on which tile, and what that moves off chip."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     known: list[list[float]] = []
     for row, found in runs_of(study.rows, "joint"):
         numbers: list[float] = []
-        cells: list[Cell] = []
+        cells: list[Value] = []
         for measure in MEASURES:
             gain = relative_performance(row, "joint", measure)
             numbers += [gain, blocks_ratio(row, found, measure)]
@@ -208,11 +204,12 @@ def _decoupling(study: Study) -> Table:
         rows.append((row["accelerator"], label(row), *cells, "yes" if found["complete"] else "no"))
     runtime, blocks, energy, energy_blocks = map(geometric_mean, zip(*known, strict=True))
     means = (100 * (runtime - 1), "", blocks, 100 * (energy - 1), "", energy_blocks)
-    rows.append(("geometric mean", "", *means, ""))
+    foot = [("geometric mean", "", *means, "")]
     return Table(
         "decoupling",
         "What decoupling costs on chip, and what the joint search's tile moves off chip",
         ("", "", "runtime", "tile", "blocks", "energy", "tile", "blocks", "proven"),
-        ("{}", "{}", "{:.1f} %", "{}", "{:.2f}x", "{:.1f} %", "{}", "{:.2f}x", "{}"),
+        (LEFT, LEFT, "{:.1f} %", LEFT, "{:.2f}x", "{:.1f} %", LEFT, "{:.2f}x", LEFT),
         rows,
+        foot,
     )

@@ -13,22 +13,18 @@ baseline_seconds: 3
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from costmodel.errors import ConfigError
-from costmodel.loading import (
+from mapspace.strict_yaml import (
+    FileName,
     Name,
     NonNegativeNumber,
     Size,
     StrictModel,
-    load_yaml,
     unknown_name,
-    validate,
 )
-from orchestrator.sweep_config import FolderName
 
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 
@@ -37,7 +33,7 @@ class MarvelStudy(StrictModel):
     """Every layer on every accelerator: off-chip first, then on-chip, and what that is held to."""
 
     kind: Literal["marvel"]
-    name: FolderName
+    name: FileName
     """Names the run folder and the MLflow experiment."""
     description: str = ""
     """What the study is for."""
@@ -74,15 +70,3 @@ class MarvelStudy(StrictModel):
                 problem = unknown_name("workload", name, self.workloads)
                 raise ValueError(f"residuals_as_convolutions: {problem}")
         return self
-
-
-def load_study(path: Path | str) -> MarvelStudy:
-    """Reads a YAML file of kind marvel.
-
-    Raises:
-        ConfigError: it is none; one line names the key.
-    """
-    data = load_yaml(path)
-    if data.get("kind") != "marvel":
-        raise ConfigError(f"{path}: kind: expected marvel, got {data.get('kind')!r}.")
-    return validate(MarvelStudy, data, str(path))

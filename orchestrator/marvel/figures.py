@@ -8,21 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costmodel.maestro.distinct_blocks import LAYOUTS
-from orchestrator.marvel.drawing import (
-    BAND,
-    GRID,
+from orchestrator.marvel.figure_looks import (
     LOOK,
     NAMES,
     draw_legend,
     draw_series,
     frame_cell,
     percent_text,
-    plain_ticks,
-    save_figure,
-    tidy_axes,
     times_text,
 )
-from orchestrator.marvel.tables import (
+from orchestrator.marvel.network_numbers import (
+    METHODS,
+    blocks_ratio,
+    found_after,
+    joint_search,
+    network_total,
+    relative_performance,
+    relative_performances,
+    search_seconds,
+)
+from orchestrator.marvel.numbers import (
     FLOWS,
     MEASURES,
     PAPER_LAYOUT,
@@ -36,17 +41,18 @@ from orchestrator.marvel.tables import (
     throughput,
     uniform_layouts,
 )
-from orchestrator.marvel.totals import (
-    METHODS,
-    blocks_ratio,
-    found_after,
-    joint_search,
-    network_total,
-    relative_performance,
-    relative_performances,
-    search_seconds,
+from orchestrator.report.figure_style import (
+    BAND,
+    GRID,
+    HUES,
+    INK,
+    MUTED,
+    plain_figure,
+    plain_ticks,
+    save,
+    styled,
+    values_grid,
 )
-from orchestrator.plots import HUES, INK, MUTED, plain_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +61,7 @@ INPUT_LOOK = {"X": (HUES["gradient"], "o"), "Y": ("#7fb2d9", "o"), "C": (HUES["a
 AXES = {"runtime": "throughput, MACs per cycle", "energy": "energy per MAC, units of one MAC"}
 
 
+@styled
 def draw_layouts(study: Study, path: Path) -> None:
     """Figure 6: a dot per layer and layout, its off-chip cost over the layer's best layout."""
     figure = plain_figure(10.2, 4.9)
@@ -87,21 +94,21 @@ def draw_layouts(study: Study, path: Path) -> None:
             textcoords="offset points",
             ha="center",
             fontsize=8.5,
-            color=INK,
         )
     panel.set_yscale("log")
     panel.set_ylim(0.85, 1.8 * max(max(layout_ratios(row)) for row in layers))
     names = [f"{label(row)}\n{'/'.join(row['off_chip']['layout'])}" for row in layers]
     panel.set_xticks(range(len(layers)), names)
     panel.set_xlim(-0.6, len(layers) - 0.4)
-    panel.set_xlabel("layer, and its best layout: innermost axis of W/I/O", color=INK)
-    panel.set_ylabel("off-chip movement\nover the layer's best layout", color=INK)
+    panel.set_xlabel("layer, and its best layout: innermost axis of W/I/O")
+    panel.set_ylabel("off-chip movement\nover the layer's best layout")
     plain_ticks(panel)
-    tidy_axes(panel)
+    values_grid(panel)
     draw_legend(figure, [(c, m, 6.0, f"inputs {a} innermost") for a, (c, m) in INPUT_LOOK.items()])
-    save_figure(figure, path)
+    save(figure, path)
 
 
+@styled
 def draw_uniform_layouts(study: Study, path: Path, network: str | None = None) -> None:
     """Figure 7: what each layout costs in all, uniform over all layers; a heat map by tensor."""
     from matplotlib.colors import LogNorm
@@ -140,15 +147,16 @@ def draw_uniform_layouts(study: Study, path: Path, network: str | None = None) -
                     frame_cell(panel, x, y)
         panel.set_xticks(range(len(inputs)), inputs)
         panel.set_yticks(range(len(weights)), weights)
-        panel.set_title(f"outputs {output} innermost", fontsize=10.5, color=INK, loc="left")
-        panel.set_xlabel("inputs, innermost axis", color=INK)
-        panel.tick_params(colors=MUTED, labelsize=10, length=0)
-        for side in panel.spines.values():
-            side.set_visible(False)
-    panels[0].set_ylabel("weights, innermost axis", color=INK)
-    save_figure(figure, path)
+        panel.set_title(f"outputs {output} innermost", fontsize=10.5)
+        panel.set_xlabel("inputs, innermost axis")
+        panel.tick_params(labelsize=10, length=0)
+        panel.grid(visible=False)
+        panel.spines[:].set_visible(False)
+    panels[0].set_ylabel("weights, innermost axis")
+    save(figure, path)
 
 
+@styled
 def draw_mappings(study: Study, path: Path) -> None:
     """Figure 8: throughput and energy of every layer, by Marvel and by the dataflows."""
     groups: dict[str, list[tuple[str, dict[str, dict[str, float]], float]]] = {}
@@ -169,6 +177,7 @@ def draw_mappings(study: Study, path: Path) -> None:
     _draw_groups(groups, path, "roofline of the layer, tile by tile")
 
 
+@styled
 def draw_networks(study: Study, path: Path) -> None:
     """Figure 9: throughput and energy of whole networks, by Marvel and by the dataflows."""
     groups: dict[str, list[tuple[str, dict[str, dict[str, float]], float]]] = {}
@@ -189,6 +198,7 @@ def draw_networks(study: Study, path: Path) -> None:
     _draw_groups(groups, path, "roofline of its layers, tile by tile")
 
 
+@styled
 def draw_baselines(study: Study, path: Path) -> None:
     """Figure 10: what other searches of the whole space reach, over Marvel; and their time.
 
@@ -225,7 +235,7 @@ def draw_baselines(study: Study, path: Path) -> None:
                 if (found := relative_performances(rows, m, measure))
             ]
             text = "geometric means: " + ", ".join(means)
-            panel.set_title(text, fontsize=8.5, color=MUTED, loc="left")
+            panel.set_title(text, fontsize=8.5, fontweight="normal", color=MUTED)
         panels[0, column].annotate(
             accelerator,
             (0, 1),
@@ -234,7 +244,6 @@ def draw_baselines(study: Study, path: Path) -> None:
             xycoords="axes fraction",
             fontsize=11,
             fontweight="bold",
-            color=INK,
         )
         times = {m: [found_after(row, m) for row in rows] for m in methods if m != "joint"}
         if "joint" in methods:
@@ -244,7 +253,7 @@ def draw_baselines(study: Study, path: Path) -> None:
         marvel = [search_seconds(row) for row in rows]
         draw_series(panels[2, column], {"marvel": marvel, **times}, hollow={"joint": hollow})
         panels[-1, column].set_xticks(range(len(rows)), [label(row) for row in rows])
-        panels[-1, column].set_xlabel("layer", color=INK)
+        panels[-1, column].set_xlabel("layer")
     texts = (
         "throughput\nover Marvel's",
         "energy efficiency\nover Marvel's",
@@ -252,11 +261,11 @@ def draw_baselines(study: Study, path: Path) -> None:
         "off-chip blocks of the\njoint tile over Marvel's",
     )
     for panel, text in zip(panels[:, 0], texts, strict=False):
-        panel.set_ylabel(text, color=INK)
+        panel.set_ylabel(text)
     for panel in panels.flat:
         panel.set_yscale("log")
         plain_ticks(panel)
-        tidy_axes(panel)
+        values_grid(panel)
     searched = [run for row in study.rows if (run := joint_search(row))]
     unproven = not all(run["complete"] for run in searched)
     draw_legend(
@@ -264,7 +273,7 @@ def draw_baselines(study: Study, path: Path) -> None:
         [(*LOOK[name], NAMES[name]) for name in ("marvel", *methods)],
         hollow=(*LOOK["joint"], "joint search, out of time") if unproven else None,
     )
-    save_figure(figure, path)
+    save(figure, path)
 
 
 def _joint_blocks(panel: Axes, rows: Sequence[Row]) -> None:
@@ -285,7 +294,7 @@ def _joint_blocks(panel: Axes, rows: Sequence[Row]) -> None:
                     zorder=3,
                 )
     text = "T: tile of the best throughput, E: of the least energy"
-    panel.set_title(text, fontsize=8.5, color=MUTED, loc="left")
+    panel.set_title(text, fontsize=8.5, fontweight="normal", color=MUTED)
     for place in range(0, len(rows), 2):
         panel.axvspan(place - 0.5, place + 0.5, color=BAND, lw=0, zorder=0)
 
@@ -310,17 +319,15 @@ def _draw_groups(
             )
             panel.set_yscale("log")
             plain_ticks(panel)
-            tidy_axes(panel)
+            values_grid(panel)
         for place, (_, _, bound) in enumerate(entries):
             panels[0, column].plot([place - 0.36, place + 0.36], [bound] * 2, color=INK, lw=1.6)
-        panels[0, column].set_title(
-            accelerator, fontsize=11, fontweight="bold", color=INK, loc="left"
-        )
+        panels[0, column].set_title(accelerator)
         panels[1, column].set_xticks(range(len(entries)), [name for name, _, _ in entries])
         if most > 20:
             panels[1, column].tick_params(axis="x", rotation=90, labelsize=7)
     for panel, measure in zip(panels[:, 0], MEASURES, strict=True):
-        panel.set_ylabel(AXES[measure], color=INK)
+        panel.set_ylabel(AXES[measure])
     styles = [(*LOOK[who], NAMES[who]) for who in ("marvel", *FLOWS)]
     draw_legend(figure, styles, line=bound_text)
-    save_figure(figure, path)
+    save(figure, path)

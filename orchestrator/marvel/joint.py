@@ -12,15 +12,15 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerator import Accelerator
+from costmodel.accelerators import Accelerator
+from costmodel.exact.problem import divisors_of
 from costmodel.maestro import OnChipOptimum, on_chip_search
 from costmodel.maestro.distinct_blocks import Layer
-from costmodel.maestro.enumerate import OBJECTIVES, model_of
 from costmodel.maestro.mappings import TILED_COLUMNS
 from costmodel.maestro.model import MaestroModel
+from costmodel.maestro.on_chip_search import OBJECTIVES, model_of
 from orchestrator.marvel.baselines import JointSpace, placed
-from orchestrator.marvel.spaces import divisors
-from orchestrator.marvel.values import Result, scaled
+from orchestrator.marvel.rows import Result, scaled
 
 FloatArray = npt.NDArray[np.float64]
 _BETTER = 1 - 1e-9  # an answer less than this much better is none: of equal tiles one is searched
@@ -121,6 +121,6 @@ def least_compute_cycles(space: JointSpace, index: int) -> float:
     limit = space.platform.processing_elements
     reached = {1}
     for column in TILED_COLUMNS:
-        factors = divisors(int(space.tiles[index, column]))
+        factors = divisors_of(int(space.tiles[index, column]))
         reached = {a * b for a in reached for b in factors if a * b <= limit}
     return float(space.tiles[index].prod()) / max(reached)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal, TypeVar
 
-from costmodel.accelerator import Accelerator, accelerator
+from costmodel.accelerators import Accelerator, accelerator
 from costmodel.affine import Workload
-from costmodel.errors import ConfigError
-from costmodel.families import cnn
-from costmodel.loading import shown
 from costmodel.maestro.distinct_blocks import Layer, layer_of
 from costmodel.maestro.model import MaestroModel
 from costmodel.maestro.platform import Platform
-from costmodel.workload import workload
+from costmodel.networks import load_network
+from costmodel.workload_families import cnn
+from costmodel.workloads import workload
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import shown
 from orchestrator.marvel.config import MarvelStudy
-from orchestrator.network_file import load_network
+from orchestrator.runs.experiments import beside, require_unique
 
 Found = TypeVar("Found")
 
@@ -114,19 +114,15 @@ def prepare_study(study: MarvelStudy, where: str) -> StudyPlan:
         ConfigError: an unknown name, a layer that is no convolution to Marvel, or an accelerator
             that MAESTRO cannot treat; nothing is written.
     """
-    folder = Path(where).parent
-
-    def beside(source: str) -> str:
-        path = folder / source
-        return str(path) if path.is_file() else source
-
     layers: list[StudyLayer] = []
     for name in study.workloads:
         with_k = name in study.residuals_as_convolutions
-        layers.append(_found(where, "workloads", partial(_single, beside(name), with_k)))
+        layers.append(
+            _found(where, "workloads", partial(_single, str(beside(name, where)), with_k))
+        )
     merged: dict[str, StudyLayer] = {}
     for name in study.networks:
-        title, parts = _found(where, "networks", partial(load_network, beside(name)))
+        title, parts = _found(where, "networks", partial(load_network, str(beside(name, where))))
         for part, count in parts:
             found = merged.get(part.hash) or _found(
                 where, f"networks: {title}", partial(study_layer, part)
@@ -136,11 +132,11 @@ def prepare_study(study: MarvelStudy, where: str) -> StudyPlan:
             )
     layers += merged.values()
     machines = tuple(
-        _found(where, "accelerators", partial(_machine, beside(name)))
+        _found(where, "accelerators", partial(_machine, str(beside(name, where))))
         for name in study.accelerators
     )
-    _require_unique(where, "layers", [found.name for found in layers])
-    _require_unique(where, "accelerators", [machine.name for machine in machines])
+    require_unique("layers", [found.name for found in layers], where)
+    require_unique("accelerators", [machine.name for machine in machines], where)
     return StudyPlan(study, tuple(layers), machines)
 
 
@@ -209,13 +205,3 @@ def _found(where: str, key: str, look_up: Callable[[], Found]) -> Found:
         return look_up()
     except ConfigError as error:
         raise ConfigError(f"{where}: {key}: {str(error).removeprefix(f'{key}: ')}") from error
-
-
-def _require_unique(where: str, what: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ConfigError(
-                f"{where}: {what}: the name {name!r} is given twice; expected one name each."
-            )
-        seen.add(name)

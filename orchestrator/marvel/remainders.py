@@ -11,13 +11,13 @@ import math
 import time
 from typing import Any
 
-from costmodel.accelerator import Accelerator
+from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
 from costmodel.maestro import OnChipSpace, Pruning, on_chip_search
 from costmodel.maestro.distinct_blocks import Layer
-from costmodel.maestro.enumerate import OBJECTIVES, Best, model_of
 from costmodel.maestro.model import MaestroModel
-from orchestrator.marvel.values import bests
+from costmodel.maestro.on_chip_search import OBJECTIVES, Best, model_of
+from orchestrator.marvel.rows import bests
 from searchers import Evaluator, make
 
 _TILINGS_PER_SECOND = 500_000  # about the fastest that an enumeration has been

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from costmodel.maestro.distinct_blocks import DIMENSIONS, LAYOUTS
 from orchestrator.marvel import figures
@@ -16,8 +14,16 @@ from orchestrator.marvel.comparisons import (
     dataflows_section,
     remainders_section,
 )
-from orchestrator.marvel.document import NOTHING, Cell, Section, Table, sizes_text
-from orchestrator.marvel.tables import (
+from orchestrator.marvel.network_numbers import (
+    METHODS,
+    joint_search,
+    network_ratios,
+    network_total,
+    relative_performances,
+    search_seconds,
+    spent_seconds,
+)
+from orchestrator.marvel.numbers import (
     FLOWS,
     MEASURES,
     PAPER_LAYOUT,
@@ -37,14 +43,15 @@ from orchestrator.marvel.tables import (
     throughput,
     uniform_layouts,
 )
-from orchestrator.marvel.totals import (
-    METHODS,
-    joint_search,
-    network_ratios,
-    network_total,
-    relative_performances,
-    search_seconds,
-    spent_seconds,
+from orchestrator.report.document import (
+    LEFT,
+    NOTHING,
+    Figure,
+    Row,
+    Section,
+    Table,
+    Value,
+    sizes_text,
 )
 
 
@@ -63,7 +70,7 @@ def sections(study: Study) -> list[Section]:
 
 def _claims(study: Study) -> Section:
     """What the paper claims and what came out here."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     known = [row for row in study.layers if agrees_with_table_3(row) is not None]
     if known:
         right = sum(agrees_with_table_3(row) is True for row in known)
@@ -138,7 +145,7 @@ def _claims(study: Study) -> Section:
             )
         )
     table = Table(
-        "claims", "The paper's figures and ours", ("", "paper", "here"), ("{}",) * 3, rows
+        "claims", "The paper's figures and ours", ("", "paper", "here"), (LEFT,) * 3, rows
     )
     notes = [
         f"{len(study.layers)} layers on {', '.join(study.accelerators)}; geometric means over "
@@ -149,12 +156,12 @@ def _claims(study: Study) -> Section:
         f"Without a result: {name} on {accelerator}: {reason}"
         for name, accelerator, reason in study.failed
     ]
-    return Section("The paper's claims", notes, [table])
+    return Section("The paper's claims", [*notes, table])
 
 
 def _off_chip(study: Study) -> Section:
     tables = []
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for row in study.layers:
         found, printed = row["off_chip"], PAPER_TABLE_3.get(label(row))
         paper = "same" if agrees_with_table_3(row) else NOTHING
@@ -178,13 +185,13 @@ def _off_chip(study: Study) -> Section:
             "off-chip",
             "Table 3: level-3 tiles (K C R S P Q), loops outermost first, layouts (W/I/O)",
             ("layer", "kind", "bounds", "tile", "loops", "no.", "layout", "ties", "paper"),
-            ("{}", "{}", "{}", "{}", "{}", "{:.0f}", "{}", "{:.0f}", "{}"),
+            (LEFT, LEFT, LEFT, LEFT, LEFT, "{:.0f}", LEFT, "{:.0f}", LEFT),
             rows,
             brief=not study.networks,
         )
     )
-    uniform: list[tuple[Cell, ...]] = []
-    drawn: list[tuple[str, Callable[[Path], None]]] = []
+    uniform: list[Row] = []
+    drawn: list[Figure] = []
     paper_index = LAYOUTS.index(PAPER_LAYOUT)
     for network in study.networks or (None,):
         inside = [row for row in study.layers if network is None or network in row["networks"]]
@@ -200,14 +207,19 @@ def _off_chip(study: Study) -> Section:
                 100 * layouts.mean[alike],
             )
         )
-        name = f"layouts-{network}" if network else "uniform-layouts"
-        drawn.append((name, partial(figures.draw_uniform_layouts, study, network=network)))
+        drawn.append(
+            Figure(
+                f"layouts-{network}" if network else "uniform-layouts",
+                f"One layout for {network or 'all layers'}",
+                partial(figures.draw_uniform_layouts, study, network=network),
+            )
+        )
     tables.append(
         Table(
             "uniform-layouts",
             "Figure 7: one layout for all layers, and what it moves above each layer's best",
             ("", "least in all", "excess", "paper's", "layers alike", "excess"),
-            ("{}", "{}", "{:.1f} %", "{:.1f} %", "{}", "{:.1f} %"),
+            (LEFT, LEFT, "{:.1f} %", "{:.1f} %", LEFT, "{:.1f} %"),
             uniform,
         )
     )
@@ -219,8 +231,9 @@ def _off_chip(study: Study) -> Section:
         "least is bold."
     ]
     if not study.networks:
-        drawn.insert(0, ("layouts", partial(figures.draw_layouts, study)))
-    return Section("Off chip: tiles and layouts", notes, tables, drawn)
+        each = Figure("layouts", "Layouts of each layer", partial(figures.draw_layouts, study))
+        drawn.insert(0, each)
+    return Section("Off chip: tiles and layouts", [*notes, *drawn, *tables])
 
 
 def _spaces(study: Study) -> Section:
@@ -229,7 +242,7 @@ def _spaces(study: Study) -> Section:
         "spaces",
         "Table 4: sizes of the mapping spaces",
         ("space", "min", "average", "max", "paper: min / average / max"),
-        ("{}", "{:.1e}", "{:.1e}", "{:.1e}", "{}"),
+        (LEFT, "{:.1e}", "{:.1e}", "{:.1e}", LEFT),
         [(name, *sizes[key], f"{digits} x 10^?") for key, (name, digits) in SPACES.items()],
     )
     note = (
@@ -237,11 +250,11 @@ def _spaces(study: Study) -> Section:
         "average, its conclusion a reduction of ten billion. The reduction here is the average of "
         "the original spaces over the averages of both pruned spaces together."
     )
-    return Section("The spaces", [note], [table])
+    return Section("The spaces", [note, table])
 
 
 def _mappings(study: Study) -> Section:
-    layers: list[tuple[Cell, ...]] = []
+    layers: list[Row] = []
     for row in study.rows:
         best = row["on_chip"]["best"]
         speed = throughput(row, best["runtime"]["value"])
@@ -262,7 +275,7 @@ def _mappings(study: Study) -> Section:
         "mappings",
         "MACs per cycle, and energy per MAC: Marvel, the dataflows, the roofline",
         ("", "", "Marvel", *FLOWS, "roof", "share", "energy", *FLOWS),
-        ("{}", "{}", *["{:.1f}"] * 5, "{:.0f} %", *["{:.2f}"] * 4),
+        (LEFT, LEFT, *["{:.1f}"] * 5, "{:.0f} %", *["{:.2f}"] * 4),
         layers,
     )
     groups = {a: study.on(a) for a in study.accelerators} | {"all": study.rows}
@@ -292,12 +305,9 @@ def _mappings(study: Study) -> Section:
         for row in study.rows
         if not row["on_chip"]["proven"]
     ]
-    return Section(
-        "On chip: Marvel against the dataflows",
-        notes + unproven,
-        [summary, each],
-        [("mappings", partial(figures.draw_mappings, study))],
-    )
+    drawn = Figure("mappings", "Mappings of each layer", partial(figures.draw_mappings, study))
+    heading = "On chip: Marvel against the dataflows"
+    return Section(heading, [*notes, *unproven, drawn, summary, each])
 
 
 def _means_table(
@@ -307,9 +317,9 @@ def _means_table(
     paper: dict[str, str],
 ) -> Table:
     """Geometric means by group of rows; ratios by measure and dataflow."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for name, found in ratios.items():
-        cells: list[Cell] = [name]
+        cells: list[Value] = [name]
         for measure in MEASURES:
             each = [found[measure, flow] for flow in FLOWS]
             cells += [geometric_mean(values) for values in (*each, chain(*each))]
@@ -318,13 +328,13 @@ def _means_table(
         key,
         f"{figure}: the dataflows' runtime and energy over Marvel's, geometric means",
         ("", "runtime KC", "QP", "QR", "all", "energy KC", "QP", "QR", "all", "paper"),
-        ("{}", *["{:.2f}x"] * 8, "{}"),
+        (LEFT, *["{:.2f}x"] * 8, LEFT),
         rows,
     )
 
 
 def _networks(study: Study) -> Section:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     notes = ["Sums over all layers, as often as each occurs, one after another."]
     for accelerator in study.accelerators:
         for network in study.networks:
@@ -349,7 +359,7 @@ def _networks(study: Study) -> Section:
         "networks",
         "Whole networks by Marvel, energy per MAC, and the dataflows over it",
         ("", "", "Mcycles", "MACs/cycle", *FLOWS, "energy", *FLOWS),
-        ("{}", "{}", "{:.3f}", "{:.1f}", *["{:.2f}x"] * 3, "{:.2f}", *["{:.2f}x"] * 3),
+        (LEFT, LEFT, "{:.3f}", "{:.1f}", *["{:.2f}x"] * 3, "{:.2f}", *["{:.2f}x"] * 3),
         rows,
     )
     ratios = {
@@ -358,9 +368,5 @@ def _networks(study: Study) -> Section:
     }
     ratios["all"] = {(m, f): network_ratios(study, m, [f]) for m in MEASURES for f in FLOWS}
     means = _means_table("networks-means", "Figure 9", ratios, {"all": "3.43x, 9.19 % less"})
-    return Section(
-        "Whole networks",
-        notes,
-        [means, table],
-        [("networks", partial(figures.draw_networks, study))],
-    )
+    drawn = Figure("networks", "Mappings of whole networks", partial(figures.draw_networks, study))
+    return Section("Whole networks", [*notes, drawn, means, table])

@@ -37,8 +37,9 @@ from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from costmodel.errors import ConfigError, ContractError, MapspaceError
-from searchers.base import Codes, Losses, log_losses
+from costmodel.space import Codes, Losses
+from mapspace.errors import ConfigError, ContractError, MapspaceError
+from searchers.base import log_losses
 
 if TYPE_CHECKING:
     from costmodel.space import Space

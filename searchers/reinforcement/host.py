@@ -11,59 +11,74 @@ those losses again; what it proposes meanwhile it has proposed before.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from costmodel.errors import MapspaceError
-from searchers.base import Codes, Losses, Searcher, require
+from costmodel.space import Codes, Losses
+from mapspace.errors import MapspaceError
+from searchers.base import Searcher
+from searchers.options import Count, Options, Whole
 from searchers.reinforcement.environment import MappingVectorEnv
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
     from costmodel.space import Space
-    from searchers.reinforcement.conversation import Conversation
-    from searchers.reinforcement.loop import LearningLoop
+    from searchers.reinforcement.ask_tell_bridge import Conversation
+    from searchers.reinforcement.rllib_loop import LearningLoop
+
+
+class ReinforcementOptions(Options):
+    """What the searchers on RLlib share."""
+
+    environments: Count = 32
+    """Episodes side by side, per runner."""
+    episode_length: Count = 16
+    """Steps of an episode."""
+    reward: Literal["improvement", "cost"] = "improvement"
+    """Of a step: how much better it made the mapping, or minus its cost."""
+    elites: Whole = 16
+    """Best mappings among which episodes start; 0: uniformly drawn ones."""
+    runners: Whole = 0
+    """Remote environment runners on the Ray cluster; 0: none."""
 
 
 class ReinforcementSearcher(Searcher):
     """Searches with an RLlib algorithm; a subclass says which, and with what settings."""
 
+    SLOW = True
+    options: ReinforcementOptions
     preparation: ClassVar[str] = "starting Ray and RLlib"
     STATE: ClassVar[tuple[str, ...]] = ("_loop_seed", "_snapshot", "_told", "failure")
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        environments: int,
-        runners: int,
-        settings: dict[str, Any],
+        self, space: Space, options: ReinforcementOptions, *, seed: int, **decisions: Any
     ) -> None:
         """Prepares the search; RLlib starts with the first `ask`.
 
         Args:
             space: where to search.
+            options: hyperparameters.
             seed: decides the whole run.
-            environments: episodes side by side per runner.
-            runners: processes on the Ray cluster that sample; 0: this one.
-            settings: of the decision process, see `MappingVectorEnv`.
+            decisions: settings of the decision process beside those of the options, see
+                `MappingVectorEnv`.
 
         Raises:
             ConfigError: a value that is not allowed.
         """
-        super().__init__(space, seed=seed)
-        require(environments >= 1, "environments", environments, "at least 1")
-        require(runners >= 0, "runners", runners, "0 or more")
-        self.environments = environments
-        self.runners = runners
-        self.settings = settings
+        super().__init__(space, options, seed=seed)
+        self.settings = {
+            "reward": options.reward,
+            "episode_length": options.episode_length,
+            "elites": options.elites,
+            **decisions,
+        }
         # Refuses settings that are not allowed now rather than in a thread.
-        MappingVectorEnv(1, space=space, evaluate=_unasked, **settings)
+        MappingVectorEnv(1, space=space, evaluate=_unasked, **self.settings)
         self._loop_seed = int(self.rng.integers(2**31))
         self._snapshot: dict[str, Any] | None = None
         self._told = np.zeros(0)
@@ -76,8 +91,8 @@ class ReinforcementSearcher(Searcher):
     @property
     def steps_per_iteration(self) -> int:
         """Environment steps between two updates."""
-        length: int = self.settings["episode_length"]
-        return self.environments * max(1, self.runners) * length
+        options = self.options
+        return options.environments * max(1, options.runners) * options.episode_length
 
     @abstractmethod
     def _config(self) -> AlgorithmConfig:
@@ -119,14 +134,18 @@ class ReinforcementSearcher(Searcher):
     def _start(self) -> None:
         """Builds the algorithm, or builds it again where the snapshot was taken."""
         # Not before it is needed: importing RLlib takes seconds.
-        from searchers.reinforcement.loop import converse
+        from searchers.reinforcement.rllib_loop import converse
 
+        if self.options.runners:
+            # A searcher that nobody uses any more may wait for the collector together with its
+            # runners, and those of this one would wait for their processors.
+            gc.collect()
         self._conversation, self._loop = converse(
             self._config(),
             self.space,
             self.settings,
-            environments=self.environments,
-            runners=self.runners,
+            environments=self.options.environments,
+            runners=self.options.runners,
             seed=self._loop_seed,
             snapshot=self._snapshot,
         )

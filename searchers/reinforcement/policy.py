@@ -15,7 +15,7 @@ from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import nn
 
-from costmodel.errors import MapspaceError
+from mapspace.errors import MapspaceError
 
 
 class EditPolicy(TorchRLModule, ValueFunctionAPI):

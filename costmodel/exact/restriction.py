@@ -1,0 +1,66 @@
+"""What a proof leaves out where the tensors that levels keep were fixed beforehand.
+
+A machine whose bypass is searched has mappings that keep other tensors. A proof that was told what
+to keep says nothing of those: the restriction belongs to every sentence about its result, and to
+the hash of what was proven.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.costs import Objective
+
+Restriction = dict[str, tuple[str, ...]]
+"""Tensors kept by level, innermost level first, tensors in the workload's order."""
+
+
+def restriction(
+    workload: Workload, accelerator: Accelerator, keep: Mapping[str, Sequence[str]] | None
+) -> Restriction | None:
+    """The restriction that a choice of kept tensors is; None where it excludes no mapping.
+
+    Args:
+        workload: the operation.
+        accelerator: the machine.
+        keep: tensors by level, as `costmodel.exact.problem.keep_sets` allows them.
+    """
+    if not keep or accelerator.bypass != "searched":
+        # Where nothing may be bypassed a level keeps every tensor in any case.
+        return None
+    chosen = {
+        name: tuple(tensor for tensor in workload.tensor_names if tensor in keep[name])
+        for name in reversed(accelerator.level_names[1:])
+        if name in keep
+    }
+    return chosen or None
+
+
+def among(restricted: Restriction | None) -> str:
+    """The mappings that a proof speaks of: `mappings that keep L1: Z; L2: nothing`."""
+    if restricted is None:
+        return "all mappings"
+    kept = [f"{name}: {', '.join(tensors) or 'nothing'}" for name, tensors in restricted.items()]
+    return f"mappings that keep {'; '.join(kept)}"
+
+
+def problem_hash(
+    workload_hash: str,
+    accelerator_hash: str,
+    objective: Objective,
+    restricted: Restriction | None,
+) -> str:
+    """16 hexadecimal digits of the SHA-256 of all that decides which value is the optimum.
+
+    Args:
+        workload_hash: of the operation's content.
+        accelerator_hash: of the machine's content.
+        objective: what is minimised.
+        restricted: what `restriction` returned.
+    """
+    text = json.dumps([workload_hash, accelerator_hash, objective, restricted], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

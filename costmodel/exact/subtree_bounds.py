@@ -1,0 +1,187 @@
+"""Bounds on all element tiles that share the extents of their first dimensions.
+
+Letters: n dimensions, T tensors, K outer keep sets.
+"""
+
+from __future__ import annotations
+
+from costmodel.compiled import lean, part
+from costmodel.exact.access_energy import case_of, fill_base, fill_charges, least_groups
+from costmodel.exact.objective import INFINITE
+from costmodel.exact.structures import Problem, Unit
+from costmodel.exact.tiling_bounds import (
+    bound_element_tile,
+    bound_tiling,
+    bound_traffic,
+    cell_of,
+    charge_groups,
+    enter_vector,
+    groups_vary,
+    least_inner_energy,
+    unit_of,
+)
+from costmodel.exact.traffic_bounds import least_along
+from costmodel.exact.workspace import Work
+from costmodel.loop_nest.tables import Array
+
+
+@part
+def start_unit(
+    problem: Problem,
+    work: Work,
+    unit: Unit,
+    vary: bool,
+) -> None:
+    """Fills what holds for every element tile of a unit: the least charges, the leaves below.
+
+    Where the groups depend on the element tile there are at least as many as the longest spatial
+    loop along each axis makes, and hops are left out.
+    """
+    tables, element, spread = problem.tables, work.element, work.spread
+    charge_groups(problem, work, unit)
+    if vary:
+        for t in range(tables.sliding.size):
+            spread.hops[t] = 0
+            spread.groups[t] = least_groups(tables, t, element.spatial)
+    fill_charges(tables, unit, spread, work.least_charges)
+    fill_base(tables, work.least_charges, unit.inner_set)
+    n = tables.sizes.size
+    leaves = work.bounds.leaves
+    leaves[n] = 1
+    for d in range(n - 1, -1, -1):
+        at = tables.divisor_start[d] + element.spatial_at[d]
+        choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+        leaves[d] = leaves[d + 1] * choices
+
+
+@part
+def subtree_energy(
+    problem: Problem,
+    work: Work,
+    inner_set: int,
+    chosen: int,
+    enough: int,
+) -> int:
+    """A lower bound on the energy of all element tiles with the first extents in hand.
+
+    Per tensor the extents that are left open take what is least for each axis, and their loops
+    are none; the shared buffer's tile is a multiple of what is chosen.
+
+    Args:
+        problem: the problem.
+        work: the tile in hand; dimensions from `chosen` on at their smallest.
+        inner_set: tensors kept by the element buffers, as bits.
+        chosen: how many dimensions have their extent.
+        enough: the search ends with any value below this; 0 for the bound itself.
+
+    Returns:
+        The bound in units, INFINITE if no tile of the shared buffer fits; any value below
+        `enough` if the bound is below it.
+    """
+    tables, outer, bounds, element = problem.tables, problem.outer, work.bounds, work.element
+    n = tables.sizes.size
+    some_loop = False
+    for d in range(chosen):
+        some_loop = some_loop or element.step[d] < tables.sizes[d]
+    for t in range(tables.sliding.size):
+        if (inner_set >> t) & 1 == 0:
+            continue
+        bounds.least[t] = 1
+        bounds.resting[t] = 1
+        for d in range(chosen):
+            if not tables.relevant[t, d]:
+                bounds.resting[t] *= tables.sizes[d] // element.step[d]
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            k = tables.term_start[axis]
+            d = tables.term_dimension[k]
+            if tables.credit_start[axis] < 0 and tables.term_coefficient[k] == 1:
+                # extent x trips, whatever the extent.
+                bounds.least[t] *= tables.sizes[d] // element.spatial[d]
+            else:
+                bounds.least[t] *= least_along(
+                    tables, outer.loose, axis, element.spatial_at, element.step_at, chosen
+                )
+    cell = cell_of(tables, element.step_at)
+    best = INFINITE
+    for k in range(tables.outer_sets.size):
+        if outer.energy[k, cell] >= INFINITE:
+            continue
+        above = work.least_charges.base[k] + outer.energy[k, cell]
+        # Row n: no loop at all, which only the open extents allow.
+        for h in range(n + 1):
+            if h == n and some_loop:
+                continue
+            if h < n and element.step[h] == tables.sizes[h]:
+                continue
+            energy = above
+            for t in range(tables.sliding.size):
+                if (inner_set >> t) & 1 == 0:
+                    continue
+                words = bounds.least[t]
+                if h < n and tables.relevant[t, h]:
+                    words *= bounds.resting[t]
+                energy += (
+                    work.least_charges.inner[t, case_of(t, inner_set, tables.outer_sets[k])] * words
+                )
+            if energy < enough:
+                return int(energy)
+            best = min(best, energy)
+    return int(best)
+
+
+@lean
+def bounds_of_tiling(
+    problem: Problem,
+    v: int,
+    inner_set: int,
+    k: int,
+    tile: Array,
+    work: Work,
+    bounds: Array,
+) -> None:
+    """What the proof's bounds say of one tiling: for tests of the bounds, and for explanations.
+
+    Args:
+        problem: the problem.
+        v: the tiling's spatial vector.
+        inner_set: tensors kept by the element buffers, as bits.
+        k: index of the shared buffer's keep set.
+        tile: `[3, n]` extents of the element tile, positions of what its loops step over, positions
+            of the shared buffer's tile.
+        work: working memory.
+        bounds: `[2, 3]` takes energies in units, and cycles: the largest bound of the subtrees that
+            hold the element tile, that for any split of the loops and that for the true one.
+    """
+    tables, outer = problem.tables, problem.outer
+    n = tables.sizes.size
+    enter_vector(problem, work, v)
+    unit = unit_of(problem, v, inner_set)
+    outer_set = tables.outer_sets[k]
+    start_unit(problem, work, unit, groups_vary(tables, work))
+    bounds[0, 0] = 0
+    for d in range(n):
+        work.element.extent[d] = tile[0, d]
+        work.element.step_at[d] = tile[1, d]
+        work.element.step[d] = tables.divisors[tables.divisor_start[d] + tile[1, d]]
+        bounds[0, 0] = max(bounds[0, 0], subtree_energy(problem, work, inner_set, d + 1, 0))
+    for d in range(n):
+        work.buffer.at[d] = tile[2, d]
+        work.buffer.extent[d] = tables.divisors[tables.divisor_start[d] + tile[2, d]]
+    charge_groups(problem, work, unit)
+    bound_element_tile(problem, work)
+    cell = cell_of(tables, work.element.step_at)
+    loose = least_inner_energy(tables, work, inner_set, outer_set)
+    bounds[0, 1] = work.charges.base[k] + loose + outer.energy[k, cell]
+    for which in range(3):
+        bounds[1, which] = unit.cycles
+    if tables.limited:
+        bounds[1, 1] = bound_traffic(
+            tables, work, unit, outer_set, work.bounds.inner[n], work.bounds.outer[n],
+            outer.words[k, cell],
+        )  # fmt: skip
+    both, _, _, _ = bound_tiling(problem, work, inner_set, outer_set)
+    bounds[0, 2] = work.charges.base[k] + both
+    if tables.limited:
+        bounds[1, 2] = bound_traffic(
+            tables, work, unit, outer_set, work.bounds.inner[n], work.bounds.outer[n], -1
+        )

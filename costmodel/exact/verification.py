@@ -1,0 +1,218 @@
+"""Proving a certificate again: what it claims, what came, and what nobody can check.
+
+The same prover proves again, from the problem alone: its bounds are computed anew, but a fault in
+its rules would be made twice. `costmodel.independent` looks without it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from costmodel.costs import TIE_BREAKERS
+from costmodel.exact.certificate import Certificate
+from costmodel.exact.prover import Prover
+from costmodel.exact.restriction import Restriction, among, problem_hash
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import accelerator_from_record, record_code, workload_from_record
+from mapspace.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of proving a certificate again.
+
+    Attributes:
+        holds: whether every claim that was checked is true.
+        findings: one line per claim: what was checked and what came.
+        not_verified: one line per thing that the certificate says and nothing here checked.
+        problem_hash: of workload, accelerator, objective and restriction.
+        keep: the restriction; None where the claims are about all mappings of the machine.
+        seconds: how long it took.
+    """
+
+    holds: bool
+    findings: tuple[str, ...]
+    not_verified: tuple[str, ...]
+    problem_hash: str | None
+    keep: Restriction | None
+    seconds: float
+
+
+@dataclass
+class _Findings:
+    holds: bool = True
+    lines: list[str] = field(default_factory=list)
+
+    def check(self, ok: bool, claim: str, otherwise: str) -> bool:
+        self.holds &= ok
+        self.lines.append(claim if ok else f"WRONG: {otherwise}")
+        return ok
+
+
+def verify(certificate: Certificate) -> Verdict:
+    """Proves a certificate again: its mapping is evaluated, everything below its bound searched.
+
+    Nothing is proven of a problem that is not the one that the hashes name.
+
+    Raises:
+        ConfigError: its problem cannot be treated.
+    """
+    started = time.perf_counter()
+    findings = _Findings()
+    unverified = [_history(certificate)]
+    named, restricted = None, None
+    if _is_the_problem(certificate, findings):
+        space = MapSpace(certificate.workload, certificate.accelerator)
+        prover = Prover(space, objective=certificate.objective, keep=certificate.keep)
+        restricted = prover.keep
+        named = problem_hash(
+            certificate.workload.hash,
+            certificate.accelerator.hash,
+            certificate.objective,
+            restricted,
+        )
+        findings.check(
+            certificate.problem_hash in (named, None),
+            f"problem {named}: least {certificate.objective} among {among(restricted)}",
+            f"problem hash {certificate.problem_hash}; that of the least {certificate.objective} "
+            f"among {among(restricted)} is {named}",
+        )
+        _check_mapping(certificate, prover, findings)
+        _check_bound(certificate, prover, findings)
+        if restricted is not None:
+            unverified.append("that no other mapping of the machine is better: it is not claimed")
+    else:
+        unverified.append("the mapping, the bound and the gap: of which problem is not certain")
+    return Verdict(
+        findings.holds,
+        tuple(findings.lines),
+        tuple(unverified),
+        named,
+        restricted,
+        time.perf_counter() - started,
+    )
+
+
+def _history(certificate: Certificate) -> str:
+    """What the first proof says of itself, and names, which no hash holds."""
+    counts = ", ".join(f"{name} {count:,}" for name, count in certificate.counts.items())
+    return (
+        f"what the first proof says of itself ({counts or 'no counts'}; {certificate.rounds:,} "
+        f"rounds; {certificate.seconds:.3g} s), and the names of workload and accelerator"
+    )
+
+
+def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
+    """Checks that model, hashes and record belong to the workload and the accelerator."""
+    model = LoopNestModel()
+    findings.check(
+        certificate.model == model.name and certificate.model_version == model.version,
+        f"cost model {model.name} {model.version}",
+        f"made for {certificate.model} {certificate.model_version}; "
+        f"this is {model.name} {model.version}",
+    )
+    workload, accelerator = certificate.workload, certificate.accelerator
+    same = True
+    for what, stated, true in (
+        ("workload", certificate.workload_hash, workload.hash),
+        ("accelerator", certificate.accelerator_hash, accelerator.hash),
+    ):
+        same &= findings.check(
+            stated == true, f"{what} {true}", f"{what} hash {stated}, the content's is {true}"
+        )
+    record = certificate.record
+    try:
+        problem = workload_from_record(record["problem"]).hash
+        machine = accelerator_from_record(
+            record["arch"], name=record["arch_name"], bypass=accelerator.bypass == "searched"
+        ).hash
+    except ConfigError as error:
+        return findings.check(False, "", f"the mapping's record cannot be read: {error}")
+    belongs = problem == workload.hash and machine == accelerator.hash
+    return same & findings.check(
+        belongs,
+        "the mapping's record is of this workload and accelerator",
+        f"the mapping's record is of workload {problem} and accelerator {machine}",
+    )
+
+
+def _check_mapping(certificate: Certificate, prover: Prover, findings: _Findings) -> None:
+    claimed = (int(certificate.energy_units), certificate.latency_cycles)
+    try:
+        code = record_code(prover.space, certificate.record)
+    except ConfigError as error:
+        findings.check(False, "", f"the mapping is none of this problem: {error}")
+        return
+    found = prover.outcomes(code[None])[0]
+    findings.check(
+        found == claimed and Fraction(certificate.unit_pj) == prover.unit_pj,
+        f"the mapping takes {certificate.energy_pj:.9g} pJ and {claimed[1]:,} cycles",
+        f"the mapping takes {found} (energy in units of {prover.unit_pj} pJ, cycles), "
+        f"not {claimed}",
+    )
+    if prover.keep is not None:
+        findings.check(
+            prover.allows(code),
+            f"the mapping is one of the {among(prover.keep)}",
+            f"the mapping is none of the {among(prover.keep)}",
+        )
+
+
+def _check_bound(certificate: Certificate, prover: Prover, findings: _Findings) -> None:
+    reached = prover.value_of((int(certificate.energy_units), certificate.latency_cycles))
+    bound = (int(certificate.bound_energy_units), certificate.bound_cycles)
+    certain = prover.value_of(bound)
+    restricted = prover.keep is not None
+    optimal = reached == certain
+    claims = (certificate.proven, certificate.proven_under_restriction)
+    gap = (reached - certain) / max(1, certain)
+    agrees = abs(gap - certificate.gap) <= 1e-9 * (1 + abs(gap))
+    where = f" among {among(prover.keep)}" if restricted else ""
+    findings.check(
+        agrees and claims == ((False, optimal) if restricted else (optimal, None)),
+        f"bound and mapping are equal: it is optimal{where}"
+        if optimal
+        else f"bound and mapping are {100 * gap:.3g} % apart",
+        f"bound and mapping are {100 * gap:.3g} % apart"
+        + ("" if agrees else f", not {100 * certificate.gap:.3g} %")
+        + f"; the certificate says proven: {_said(claims[0])}, proven under a restriction: "
+        f"{_said(claims[1])}",
+    )
+    _check_ties(certificate, findings)
+    below = prover.search_below(bound)
+    # Without a claim about ties one is no mapping below the bound.
+    if below is not None and not certificate.tie_proven and prover.value_of(below) == certain:
+        below = None
+    which = f"none of the {among(prover.keep)} is" if restricted else "no mapping is"
+    findings.check(
+        below is None,
+        f"{which} below {certificate.lower_bound:.9g}: {prover.bounds_computed:,} bounds, by the "
+        "same prover",
+        f"a mapping of {below} (energy in units, cycles) is below {certificate.lower_bound:.9g}",
+    )
+
+
+def _check_ties(certificate: Certificate, findings: _Findings) -> None:
+    """Checks what is said of equal objectives, as far as bound and mapping tell it."""
+    if certificate.tie_proven is None:
+        return
+    objective = certificate.objective
+    tie = f"of equal {objective} has less {TIE_BREAKERS[objective]}"
+    equal = (certificate.energy_units, certificate.latency_cycles) == (
+        certificate.bound_energy_units,
+        certificate.bound_cycles,
+    )
+    findings.check(
+        certificate.tie_proven == equal,
+        f"none {tie}" if equal else f"whether one {tie} is left open",
+        f"bound and mapping are equal in energy and cycles, so none {tie}"
+        if equal
+        else f"bound and mapping differ in energy or cycles, so one {tie} perhaps",
+    )
+
+
+def _said(claim: bool | None) -> str:
+    return "not said" if claim is None else str(claim).lower()

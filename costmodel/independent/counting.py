@@ -1,0 +1,319 @@
+"""What one mapping costs, counted in plain Python by the formulas of docs/inside/cost-model.md.
+
+Letters: n dimensions, L levels, outermost first. A tile's *extent* is a length per dimension.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Tensor, Workload
+from costmodel.loop_nest.mapping import Mapping
+
+Cost = tuple[Fraction, int]
+"""Energy, pJ, and cycles."""
+
+Loop = tuple[int, int, int]
+"""Dimension, trip count, and how far one step goes in the dimension."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A mapping but for the orders of its temporal loops.
+
+    Attributes:
+        temporal: `[L][n]` trip counts.
+        spatial: `[L][n]` factors over the instances below a level.
+        keep: `[L]` the tensors that a level keeps.
+        spatial_order: `[L][n]` dimensions of the spatial loops, outermost first.
+        upwards: `[L]` dimensions that run along the mesh's height.
+    """
+
+    temporal: tuple[tuple[int, ...], ...]
+    spatial: tuple[tuple[int, ...], ...]
+    keep: tuple[frozenset[int], ...]
+    spatial_order: tuple[tuple[int, ...], ...]
+    upwards: tuple[frozenset[int], ...]
+
+    def extent(self, level: int, *, children: bool = False) -> tuple[int, ...]:
+        """`[n]` of the tile of a level; with `children` that of one of its children."""
+        first = level + 1 if children else level
+        inner = (*self.temporal[first:], *self.spatial[first:])
+        return tuple(math.prod(factors) for factors in zip(*inner, strict=True)) or tuple(
+            1 for _ in self.temporal[0]
+        )
+
+
+Orders = tuple[tuple[int, ...], ...]
+"""`[L]` the dimensions whose temporal loops turn at all, outermost first."""
+
+
+def tiling_of(mapping: Mapping, workload: Workload) -> tuple[Tiling, Orders]:
+    """The tiling and the orders of a mapping.
+
+    Args:
+        mapping: a mapping of the workload.
+        workload: the operation.
+    """
+    names, tensors = workload.dimension_names, workload.tensor_names
+    place = {name: d for d, name in enumerate(names)}
+    levels = mapping.levels
+    tiling = Tiling(
+        tuple(tuple(level.temporal[name] for name in names) for level in levels),
+        tuple(tuple(level.spatial.get(name, 1) for name in names) for level in levels),
+        tuple(frozenset(tensors.index(name) for name in level.keep) for level in levels),
+        tuple(tuple(place[name] for name in (level.spatial_order or names)) for level in levels),
+        tuple(
+            frozenset(place[name] for name, axis in level.spatial_axis.items() if axis == "Y")
+            for level in levels
+        ),
+    )
+    orders = tuple(
+        tuple(place[name] for name in level.order if level.temporal[name] > 1) for level in levels
+    )
+    return tiling, orders
+
+
+@dataclass
+class Counter:
+    """The costs of mappings of one workload on one machine.
+
+    Attributes:
+        workload: the operation.
+        accelerator: the machine.
+    """
+
+    workload: Workload
+    accelerator: Accelerator
+    _axes: list[list[list[tuple[int, int]]]] = field(init=False)
+    _energy: list[Fraction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._axes = [self._terms(tensor) for tensor in self.workload.tensors]
+        self._energy = [Fraction(repr(level.energy_pj)) for level in self.accelerator.levels]
+        self._mac = Fraction(repr(self.accelerator.mac_energy_pj))
+
+    def _terms(self, tensor: Tensor) -> list[list[tuple[int, int]]]:
+        names = self.workload.dimension_names
+        return [
+            [(names.index(name), factor) for name, factor in axis.terms] for axis in tensor.axes
+        ]
+
+    def box(self, t: int, extent: Sequence[int]) -> list[int]:
+        """Lengths of a tensor's tile along its axes."""
+        return [1 + sum(c * (extent[d] - 1) for d, c in terms) for terms in self._axes[t]]
+
+    def why_not(self, tiling: Tiling, banks: Sequence[dict[str, int]] = ()) -> str | None:
+        """What does not fit, in one line; None if the tiling is feasible.
+
+        Args:
+            tiling: factors and kept tensors.
+            banks: `[L]` banks by tensor where they are given; else any division of them counts.
+        """
+        for index, level in enumerate(self.accelerator.levels):
+            width, height = level.mesh or (level.fanout, 1)
+            spatial = tiling.spatial[index]
+            along = [1, 1]
+            for d, factor in enumerate(spatial):
+                along[d in tiling.upwards[index]] *= factor
+            if (
+                (along[0] > width or along[1] > height)
+                if height > 1
+                else (math.prod(along) > level.fanout)
+            ):
+                return f"the spatial loops of {level.name} do not fit"
+            if level.capacity_words is None:
+                continue
+            extent = tiling.extent(index)
+            tiles = {t: math.prod(self.box(t, extent)) for t in tiling.keep[index]}
+            if level.banks is None:
+                fits = sum(tiles.values()) <= level.capacity_words
+            else:
+                words = level.capacity_words // level.banks
+                names = self.workload.tensor_names
+                needed = [-(-tiles.get(t, 1) // words) for t in range(len(names))]
+                given = banks[index] if banks else {}
+                fits = (
+                    all(given[name] >= needed[t] for t, name in enumerate(names))
+                    if given
+                    else sum(needed) <= level.banks
+                )
+            if not fits:
+                return f"the tiles of {level.name} do not fit"
+        return None
+
+    def cost(self, tiling: Tiling, orders: Orders, known: dict[object, int]) -> Cost:
+        """Energy and cycles of a feasible mapping.
+
+        Args:
+            tiling: factors and kept tensors.
+            orders: of its temporal loops.
+            known: what was counted for this tiling's factors before; filled here.
+        """
+        levels = self.accelerator.levels
+        cycles = math.prod(itertools.chain(*tiling.temporal))
+        instances = [
+            math.prod(itertools.chain(*tiling.spatial[:index])) for index in range(len(levels))
+        ]
+        energy = self.workload.macs * self._mac
+        read, written = [0.0] * len(levels), [0.0] * len(levels)
+        for t in range(len(self._axes)):
+            energy += self._hops(tiling, orders, t, cycles, instances, known)
+            for index, reads, fills, updates in self._accesses(tiling, orders, t, cycles, known):
+                energy += (reads + fills + updates) * instances[index] * self._energy[index]
+                # The model rounds here, in this order, and so does Timeloop.
+                read[index] += float(reads) / float(cycles)
+                written[index] += float(fills + updates) / float(cycles)
+        slowest = cycles
+        for level, reading, writing in zip(levels, read, written, strict=True):
+            rates = [1.0]
+            if level.read_bandwidth is not None and reading > 0:
+                rates.append(level.read_bandwidth / reading)
+            if level.write_bandwidth is not None and writing > 0:
+                rates.append(level.write_bandwidth / writing)
+            slowest = max(slowest, math.ceil(cycles / min(rates)))
+        return energy, slowest
+
+    def _accesses(
+        self, tiling: Tiling, orders: Orders, t: int, cycles: int, known: dict[object, int]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Level, reads, fills and updates per instance, for the levels that keep a tensor."""
+        output = t == len(self._axes) - 1
+        keepers = [level for level in range(len(tiling.keep)) if t in tiling.keep[level]]
+        inner = len(tiling.keep)
+        for position in reversed(range(len(keepers))):
+            index = keepers[position]
+            passing = cycles if inner == len(tiling.keep) else self._entering(
+                tiling, orders, t, inner, known
+            )  # fmt: skip
+            served = passing * self._copies(tiling, t, (index, inner), known)
+            own = self._entering(tiling, orders, t, index, known) if position else 0
+            if output:
+                first = self.workload.words(t)
+                for spatial in tiling.spatial[:index]:
+                    first //= math.prod(spatial[d] for terms in self._axes[t] for d, _ in terms)
+                yield index, served - first, own - first if position else 0, served
+            else:
+                yield index, served, own, 0
+            inner = index
+
+    def _loops(self, tiling: Tiling, orders: Orders, level: int) -> Iterator[Loop]:
+        """The temporal loops above a level's tile, innermost first."""
+        for above in reversed(range(level)):
+            inside = [
+                extent * factor
+                for extent, factor in zip(
+                    tiling.extent(above, children=True), tiling.spatial[above], strict=True
+                )
+            ]
+            for d in reversed(orders[above]):
+                yield d, tiling.temporal[above][d], inside[d]
+                inside[d] *= tiling.temporal[above][d]
+
+    def _entering(
+        self, tiling: Tiling, orders: Orders, t: int, level: int, known: dict[object, int]
+    ) -> int:
+        """Words that enter a tensor's tile at one instance of a level over the whole run."""
+        key = ("entering", t, level, orders[:level])
+        if key not in known:
+            known[key] = self._count_entering(tiling, orders, t, level)
+        return known[key]
+
+    def _copies(
+        self, tiling: Tiling, t: int, levels: tuple[int, int], known: dict[object, int]
+    ) -> int:
+        """Distinct tiles of the second level below one instance of the first."""
+        key = ("copies", t, levels)
+        if key not in known:
+            known[key] = math.prod(
+                self._distinct(tiling, t, level) for level in range(levels[0], levels[1])
+            )
+        return known[key]
+
+    def _count_entering(self, tiling: Tiling, orders: Orders, t: int, level: int) -> int:
+        box = self.box(t, tiling.extent(level))
+        whole = math.prod(box)
+        loops = list(self._loops(tiling, orders, level))
+        moves = [
+            [sum(c for e, c in terms if e == d) * step for terms in self._axes[t]]
+            for d, _, step in loops
+        ]
+        words = whole
+        gone = [0] * len(box)
+        for index, (_, trips, _) in enumerate(loops):
+            further = [m - g for m, g in zip(moves[index], gone, strict=True)]
+            new = whole
+            if further == moves[0]:
+                # What the step shares with the tile before it is not fetched again.
+                new -= math.prod(max(0, b - m) for b, m in zip(box, moves[0], strict=True))
+            words += (trips - 1) * math.prod(n for _, n, _ in loops[index + 1 :]) * new
+            gone = [g + m for g, m in zip(gone, moves[index], strict=True)]
+        return words
+
+    def _distinct(self, tiling: Tiling, t: int, level: int) -> int:
+        """Distinct tiles among the children of one instance of a level."""
+        factors, extent = tiling.spatial[level], tiling.extent(level, children=True)
+        tiles = 1
+        for terms in self._axes[t]:
+            offsets = {0}
+            for d, c in terms:
+                steps = [c * extent[d] * i for i in range(factors[d])]
+                offsets = {offset + step for offset in offsets for step in steps}
+            tiles *= len(offsets)
+        return tiles
+
+    def _hops(
+        self,
+        tiling: Tiling,
+        orders: Orders,
+        t: int,
+        cycles: int,
+        instances: Sequence[int],
+        known: dict[object, int],
+    ) -> Fraction:
+        """Energy of a tensor's words on the networks below the levels, pJ."""
+        energy = Fraction(0)
+        for index, level in enumerate(self.accelerator.levels):
+            if level.hop_energy_pj == 0 or level.fanout == 1:
+                continue
+            inner = [k for k in range(index + 1, len(tiling.keep)) if t in tiling.keep[k]]
+            words = self._entering(tiling, orders, t, inner[0], known) if inner else cycles
+            hops = Fraction(self._half_hops(tiling, t, index, known), 2)
+            energy += hops * Fraction(repr(level.hop_energy_pj)) * words * instances[index]
+        return energy
+
+    def _half_hops(self, tiling: Tiling, t: int, index: int, known: dict[object, int]) -> int:
+        """Twice the hops by which one delivery reaches all children of an instance."""
+        key = ("hops", t, index)
+        if key not in known:
+            known[key] = self._count_half_hops(tiling, t, index)
+        return known[key]
+
+    def _count_half_hops(self, tiling: Tiling, t: int, index: int) -> int:
+        factors, order = tiling.spatial[index], tiling.spatial_order[index]
+        width, height = self.accelerator.levels[index].mesh or (
+            self.accelerator.levels[index].fanout, 1,
+        )  # fmt: skip
+        if math.prod(factors) == 1:
+            return 0
+        rows = math.prod(factors[d] for d in tiling.upwards[index])
+        width, height = max(width, math.prod(factors) // rows), max(height, rows)
+        extent = tiling.extent(index, children=True)
+        columns: dict[tuple[int, ...], dict[int, list[int]]] = {}
+        for number, at in enumerate(itertools.product(*(range(factors[d]) for d in order))):
+            where = dict(zip(order, at, strict=True))
+            tile = tuple(sum(c * extent[d] * where[d] for d, c in ts) for ts in self._axes[t])
+            columns.setdefault(tile, {}).setdefault(number % width, []).append(number // width)
+        return sum(
+            2 * max(group)
+            + sum(
+                max(0, height - 1 - 2 * min(ys)) + max(0, 2 * max(ys) - (height - 1))
+                for ys in group.values()
+            )
+            for group in columns.values()
+        )

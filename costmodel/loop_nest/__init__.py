@@ -1,0 +1,1 @@
+"""The loop-nest cost model, equal to Timeloop: map space, kernel, moves and records."""

@@ -1,0 +1,42 @@
+"""The loop-nest model's entry in the table of cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from costmodel.cost_model_entry import CostModelEntry, RecordScorer
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.workloads import Workload
+
+
+def _space(workload: Workload, accelerator: Accelerator) -> MapSpace:
+    from costmodel.loop_nest.map_space import MapSpace
+
+    return MapSpace(workload, accelerator)
+
+
+def _model(*_: Any) -> LoopNestModel:
+    from costmodel.loop_nest.model import LoopNestModel
+
+    return LoopNestModel()
+
+
+def _score(records: Sequence[dict[str, Any]], model: LoopNestModel) -> list[dict[str, Any]]:
+    from costmodel.loop_nest.records import score
+
+    return score(records, model)
+
+
+LOOP_NEST = CostModelEntry(
+    description="Energy and cycles of mappings by Timeloop's counting, in closed form.",
+    accelerator="mm256",
+    space=_space,
+    model=_model,
+    branch_and_bound=True,
+    records=RecordScorer(_model, _score),
+)

@@ -1,0 +1,449 @@
+"""The space of all mappings of one workload on one accelerator, as integer codes.
+
+Letters: B mappings, D attributes, n dimensions, S slots, L levels, T tensors, F features.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.costs import STATUS_OK, explain_status
+from costmodel.loop_nest import feasibility, moves
+from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
+from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from costmodel.loop_nest.tables import build_tables, make_scratch
+from costmodel.space import Codes, check_cells, resampled
+from mapspace.errors import ConfigError, ContractError
+
+# A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
+_MOST_DRAWS_PER_MAPPING = 200_000
+_FEWEST_DRAWS = 4096
+
+# Real points to project are clipped here.
+_FARTHEST = 1e15
+
+# How often `mutate` moves which kind of attribute, before kinds that the space lacks drop out.
+_MOVE_SHARES = {
+    "tiling": 0.6,
+    "order": 0.3,
+    "banks": 0.2,
+    "keep": 0.1,
+    "spatial-order": 0.1,
+    "spatial-axis": 0.1,
+}
+
+
+class MapSpace:
+    """All mappings of a workload on an accelerator.
+
+    A mapping is a code `[D]`: per dimension the index of its ordered exact factorisation over the
+    slots (DRAM, L2, spatial, L1 on the papers' machines), per level the lexicographic index of its
+    loop order, and, where the machine makes them a choice, the order and mesh axes of the spatial
+    loops, the bank allocation of a buffer, and the tensors that it keeps (bit t: tensor t).
+
+    Attributes:
+        workload: the operation.
+        accelerator: the machine.
+        tables: the space as arrays, for compiled code.
+        attribute_names: `[D]` such as `tiling.K`, `order.L2`, `banks.L1`, `keep.L1`.
+        attribute_kinds: `[D]` tiling, order, spatial-order, spatial-axis, banks or keep.
+        cardinality: `[D]` int64 number of values per attribute.
+        feature_names: `[F]` names of the columns of `encode`.
+        edit_choices: `[D]` int64 number of edits per attribute; edit 0 keeps it.
+    """
+
+    def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
+        """Lays the space out.
+
+        Args:
+            workload: the operation.
+            accelerator: the machine.
+
+        Raises:
+            ConfigError: a banked level has fewer banks than the workload has tensors.
+        """
+        self.workload = workload
+        self.accelerator = accelerator
+        self.tables, attributes = build_tables(workload, accelerator)
+        self.attribute_names = tuple(attribute.name for attribute in attributes)
+        self.attribute_kinds = tuple(attribute.kind for attribute in attributes)
+        self.cardinality = np.array([a.cardinality for a in attributes], dtype=np.int64)
+        self.feature_names = tuple(self._feature_names())
+        self.edit_choices = count_edits(self.tables, self.attribute_kinds)
+        self._edit_kinds = number_kinds(self.attribute_kinds)
+        kinds = set(self.attribute_kinds)
+        shares = np.array([v if k in kinds else 0.0 for k, v in _MOVE_SHARES.items()])
+        self._move_weights = np.cumsum(shares / shares.sum())
+
+    def size(self) -> int:
+        """Number of mappings, infeasible ones included."""
+        return math.prod(int(count) for count in self.cardinality)
+
+    def sample(self, rng: np.random.Generator, n: int, *, feasible: bool = False) -> Codes:
+        """Draws mappings uniformly: every attribute is uniform and independent of the others.
+
+        Args:
+            rng: where the randomness comes from.
+            n: how many.
+            feasible: draw uniformly among the feasible mappings instead, by rejection.
+
+        Returns:
+            `[n, D]` int32.
+
+        Raises:
+            ConfigError: hardly any mapping is feasible; the message says what rejects them.
+        """
+        if not feasible:
+            return rng.integers(0, self.cardinality, (n, self.cardinality.size), dtype=np.int32)
+        found: list[Codes] = []
+        missing, drawn, share = n, 0, 0.5
+        while missing > 0:
+            batch = min(max(int(missing / share * 1.1), 64), 1 << 18)
+            codes = self.sample(rng, batch)
+            kept = codes[self.feasible(codes)][:missing]
+            found.append(kept)
+            missing -= len(kept)
+            drawn += batch
+            share = max((n - missing) / drawn, 1e-5)
+            if missing > 0 and drawn > max(_FEWEST_DRAWS, _MOST_DRAWS_PER_MAPPING * (n - missing)):
+                raise ConfigError(self._why_infeasible(rng))
+        return np.concatenate(found) if found else np.empty((0, self.cardinality.size), np.int32)
+
+    def feasible_share(self, rng: np.random.Generator, n: int = 20_000) -> float:
+        """Estimated share of the space's mappings that are feasible, from `n` uniform draws."""
+        return float(self.feasible(self.sample(rng, n)).mean())
+
+    def check(self, codes: npt.NDArray[Any]) -> None:
+        """Refuses what is no batch of codes of this space.
+
+        Raises:
+            ContractError: wrong shape or type, or an index out of range; names the first bad cell.
+        """
+        check_cells(codes, self.cardinality, self.attribute_names, "codes")
+
+    def feasible(self, codes: Codes) -> npt.NDArray[np.bool_]:
+        """Whether mappings fit the fan-out and the capacities; costs no query.
+
+        Args:
+            codes: `[B, D]`.
+
+        Returns:
+            `[B]` bool.
+        """
+        status, _ = self.status(codes)
+        found: npt.NDArray[np.bool_] = status == STATUS_OK
+        return found
+
+    def status(self, codes: Codes) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Status and excess of codes `[B, D]` as in `Costs`, `[B]` each, without costs."""
+        self.check(codes)
+        status = np.empty(len(codes), np.int32)
+        excess = np.empty(len(codes), np.int64)
+        scratch = make_scratch(self.tables)
+        feasibility.check_mappings(self.tables, scratch, _contiguous(codes), status, excess)
+        return status, excess
+
+    def mutate(self, rng: np.random.Generator, codes: Codes, *, steps: int = 1) -> Codes:
+        """Applies random domain moves: a prime factor changes its slot, two loops swap, a bank ...
+
+        A result may be infeasible. Now and then a move finds nothing to move and changes nothing.
+
+        Args:
+            rng: where the randomness comes from.
+            codes: `[B, D]`.
+            steps: how many moves each row makes.
+
+        Returns:
+            `[B, D]`, new.
+        """
+        self.check(codes)
+        moved = _contiguous(codes).copy()
+        for _ in range(steps):
+            uniforms = rng.random((len(moved), moves.UNIFORMS_PER_MOVE))
+            moves.mutate(self.tables, moved, self._move_weights, uniforms)
+        return moved
+
+    def resample(
+        self, rng: np.random.Generator, codes: Codes, mask: npt.NDArray[np.bool_]
+    ) -> Codes:
+        """Draws the attributes under `mask` `[B, D]` anew, uniformly; the others stay."""
+        return resampled(self, rng, codes, mask)
+
+    def neighbours(self, code: Codes) -> Codes:
+        """Every mapping one move away from a code `[D]`, feasible or not, without repeats.
+
+        Returns:
+            `[M, D]`: a prime factor to another slot, two loops swapped, a bank shifted, a tensor
+            kept or dropped, a dimension on the other mesh axis.
+        """
+        self.check(code[None])
+        return moves.neighbours(self.tables, self.attribute_kinds, code)
+
+    def edit(self, codes: Codes, edits: npt.NDArray[Any]) -> Codes:
+        """Makes the chosen edit of every attribute, where it can be made; nothing is random.
+
+        Edits of a row are made one after another, by ascending column. One that lacks its prime or
+        its bank, or that would make a feasible mapping infeasible, is skipped; what was refused for
+        infeasibility is tried once more when all columns have had their turn. A row that is
+        infeasible to begin with is edited without regard to feasibility.
+
+        Args:
+            codes: `[B, D]`.
+            edits: `[B, D]` integers, 0 (keep) to `edit_choices` - 1, as
+                `costmodel.loop_nest.edits` numbers
+                them: a prime factor to another slot, two loops swapped, a bank shifted, a tensor
+                kept or dropped, a dimension on the other mesh axis.
+
+        Returns:
+            `[B, D]`, new; feasible where the row was.
+
+        Raises:
+            ContractError: wrong shape or type, or a number out of range; names the first bad cell.
+        """
+        self.check(codes)
+        self._check_edits(codes, edits)
+        edited = _contiguous(codes).copy()
+        pending = np.array(edits, dtype=np.int64, order="C")
+        t = self.tables
+        work = np.empty(max(t.slot_level.size, t.sizes.size, t.sliding.size), np.int64)
+        edit_mappings(t, self._edit_kinds, make_scratch(t), work, edited, pending)
+        return edited
+
+    def encode(self, codes: Codes) -> npt.NDArray[np.float32]:
+        """Codes as real vectors for networks, laid out as the paper has them (section 5.5).
+
+        Args:
+            codes: `[B, D]`.
+
+        Returns:
+            `[B, F]`: the n problem sizes; S x n factors, slot by slot; L x n loop ranks, level by
+            level, 0 the outermost; then, where searched, banks per buffer and tensor, kept tensors
+            per level (0 or 1), ranks and axes of the spatial loops.
+        """
+        self.check(codes)
+        t = self.tables
+        rows = codes[:, : t.sizes.size] + t.row_start[:-1]
+        batch = len(codes)
+        parts = [
+            np.broadcast_to(t.sizes, (batch, t.sizes.size)),
+            t.factors[rows].transpose(0, 2, 1).reshape(batch, -1),
+        ]
+        parts += [t.ranks[codes[:, column]] for column in t.order_column]
+        for level, column in enumerate(t.banks_column):
+            if column >= 0:
+                parts.append(t.allocations[t.allocation_start[level] + codes[:, column]])
+        bits = np.arange(t.sliding.size)
+        parts += [(codes[:, [c]] >> bits) & 1 for c in t.keep_column if c >= 0]
+        parts += [t.ranks[codes[:, c]] for c in t.spatial_order_column if c >= 0]
+        bits = np.arange(t.sizes.size)
+        parts += [(codes[:, [c]] >> bits) & 1 for c in t.spatial_axis_column if c >= 0]
+        return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
+
+    def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
+        """The mappings nearest to real points, repaired until they are feasible (section 4.2).
+
+        Loop orders are the ranks sorted, factors and banks the nearest in Euclidean distance per
+        dimension and buffer. Where the result asks for too many processing elements or words, the
+        dimension whose next smaller factorisation is nearest gives way, one after another.
+
+        Args:
+            points: `[B, F]`, finite, laid out as `encode`; the problem sizes are not read.
+
+        Returns:
+            `[B, D]` int32.
+
+        Raises:
+            ContractError: wrong shape, or a value that is not finite.
+        """
+        t = self.tables
+        n, batch = t.sizes.size, len(points)
+        if points.ndim != 2 or points.shape[1] != len(self.feature_names):
+            raise ContractError(
+                f"Expected points of shape [B, {len(self.feature_names)}], "
+                f"got {list(points.shape)}."
+            )
+        if not np.isfinite(points).all():
+            raise ContractError("Points to project must be finite.")
+        # Beyond every size, and small enough for the squares of distances.
+        points = np.clip(points, -_FARTHEST, _FARTHEST)
+        codes = np.zeros((batch, self.cardinality.size), np.int32)
+        position = n
+        factors = points[:, n : n + t.slot_level.size * n].reshape(batch, t.slot_level.size, n)
+        position += t.slot_level.size * n
+
+        def take(width: int) -> npt.NDArray[np.float64]:
+            nonlocal position
+            position += width
+            return points[:, position - width : position].astype(np.float64)
+
+        for column in t.order_column:
+            codes[:, column] = moves.order_indices(take(n))
+        for level, column in enumerate(t.banks_column):
+            if column >= 0:
+                rows = t.allocations[t.allocation_start[level] : t.allocation_start[level + 1]]
+                distance = ((take(t.sliding.size)[:, None, :] - rows) ** 2).sum(axis=2)
+                codes[:, column] = distance.argmin(axis=1)
+        for column in t.keep_column[t.keep_column >= 0]:
+            codes[:, column] = (take(t.sliding.size) > 0.5) @ (1 << np.arange(t.sliding.size))
+        for column in t.spatial_order_column[t.spatial_order_column >= 0]:
+            codes[:, column] = moves.order_indices(take(n))
+        for column in t.spatial_axis_column[t.spatial_axis_column >= 0]:
+            codes[:, column] = (take(n) > 0.5) @ (1 << np.arange(n))
+        moves.project_tilings(t, np.ascontiguousarray(factors, np.float64), codes)
+        return codes
+
+    def describe(self, code: Codes) -> Mapping:
+        """The mapping of a code `[D]` for people and files; `str()` prints the loop nest."""
+        self.check(code[None])
+        t = self.tables
+        names, tensors = self.workload.dimension_names, self.workload.tensor_names
+        rows = t.row_start[:-1] + code[: t.sizes.size]
+
+        def factors(slot: int) -> dict[str, int]:
+            return {name: int(t.factors[rows[d], slot]) for d, name in enumerate(names)}
+
+        def order(column: int) -> tuple[str, ...]:
+            return tuple(names[d] for d in t.orders[code[column]]) if column >= 0 else names
+
+        levels = []
+        for index, level in enumerate(self.accelerator.levels):
+            slot = int(t.spatial_slot[index])
+            axes, keep, banks = (
+                int(code[column[index]]) if column[index] >= 0 else None
+                for column in (t.spatial_axis_column, t.keep_column, t.banks_column)
+            )
+            allocation = {}
+            if banks is not None:
+                row = t.allocations[t.allocation_start[index] + banks]
+                allocation = {name: int(row[i]) for i, name in enumerate(tensors)}
+            levels.append(
+                LevelMapping(
+                    name=level.name,
+                    temporal=factors(int(t.temporal_slot[index])),
+                    order=order(int(t.order_column[index])),
+                    spatial=factors(slot) if slot >= 0 else {},
+                    spatial_order=order(int(t.spatial_order_column[index])) if slot >= 0 else (),
+                    spatial_axis={}
+                    if axes is None
+                    else {name: "Y" if (axes >> d) & 1 else "X" for d, name in enumerate(names)},
+                    keep=tuple(
+                        name for i, name in enumerate(tensors) if keep is None or (keep >> i) & 1
+                    ),
+                    banks=allocation,
+                )
+            )
+        return Mapping(tuple(levels), tensors)
+
+    def code(self, mapping: Mapping) -> Codes:
+        """The code of a mapping: the inverse of `describe`.
+
+        What cannot matter here (the order of spatial loops where hops are free, banks of an
+        unbanked buffer) is not read.
+
+        Returns:
+            `[D]` int32.
+
+        Raises:
+            ConfigError: the factors of a dimension do not multiply to its size, a tensor bypasses
+                a level of a machine without bypass, or a banked level has no allocation.
+        """
+        t = self.tables
+        names, tensors = self.workload.dimension_names, self.workload.tensor_names
+        code = np.zeros(self.cardinality.size, np.int32)
+        factors = np.ones((len(names), t.slot_level.size), np.int64)
+        for index, level in enumerate(mapping.levels):
+            factors[:, t.temporal_slot[index]] = [level.temporal[name] for name in names]
+            if t.spatial_slot[index] >= 0:
+                factors[:, t.spatial_slot[index]] = [level.spatial[name] for name in names]
+            code[t.order_column[index]] = _index(level.order, names)
+            if t.spatial_order_column[index] >= 0:
+                code[t.spatial_order_column[index]] = _index(level.spatial_order, names)
+            if t.spatial_axis_column[index] >= 0:
+                along_y = [level.spatial_axis.get(name, "X") == "Y" for name in names]
+                code[t.spatial_axis_column[index]] = sum(y << d for d, y in enumerate(along_y))
+            if t.keep_column[index] >= 0:
+                kept = [name in level.keep for name in tensors]
+                code[t.keep_column[index]] = sum(k << i for i, k in enumerate(kept))
+            elif level.keep != tensors:
+                raise ConfigError(
+                    f"mapping.keep.{level.name}: {self.accelerator.name} keeps every tensor there."
+                )
+            if t.banks_column[index] >= 0:
+                banks = np.array([level.banks.get(name, 0) for name in tensors])
+                row = moves.allocation_row(t, index, banks)
+                if row < 0:
+                    raise ConfigError(
+                        f"mapping.{level.name}.banks: expected at least 1 bank per tensor and "
+                        f"{self.accelerator.levels[index].banks} in all, got {level.banks}."
+                    )
+                code[t.banks_column[index]] = row
+        for d, name in enumerate(names):
+            product = math.prod(int(f) for f in factors[d])
+            if product != self.workload.dimensions[name]:
+                raise ConfigError(
+                    f"mapping: the factors of {name} multiply to {product}; "
+                    f"{self.workload.name} has {name} = {self.workload.dimensions[name]}."
+                )
+            code[d] = moves.find_row(t, d, factors[d]) - t.row_start[d]
+        return code
+
+    def _check_edits(self, codes: Codes, edits: npt.NDArray[Any]) -> None:
+        if edits.shape != codes.shape:
+            raise ContractError(
+                f"Expected edits of shape {list(codes.shape)}, got {list(edits.shape)}."
+            )
+        if not np.issubdtype(edits.dtype, np.integer):
+            raise ContractError(f"Expected integer edits, got {edits.dtype}.")
+        wrong = (edits < 0) | (edits >= self.edit_choices)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise ContractError(
+                f"Edit [{row}, {column}] ({self.attribute_names[column]}) must lie in "
+                f"0..{self.edit_choices[column] - 1}, got {edits[row, column]}."
+            )
+
+    def _feature_names(self) -> list[str]:
+        names, tensors = self.workload.dimension_names, self.workload.tensor_names
+        levels = [level.name for level in self.accelerator.levels]
+        t = self.tables
+        features = [f"problem.{name}" for name in names]
+        for level, spatial in zip(t.slot_level, t.slot_spatial, strict=True):
+            kind = "spatial" if spatial else "temporal"
+            features += [f"{kind}.{levels[level]}.{name}" for name in names]
+        features += [f"rank.{level}.{name}" for level in levels for name in names]
+        for kind, columns, of in (
+            ("banks", t.banks_column, tensors),
+            ("keep", t.keep_column, tensors),
+            ("spatial-rank", t.spatial_order_column, names),
+            ("spatial-axis", t.spatial_axis_column, names),
+        ):
+            for level_name, column in zip(levels, columns, strict=True):
+                features += [f"{kind}.{level_name}.{name}" for name in of] if column >= 0 else []
+        return features
+
+    def _why_infeasible(self, rng: np.random.Generator) -> str:
+        status, excess = self.status(self.sample(rng, _FEWEST_DRAWS))
+        levels = tuple(level.name for level in self.accelerator.levels)
+        reasons = []
+        for value in np.unique(status[status != STATUS_OK]):
+            least = int(excess[status == value].min())
+            share = float((status == value).mean())
+            reasons.append(f"{share:.1%}: {explain_status(int(value), least, levels)} at the least")
+        return (
+            f"Hardly any mapping of {self.workload.name} on {self.accelerator.name} is feasible "
+            f"(rejected {'; '.join(reasons)})."
+        )
+
+
+def _contiguous(codes: npt.NDArray[Any]) -> Codes:
+    return np.ascontiguousarray(codes, dtype=np.int32)
+
+
+def _index(order: tuple[str, ...], names: tuple[str, ...]) -> int:
+    return int(moves.order_index(np.array([names.index(name) for name in order])))

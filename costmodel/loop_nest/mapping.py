@@ -1,0 +1,172 @@
+"""A mapping for people and files: factors, loop orders, kept tensors, banks; prints its nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, field
+from typing import Any
+
+from costmodel.loop_nest.record_models import HasMapping
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import shown, validate
+
+
+@dataclass(frozen=True)
+class LevelMapping:
+    """The part of a mapping at one memory level.
+
+    Attributes:
+        name: the level.
+        temporal: trip count per dimension of the loops that step through this level's tile.
+        order: all dimensions, outermost loop first.
+        spatial: factor per dimension spread over the instances below; empty without fan-out.
+        spatial_order: dimensions of the spatial loops, outermost first; empty without fan-out.
+        spatial_axis: mesh axis (`X` or `Y`) per dimension; empty where the mesh is a row.
+        keep: tensors kept at this level, the others bypass it.
+        banks: banks per tensor; empty where the buffer is not banked.
+    """
+
+    name: str
+    temporal: dict[str, int]
+    order: tuple[str, ...]
+    spatial: dict[str, int] = field(default_factory=dict)
+    spatial_order: tuple[str, ...] = ()
+    spatial_axis: dict[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    banks: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A mapping of one workload: its levels, outermost first. `str()` prints the loop nest."""
+
+    levels: tuple[LevelMapping, ...]
+    tensors: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for level in self.levels:
+            bypassed = [name for name in self.tensors if name not in level.keep]
+            note = f" (bypassed by {', '.join(bypassed)})" if bypassed else ""
+            if level.banks:
+                split = ", ".join(f"{name} {count}" for name, count in level.banks.items())
+                note += f" (banks: {split})"
+            lines.append(f"{'  ' * len(lines)}{level.name}{note}")
+            for name in level.order:
+                if level.temporal[name] > 1:
+                    lines.append(f"{'  ' * len(lines)}for {name} in {level.temporal[name]}")
+            for name in level.spatial_order:
+                if level.spatial[name] > 1:
+                    axis = f" along {level.spatial_axis[name]}" if level.spatial_axis else ""
+                    loop = f"parallel for {name} in {level.spatial[name]}{axis}"
+                    lines.append(f"{'  ' * len(lines)}{loop}")
+        lines.append(f"{'  ' * len(lines)}multiply-accumulate")
+        return "\n".join(lines)
+
+    def to_record(self) -> dict[str, Any]:
+        """The `mapping` part of a mapping record; orders are lists, outermost first."""
+        record: dict[str, Any] = {}
+        axes: dict[str, str] = {}
+        for level in self.levels:
+            entry: dict[str, Any] = {
+                "temporal": dict(level.temporal),
+                "perm": _write_order(level.order),
+            }
+            if level.spatial:
+                entry["spatial"] = dict(level.spatial)
+                entry["spatial_perm"] = _write_order(level.spatial_order)
+            if level.banks:
+                entry["banks"] = dict(level.banks)
+            axes |= level.spatial_axis
+            record[level.name] = entry
+        if axes:
+            record["spatial_axis"] = axes
+        if any(level.keep != self.tensors for level in self.levels):
+            record["keep"] = {level.name: list(level.keep) for level in self.levels}
+        return record
+
+
+def _write_order(order: tuple[str, ...]) -> str | list[str]:
+    """A string where every dimension has one letter, as the records have it, else a list."""
+    return "".join(order) if all(len(name) == 1 for name in order) else list(order)
+
+
+def mapping_from_record(
+    record: MappingType[str, Any],
+    level_names: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    tensors: tuple[str, ...],
+    fans_out: tuple[bool, ...],
+) -> Mapping:
+    """Reads the `mapping` part of a mapping record.
+
+    Args:
+        record: per level `temporal` and `perm`, where it fans out also `spatial` and
+            `spatial_perm`; optional `banks` per level, `keep` and `spatial_axis` beside them.
+        level_names: the accelerator's levels, outermost first.
+        dimensions: the workload's dimensions.
+        tensors: the workload's tensors.
+        fans_out: per level, whether it has several instances below it.
+
+    Raises:
+        ConfigError: a value of another type, a level, dimension or tensor that is unknown or
+            missing, an order that is no permutation; the message starts with the key's path.
+    """
+    part = validate(HasMapping, {"mapping": record}, "").mapping
+    entries, keep, axes = part.__pydantic_extra__, part.keep, part.spatial_axis or {}
+    _known(entries, level_names, "mapping")
+    for name, kept in (keep or {}).items():
+        _known([name], level_names, "mapping.keep")
+        _known(kept, tensors, f"mapping.keep.{name}")
+    _known(axes, dimensions, "mapping.spatial_axis")
+    levels = []
+    for name, spreads in zip(level_names, fans_out, strict=True):
+        if name not in entries:
+            raise ConfigError(f"mapping: level {name} is missing; it needs temporal and perm.")
+        entry, where = entries[name], f"mapping.{name}"
+        given = entry.model_fields_set
+        if not spreads and given & {"spatial", "spatial_perm"}:
+            raise ConfigError(f"{where}: spatial loops, but there is one instance below {name}.")
+        orders = {
+            key: _order(getattr(entry, key) if key in given else dimensions, dimensions, where, key)
+            for key in ("perm", "spatial_perm")
+        }
+        levels.append(
+            LevelMapping(
+                name=name,
+                temporal=_factors(entry.temporal, dimensions, f"{where}.temporal"),
+                order=orders["perm"],
+                spatial=_factors(entry.spatial, dimensions, f"{where}.spatial") if spreads else {},
+                spatial_order=orders["spatial_perm"] if spreads else (),
+                spatial_axis={d: axes.get(d, "X") for d in dimensions} if spreads and axes else {},
+                keep=tuple(t for t in tensors if keep is None or t in keep.get(name, tensors)),
+                banks={}
+                if entry.banks is None
+                else _factors(entry.banks, tensors, f"{where}.banks"),
+            )
+        )
+    return Mapping(tuple(levels), tensors)
+
+
+def _known(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{where}: unknown {name!r}; known: {', '.join(sorted(known))}.")
+
+
+def _factors(entry: MappingType[str, int], names: tuple[str, ...], where: str) -> dict[str, int]:
+    """A factor per name; a name left out counts 1."""
+    _known(entry, names, where)
+    return {name: entry.get(name, 1) for name in names}
+
+
+def _order(
+    entry: str | Sequence[str], dimensions: tuple[str, ...], where: str, key: str
+) -> tuple[str, ...]:
+    order = tuple(entry)
+    if sorted(order) != sorted(dimensions):
+        raise ConfigError(
+            f"{where}.{key}: expected a permutation of {', '.join(dimensions)}, got {shown(entry)}."
+        )
+    return order

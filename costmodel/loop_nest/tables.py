@@ -1,0 +1,384 @@
+"""A map space as integer arrays: what the compiled passes read.
+
+Letters: n dimensions, S slots, L levels, T tensors, D attributes of a code.
+
+A *slot* is a place where a loop can stand, outermost first: one temporal slot per level and,
+below a level that fans out, one spatial slot. On the three-level machines of the papers the
+slots are (DRAM temporal, L2 temporal, L2 spatial, L1 temporal).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.by_reference import by_reference
+from mapspace.errors import ConfigError
+
+Array = npt.NDArray[np.int64]
+
+UNBOUNDED = -1
+ABSENT = -1
+
+
+@by_reference
+class NestTables(NamedTuple):
+    """Everything about a (workload, accelerator) that compiled code needs.
+
+    Dimensions and tensors:
+        sizes `[n]`; relevant `[T, n]` 1 where the tensor depends on a dimension larger than 1;
+        axis_start `[T + 1]` into the axes; term_start `[axes + 1]` into term_dimension and
+        term_coefficient; axis_of `[T, n]` and coefficient_of `[T, n]` the axis (counted within
+        the tensor) and coefficient of a dimension, -1 and 0 if none; sliding `[T]` 1 where an
+        axis has two or more terms; output the output's index; output_words its size.
+
+    Slots and levels:
+        slot_level `[S]`, slot_spatial `[S]`; temporal_slot `[L]`, spatial_slot `[L]` (-1: none);
+        capacity `[L]` words (-1: unbounded); fanout `[L]`; mesh `[L, 2]`; energy `[L]`, hop_energy
+        `[L]` pJ; bandwidth `[L, 2]` words per cycle read and written (inf: unlimited); mac_energy
+        `[1]` pJ; macs `[1]`; bypass_on_overflow 0 or 1.
+
+    Factorisations:
+        row_start `[n + 1]`; factors `[rows, S]` ordered exact factorisations of each dimension in
+        lexicographic order; within `[rows, S + 1]` products of the factors from a slot inwards.
+
+    Codes:
+        orders `[n!, n]` dimensions outermost first, lexicographic; ranks `[n!, n]` their inverse;
+        order_column `[L]`, banks_column `[L]`, keep_column `[L]`, spatial_order_column `[L]`,
+        spatial_axis_column `[L]` (-1: no such attribute); allocation_start `[L + 1]` into
+        allocations `[rows, T]` banks per tensor; bank_words `[L]` words of a bank (0: unbanked).
+
+    Moves:
+        prime_dimension, prime_value: every prime factor of every dimension, with multiplicity.
+    """
+
+    sizes: Array
+    relevant: Array
+    axis_start: Array
+    term_start: Array
+    term_dimension: Array
+    term_coefficient: Array
+    axis_of: Array
+    coefficient_of: Array
+    sliding: Array
+    output: int
+    output_words: int
+    slot_level: Array
+    slot_spatial: Array
+    temporal_slot: Array
+    spatial_slot: Array
+    capacity: Array
+    fanout: Array
+    mesh: Array
+    energy: npt.NDArray[np.float64]
+    hop_energy: npt.NDArray[np.float64]
+    bandwidth: npt.NDArray[np.float64]
+    mac_energy: float
+    macs: int
+    bypass_on_overflow: int
+    row_start: Array
+    factors: Array
+    within: Array
+    orders: npt.NDArray[np.int8]
+    ranks: npt.NDArray[np.int8]
+    order_column: Array
+    banks_column: Array
+    keep_column: Array
+    spatial_order_column: Array
+    spatial_axis_column: Array
+    allocation_start: Array
+    allocations: Array
+    bank_words: Array
+    prime_dimension: Array
+    prime_value: Array
+
+
+@by_reference
+class Scratch(NamedTuple):
+    """Working memory of the compiled pass; one per call, so that calls may run in parallel.
+
+    Per mapping: rows `[n]` its factorisation rows; kept and tile `[L, T]`; the temporal loops above
+    the innermost level, innermost first, as dimension, trips, step `[n * L]` and outer
+    `[n * L + 1]`, with start `[L]`; moved `[n]` displacements. Per level `[L]`: above, the
+    instances in use; accesses, reading and writing, the traffic of one instance. For hops:
+    factor and inside `[n]`, the spatial factors and the extents of a child; per instance below a
+    level: children; per column of the mesh: lowest and highest.
+    """
+
+    rows: Array
+    kept: npt.NDArray[np.uint8]
+    tile: Array
+    start: Array
+    dimension: Array
+    trips: Array
+    step: Array
+    outer: Array
+    moved: Array
+    above: Array
+    accesses: Array
+    reading: npt.NDArray[np.float64]
+    writing: npt.NDArray[np.float64]
+    factor: Array
+    inside: Array
+    children: Array
+    lowest: Array
+    highest: Array
+
+
+def make_scratch(tables: NestTables) -> Scratch:
+    """Working memory for a map space."""
+    n, levels, tensors = tables.sizes.size, tables.capacity.size, tables.sliding.size
+    elements = int(tables.fanout.max())
+    return Scratch(
+        rows=np.zeros(n, np.int64),
+        kept=np.zeros((levels, tensors), np.uint8),
+        tile=np.zeros((levels, tensors), np.int64),
+        start=np.zeros(levels, np.int64),
+        dimension=np.zeros(n * levels, np.int64),
+        trips=np.zeros(n * levels, np.int64),
+        step=np.zeros(n * levels, np.int64),
+        outer=np.zeros(n * levels + 1, np.int64),
+        moved=np.zeros(n, np.int64),
+        above=np.zeros(levels, np.int64),
+        accesses=np.zeros(levels, np.int64),
+        reading=np.zeros(levels),
+        writing=np.zeros(levels),
+        factor=np.zeros(n, np.int64),
+        inside=np.zeros(n, np.int64),
+        children=np.zeros(elements, np.int64),
+        lowest=np.zeros(elements, np.int64),
+        highest=np.zeros(elements, np.int64),
+    )
+
+
+class Attribute(NamedTuple):
+    """One column of a code: `kind` is tiling, order, banks, keep, spatial-order or spatial-axis."""
+
+    name: str
+    kind: str
+    cardinality: int
+
+
+def prime_factors(number: int) -> list[int]:
+    """Prime factors with multiplicity, ascending; empty for 1."""
+    primes = []
+    divisor = 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            primes.append(divisor)
+            number //= divisor
+        divisor += 1
+    if number > 1:
+        primes.append(number)
+    return primes
+
+
+@lru_cache(maxsize=65536)
+def ordered_factorisations(number: int, parts: int) -> Array:
+    """All ordered factorisations of `number` into `parts` factors.
+
+    Returns:
+        `[rows, parts]` int64 in lexicographic order, read-only.
+    """
+    rows = np.ones((1, parts), dtype=np.int64)
+    for prime, group in itertools.groupby(prime_factors(number)):
+        exponent = len(list(group))
+        rows = (rows[:, None, :] * prime ** _compositions(exponent, parts)).reshape(-1, parts)
+    rows = np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
+    rows.flags.writeable = False
+    return rows
+
+
+@lru_cache(maxsize=256)
+def _compositions(total: int, parts: int) -> Array:
+    """All ordered sums of `parts` non-negative terms that make `total`, `[rows, parts]`."""
+    bars = np.array(list(itertools.combinations(range(total + parts - 1), parts - 1)))
+    bars = bars.reshape(math.comb(total + parts - 1, parts - 1), parts - 1)
+    edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, total + parts - 1)))
+    result: Array = (np.diff(edges, axis=1) - 1).astype(np.int64)
+    return result
+
+
+@lru_cache(maxsize=16)
+def _permutations(count: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+    """All permutations in lexicographic order `[count!, count]`, and their inverses."""
+    orders = np.array(list(itertools.permutations(range(count))), dtype=np.int8)
+    ranks = np.argsort(orders, axis=1).astype(np.int8)
+    orders.flags.writeable = False
+    ranks.flags.writeable = False
+    return orders, ranks
+
+
+@lru_cache(maxsize=64)
+def _allocations(banks: int, tensors: int) -> Array:
+    """All ways to give `banks` banks to `tensors` tensors, at least one each, `[rows, T]`."""
+    return _compositions(banks - tensors, tensors) + 1
+
+
+def build_tables(
+    workload: Workload, accelerator: Accelerator
+) -> tuple[NestTables, tuple[Attribute, ...]]:
+    """Lays out the map space of a workload on an accelerator.
+
+    Returns:
+        The tables, and one attribute per code column: a tiling per dimension, an order per level,
+        then, where the machine makes them a choice, spatial orders and axes (mesh), bank
+        allocations and kept tensors, outer level first.
+
+    Raises:
+        ConfigError: a level has fewer banks than the workload has tensors.
+    """
+    levels = accelerator.levels
+    names = workload.dimension_names
+    tensor_names = workload.tensor_names
+    slots: list[tuple[int, int]] = []
+    temporal_slot, spatial_slot = [], []
+    for index, level in enumerate(levels):
+        temporal_slot.append(len(slots))
+        slots.append((index, 0))
+        spatial_slot.append(len(slots) if level.fanout > 1 else ABSENT)
+        if level.fanout > 1:
+            slots.append((index, 1))
+
+    tilings = [ordered_factorisations(size, len(slots)) for size in workload.dimensions.values()]
+    factors = np.concatenate(tilings)
+    within = np.ones((len(factors), len(slots) + 1), dtype=np.int64)
+    within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
+    orders, ranks = _permutations(len(names))
+
+    attributes = [
+        Attribute(f"tiling.{name}", "tiling", len(rows))
+        for name, rows in zip(names, tilings, strict=True)
+    ]
+
+    def column(kind: str, level_name: str, cardinality: int) -> int:
+        attributes.append(Attribute(f"{kind}.{level_name}", kind, cardinality))
+        return len(attributes) - 1
+
+    columns = {
+        kind: np.full(len(levels), ABSENT, dtype=np.int64)
+        for kind in ("order", "spatial-order", "spatial-axis", "banks", "keep")
+    }
+    for index, level in enumerate(levels):
+        columns["order"][index] = column("order", level.name, len(orders))
+    meshes = [level.mesh or (level.fanout, 1) for level in levels]
+    for index, level in enumerate(levels):
+        if level.hop_energy_pj > 0:
+            columns["spatial-order"][index] = column("spatial-order", level.name, len(orders))
+        if meshes[index][1] > 1:
+            columns["spatial-axis"][index] = column("spatial-axis", level.name, 2 ** len(names))
+    allocation_tables, bank_words = [], []
+    for index, level in enumerate(levels):
+        if level.banks is None:
+            allocation_tables.append(np.zeros((0, len(tensor_names)), dtype=np.int64))
+            bank_words.append(0)
+            continue
+        if level.banks < len(tensor_names):
+            raise ConfigError(
+                f"Level {level.name} of {accelerator.name} has {level.banks} banks; "
+                f"{workload.name} has {len(tensor_names)} tensors and each needs at least one."
+            )
+        if level.capacity_words is None:
+            raise ConfigError(f"Level {level.name} has banks but no capacity to split.")
+        allocation_tables.append(_allocations(level.banks, len(tensor_names)))
+        bank_words.append(level.capacity_words // level.banks)
+        columns["banks"][index] = column("banks", level.name, len(allocation_tables[-1]))
+    if accelerator.bypass == "searched":
+        for index, level in enumerate(levels[1:], start=1):
+            columns["keep"][index] = column("keep", level.name, 2 ** len(tensor_names))
+
+    primes = [
+        (d, prime)
+        for d, size in enumerate(workload.dimensions.values())
+        for prime in prime_factors(size)
+    ]
+    tables = NestTables(
+        **_projection_tables(workload),
+        output=len(tensor_names) - 1,
+        output_words=workload.words(len(tensor_names) - 1),
+        slot_level=np.array([level for level, _ in slots], dtype=np.int64),
+        slot_spatial=np.array([spatial for _, spatial in slots], dtype=np.int64),
+        temporal_slot=np.array(temporal_slot, dtype=np.int64),
+        spatial_slot=np.array(spatial_slot, dtype=np.int64),
+        capacity=np.array(
+            [UNBOUNDED if lv.capacity_words is None else lv.capacity_words for lv in levels],
+            dtype=np.int64,
+        ),
+        fanout=np.array([level.fanout for level in levels], dtype=np.int64),
+        mesh=np.array(meshes, dtype=np.int64),
+        energy=np.array([level.energy_pj for level in levels]),
+        hop_energy=np.array([level.hop_energy_pj for level in levels]),
+        bandwidth=np.array(
+            [
+                [math.inf if b is None else b for b in (lv.read_bandwidth, lv.write_bandwidth)]
+                for lv in levels
+            ]
+        ),
+        mac_energy=accelerator.mac_energy_pj,
+        macs=workload.macs,
+        bypass_on_overflow=int(accelerator.overflow == "bypass"),
+        row_start=np.concatenate([[0], np.cumsum([len(rows) for rows in tilings])]),
+        factors=factors,
+        within=within,
+        orders=orders,
+        ranks=ranks,
+        order_column=columns["order"],
+        banks_column=columns["banks"],
+        keep_column=columns["keep"],
+        spatial_order_column=columns["spatial-order"],
+        spatial_axis_column=columns["spatial-axis"],
+        allocation_start=np.concatenate([[0], np.cumsum([len(t) for t in allocation_tables])]),
+        allocations=np.concatenate(allocation_tables),
+        bank_words=np.array(bank_words, dtype=np.int64),
+        prime_dimension=np.array([d for d, _ in primes], dtype=np.int64),
+        prime_value=np.array([prime for _, prime in primes], dtype=np.int64),
+    )
+    return tables, tuple(attributes)
+
+
+def _projection_tables(workload: Workload) -> dict[str, Array]:
+    """The tensors' projections; terms over dimensions of size 1 are dropped: they never move."""
+    names = workload.dimension_names
+    sizes = workload.sizes
+    tensors = len(workload.tensors)
+    relevant = np.zeros((tensors, len(names)), dtype=np.int64)
+    axis_of = np.full((tensors, len(names)), ABSENT, dtype=np.int64)
+    coefficient_of = np.zeros((tensors, len(names)), dtype=np.int64)
+    sliding = np.zeros(tensors, dtype=np.int64)
+    axis_start, term_start = [0], [0]
+    terms: list[tuple[int, int]] = []
+    for t, tensor in enumerate(workload.tensors):
+        for axis in tensor.axes:
+            moving = [
+                (names.index(name), coefficient)
+                for name, coefficient in axis.terms
+                if workload.dimensions[name] > 1
+            ]
+            if not moving:
+                continue
+            sliding[t] |= len(moving) > 1
+            for d, coefficient in moving:
+                relevant[t, d] = 1
+                axis_of[t, d] = len(term_start) - 1 - axis_start[t]
+                coefficient_of[t, d] = coefficient
+            terms.extend(moving)
+            term_start.append(len(terms))
+        axis_start.append(len(term_start) - 1)
+    return {
+        "sizes": sizes,
+        "relevant": relevant,
+        "axis_start": np.array(axis_start, dtype=np.int64),
+        "term_start": np.array(term_start, dtype=np.int64),
+        "term_dimension": np.array([d for d, _ in terms], dtype=np.int64),
+        "term_coefficient": np.array([c for _, c in terms], dtype=np.int64),
+        "axis_of": axis_of,
+        "coefficient_of": coefficient_of,
+        "sliding": sliding,
+    }

@@ -1,0 +1,148 @@
+"""Networks: presets, and YAML files that list layers.
+
+```yaml
+name: encoder
+layers:
+  - resnet50-conv1                                    # a preset's name, a file or inline text
+  - {workload: "gemm:M=384,N=1024,K=1024", name: projection, count: 48}
+  - {gemm: {M: 384, N: 4096, K: 1024}, count: 12}     # or what a workload's file holds
+```
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from costmodel.affine import Workload
+from costmodel.workload_families import FAMILIES, Cnn, Conv1d, Gemm, Mttkrp
+from costmodel.workloads import network, network_names, workload
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import (
+    Name,
+    Size,
+    StrictModel,
+    load_yaml,
+    nearest,
+    shown,
+    unknown_name,
+    validate,
+)
+
+
+class _Layer(StrictModel):
+    """One entry of the list. What a nest of its own holds is checked by `workload`."""
+
+    workload: Name | None = None
+    """A preset's name, a workload's file or inline text; else the workload is in the entry."""
+    name: Name | None = None
+    """What tables and records call it."""
+    count: Size = 1
+    """How often the network has it."""
+    cnn: Cnn | None = None
+    conv1d: Conv1d | None = None
+    gemm: Gemm | None = None
+    mttkrp: Mttkrp | None = None
+    dimensions: dict[str, Any] | None = None
+    tensors: dict[str, Any] | None = None
+    output: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"workload": value}
+        if not isinstance(value, Mapping):
+            raise ValueError(
+                "expected a preset's name, inline text such as gemm:M=384,N=4096,K=1024, or a "
+                f"mapping, got {shown(value)}."
+            )
+        return value
+
+    def build(self, folder: Path) -> Workload:
+        content = self.model_dump(exclude={"workload", "name", "count"}, exclude_unset=True)
+        if self.workload is None:
+            found = workload(content)
+        elif content:
+            raise ConfigError(f"expected either workload or {', '.join(content)}, not both.")
+        else:
+            beside = folder / self.workload
+            found = workload(beside if os.path.isfile(beside) else self.workload)
+        return found if self.name is None else found.model_copy(update={"name": self.name})
+
+
+class _Network(StrictModel):
+    """A network's file."""
+
+    name: Name | None = None
+    """What reports call it; else the file's name."""
+    layers: tuple[_Layer, ...] = Field(min_length=1)
+    """Its layers, in order; equal ones are searched once."""
+
+
+def _check_types(data: Mapping[str, Any], source: str) -> None:
+    """Refuses sizes under a name that is no type of layer; other keys are left to `validate`.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    layers = data.get("layers")
+    for index, entry in enumerate(layers if isinstance(layers, list) else ()):
+        for key, value in entry.items() if isinstance(entry, Mapping) else ():
+            if key in _Layer.model_fields or not isinstance(value, Mapping):
+                continue
+            close = nearest(key, _Layer.model_fields)
+            if not close or close[0] in FAMILIES:
+                hint = f"; did you mean {close[0]}?" if close else "."
+                raise ConfigError(
+                    f"{source}: layers[{entry.get('name') or index}].{key}: unknown layer type"
+                    f"{hint} Known types: {', '.join(FAMILIES)}, or dimensions and tensors."
+                )
+
+
+def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
+    """Finds a network.
+
+    Args:
+        source: a preset's name, or the path of a YAML file.
+
+    Returns:
+        Its name, and each distinct layer, under the name of its first occurrence, with how often
+        it occurs.
+
+    Raises:
+        ConfigError: one line that names the file, the key, what came and what is allowed.
+    """
+    if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
+        known = network_names()
+        try:
+            preset = network(source)
+            return next(name for name in known if preset[0][0].name.startswith(f"{name}-")), preset
+        except ConfigError:
+            remedy = f"Expected one of {', '.join(known)}, or a YAML file with layers."
+            raise unknown_name("network", source, known, remedy=remedy) from None
+    path = Path(source)
+    data = load_yaml(path)
+    _check_types(data, source)
+    file = validate(_Network, data, source)
+    found: dict[str, tuple[Workload, int]] = {}
+    for index, entry in enumerate(file.layers):
+        where = f"{source}: layers[{entry.name or index}]"
+        try:
+            layer = entry.build(path.parent)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {str(error).removeprefix('workload: ')}") from error
+        before = found.get(layer.hash, (layer, 0))
+        found[layer.hash] = before[0], before[1] + entry.count
+    layers = list(found.values())
+    names = [layer.name for layer, _ in layers]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"{source}: layers: two different layers are called {twice!r}; give each a name."
+        )
+    return file.name or path.stem, layers

@@ -1,1 +1,0 @@
-"""Shipped accelerators, workloads and networks (YAML)."""

@@ -1,0 +1,81 @@
+"""The entries of the two models of tilings in the table of cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from costmodel.cost_model_entry import CostModelEntry
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import unknown_name
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.costs import Objective
+    from costmodel.space import CostModel
+    from costmodel.tiling.space import TilingSpace
+    from costmodel.workloads import Workload
+
+# Tilings that an enumeration costs in one go.
+ROWS = 1 << 16
+FIGURES = {"tilings": "orchestrator.comparison.tiling_figures:draw_tilings"}
+
+
+def tiling_space(workload: Workload, accelerator: Accelerator) -> TilingSpace:
+    """The tilings of a workload, which are those of any core."""
+    from costmodel.tiling.space import TilingSpace
+
+    return TilingSpace(workload)
+
+
+def tiling_optimum(space: Any, model: Any, objective: Objective) -> tuple[float, str]:
+    """The least value of all tilings, one after another."""
+    least, total = float("inf"), space.size()
+    for start in range(0, total, ROWS):
+        numbers = np.arange(start, min(start + ROWS, total))
+        codes = np.stack(np.unravel_index(numbers, space.cardinality), axis=1).astype(np.int32)
+        least = min(least, float(model.evaluate(space, codes).objective(objective).min()))
+    return least, f"all {total:,} tilings costed"
+
+
+def _analytical(accelerator: Accelerator, measurement: Mapping[str, Any]) -> CostModel:
+    from costmodel.tiling.analytical_model import AnalyticalTiling
+
+    return AnalyticalTiling(accelerator)
+
+
+def _measured(accelerator: Accelerator, measurement: Mapping[str, Any]) -> CostModel:
+    from costmodel.tiling.measured_model import STATISTICS, MeasuredTiling
+    from costmodel.tiling.measurement import Settings
+
+    known = {"statistic", *(option.name for option in fields(Settings))}
+    unknown = sorted(set(measurement) - known)
+    if unknown:
+        raise ConfigError(f"measurement: {unknown_name('key', unknown[0], known)}")
+    options = dict(measurement)
+    statistic = options.pop("statistic", STATISTICS[0])
+    return MeasuredTiling(Settings(**options), statistic=statistic)
+
+
+TILING = CostModelEntry(
+    description="Energy and cycles of the tilings of a matrix product on one core.",
+    accelerator="cpu-avx512",
+    space=tiling_space,
+    model=_analytical,
+    optimum=tiling_optimum,
+    figures=FIGURES,
+)
+TVM = CostModelEntry(
+    description="Times tilings of a matrix product in float32, on one thread.",
+    accelerator="cpu-avx512",
+    space=tiling_space,
+    model=_measured,
+    measured=True,
+    largest_batch=16,
+    objectives=("latency",),
+    units={"latency": "s"},
+    figures=FIGURES,
+)

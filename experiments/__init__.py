@@ -1,1 +1,0 @@
-"""Shipped experiments (YAML)."""

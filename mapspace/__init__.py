@@ -1,0 +1,122 @@
+"""Finds the best way to run a tensor operation on a spatial accelerator, and proves it.
+
+```python
+import mapspace as ms
+
+result = ms.search("resnet-conv4", accelerator="mm256")
+```
+
+Every name is imported when it is first used: `import mapspace` itself loads nothing. docs/python.md
+shows what there is. The modules of this package are the ground of all others: errors, strict YAML,
+storage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mapspace.lazy import lazy
+
+if TYPE_CHECKING:
+    from costmodel import (
+        Accelerator,
+        Costs,
+        LoopNestModel,
+        MaestroModel,
+        Mapping,
+        MapSpace,
+        TilingSpace,
+        Workload,
+        accelerator,
+        workload,
+    )
+    from mapspace.errors import (
+        ArgumentError,
+        ConfigError,
+        ContractError,
+        DataError,
+        MapspaceError,
+    )
+    from mapspace.version import __version__
+    from orchestrator.api import (
+        benchmark,
+        evaluate,
+        pareto,
+        prove,
+        search,
+        search_network,
+        sweep,
+        verify,
+    )
+    from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.search.certificates import Verification
+    from orchestrator.search.found_mapping import MappingCosts
+    from orchestrator.search.network_result import NetworkResult
+    from orchestrator.search.pareto import Front
+    from orchestrator.search.results import SearchResult
+    from orchestrator.sweep.results import SweepResults
+    from searchers import SEARCHERS, Evaluator, TrialResult, make
+
+__all__ = [
+    "SEARCHERS",
+    "Accelerator",
+    "ArgumentError",
+    "BenchmarkResult",
+    "ConfigError",
+    "ContractError",
+    "Costs",
+    "DataError",
+    "Evaluator",
+    "Front",
+    "LoopNestModel",
+    "MaestroModel",
+    "MapSpace",
+    "Mapping",
+    "MappingCosts",
+    "MapspaceError",
+    "NetworkResult",
+    "SearchResult",
+    "SweepResults",
+    "TilingSpace",
+    "TrialResult",
+    "Verification",
+    "Workload",
+    "__version__",
+    "accelerator",
+    "benchmark",
+    "evaluate",
+    "make",
+    "pareto",
+    "prove",
+    "search",
+    "search_network",
+    "sweep",
+    "verify",
+    "workload",
+]
+
+# Text alone, as the ground imports nothing from above it.
+_PLACES = {
+    "costmodel": "Accelerator Costs LoopNestModel MaestroModel MapSpace Mapping TilingSpace "
+    "Workload accelerator workload",
+    "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
+    "mapspace.version": "__version__",
+    "orchestrator.api": "benchmark evaluate pareto prove search search_network sweep verify",
+    "orchestrator.comparison.benchmark_result": "BenchmarkResult",
+    "orchestrator.search.certificates": "Verification",
+    "orchestrator.search.found_mapping": "MappingCosts",
+    "orchestrator.search.network_result": "NetworkResult",
+    "orchestrator.search.pareto": "Front",
+    "orchestrator.search.results": "SearchResult",
+    "orchestrator.sweep.results": "SweepResults",
+    "searchers": "SEARCHERS Evaluator TrialResult make",
+}
+
+if not TYPE_CHECKING:  # so that a misspelt name is an error to type checkers
+    __getattr__ = lazy(
+        __name__, {name: module for module, names in _PLACES.items() for name in names.split()}
+    )
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,29 @@
+"""Names of a package that are imported when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package whose names lie elsewhere.
+
+    Args:
+        package: the package, `__name__` within it.
+        places: the module of each name.
+
+    Returns:
+        What looks a name up in its module, and keeps it in the package.
+    """
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(places[name]), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find

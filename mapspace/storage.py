@@ -1,0 +1,301 @@
+"""Files at a place: a local or NFS path, or a URI of object storage, through `pyarrow.fs`.
+
+A `Place` is a `pathlib.Path`, or a `RemotePath`, which offers the part of `Path` that this project
+uses. Whatever is written appears whole or not at all: object storage works like that, and local
+files get a temporary name first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
+
+from mapspace.errors import ConfigError, MapspaceError
+
+SCHEMES = ("s3", "gs", "file")
+# pyarrow would try for 15 minutes to reach Google's storage.
+GS_RETRY_SECONDS = 60
+
+# What the SDKs say, and what that means to a user. The first match counts.
+_REASONS = (
+    (("NO_SUCH_BUCKET", "Bucket '"), "there is no such bucket"),
+    (
+        ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "INVALID_CLIENT_TOKEN", "SIGNATURE", "code 403"),
+        "no permission; the credentials come from the environment (AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS)",
+    ),
+    (
+        ("NETWORK_CONNECTION", "resolve host", "connect to server", "timed out"),
+        "the endpoint cannot be reached",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A bucket, or a folder or file in one. Folders need not be made: they are prefixes of names.
+
+    Attributes:
+        scheme: `s3` or `gs`.
+        key: Bucket and path in it, without a slash at either end.
+        query: Options of the file system, as pyarrow reads them from a URI: for S3
+            `endpoint_override`, `scheme` and `region`.
+    """
+
+    scheme: str
+    key: str
+    query: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{quote(self.key)}" + (f"?{self.query}" if self.query else "")
+
+    def __truediv__(self, name: str) -> RemotePath:
+        """What lies below.
+
+        Raises:
+            ConfigError: If the name leads out of this folder.
+        """
+        return RemotePath(
+            self.scheme, f"{self.key}/{_checked(name, f'{self}: {name}')}", self.query
+        )
+
+    @property
+    def name(self) -> str:
+        """The last component."""
+        return PurePosixPath(self.key).name
+
+    @property
+    def parent(self) -> RemotePath:
+        """The folder that this lies in."""
+        return RemotePath(self.scheme, str(PurePosixPath(self.key).parent), self.query)
+
+    @property
+    def filesystem(self) -> Any:
+        """The `pyarrow.fs.FileSystem` in which `key` is the path.
+
+        Raises:
+            ConfigError: If pyarrow does not know an option.
+        """
+        with _told(self, "opened"):
+            return _filesystem(self.scheme, self.key.partition("/")[0], self.query)
+
+    def with_name(self, name: str) -> RemotePath:
+        """Another file in the same folder."""
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> RemotePath:
+        """The file with another ending."""
+        return self.with_name(PurePosixPath(self.key).with_suffix(suffix).name)
+
+    def resolve(self) -> RemotePath:
+        """Itself: a URI is absolute."""
+        return self
+
+    def exists(self) -> bool:
+        """Whether it is a file or a folder with files."""
+        return self._kind() != "NotFound"
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder with files."""
+        return self._kind() == "Directory"
+
+    def read_bytes(self) -> bytes:
+        """The whole content.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            MapspaceError: If it cannot be read; the message says why.
+        """
+        filesystem = self.filesystem
+        with _told(self, "read"), filesystem.open_input_file(self.key) as file:
+            content: bytes = file.read()
+            return content
+
+    def read_text(self) -> str:
+        """The whole content, decoded."""
+        return self.read_bytes().decode()
+
+    def write_bytes(self, content: bytes) -> None:
+        """Writes the whole file; a reader sees the old one or the new one.
+
+        Raises:
+            MapspaceError: If it cannot be written; the message says why.
+        """
+        filesystem = self.filesystem
+        # By default pyarrow compresses what is named .gz.
+        with _told(self, "written"), filesystem.open_output_stream(self.key, None) as file:
+            file.write(content)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Removes a file."""
+        filesystem = self.filesystem
+        try:
+            with _told(self, "removed"):
+                filesystem.delete_file(self.key)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def _kind(self) -> str:
+        filesystem = self.filesystem
+        with _told(self, "looked up"):
+            return str(filesystem.get_file_info(self.key).type.name)
+
+
+Place: TypeAlias = Path | RemotePath
+
+
+def place(text: str | Place) -> Place:
+    """A local path, or what a URI names.
+
+    Raises:
+        ConfigError: If it is no URI that is known, leads out of its bucket or holds a password.
+    """
+    if isinstance(text, (Path, RemotePath)):
+        return text
+    if "://" not in text:
+        return Path(text)
+    parts = urlsplit(text)
+    shown = text.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1)
+    if parts.scheme not in SCHEMES:
+        raise ConfigError(f"{shown}: expected a path or a URI of {', '.join(SCHEMES)}.")
+    if "@" in parts.netloc:
+        raise ConfigError(
+            f"{shown}: expected no credentials in a URI, which is stored with results; set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
+        )
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise ConfigError(f"{shown}: expected file:///PATH.")
+        return Path(unquote(parts.path))
+    if not parts.netloc:
+        raise ConfigError(f"{shown}: expected {parts.scheme}://BUCKET/PATH, got no bucket.")
+    path = f"{parts.netloc}/{unquote(parts.path).strip('/')}".rstrip("/")
+    return RemotePath(parts.scheme, _checked(path, shown), parts.query)
+
+
+def make_folder(folder: Place) -> None:
+    """Makes a local folder, or looks whether the bucket of a remote one is there.
+
+    Raises:
+        ConfigError: If the folder cannot be made.
+        MapspaceError: If there is no such bucket, or it cannot be reached.
+    """
+    if isinstance(folder, Path):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{folder}: cannot be created: {error.strerror}.") from error
+        return
+    bucket = RemotePath(folder.scheme, folder.key.partition("/")[0], folder.query)
+    if not bucket.exists():
+        raise ConfigError(f"{folder}: cannot be created: there is no such bucket.")
+
+
+def file_sizes(folder: Place) -> dict[str, int]:
+    """Sizes in bytes of the files directly in a folder, by name; empty where there is none."""
+    if isinstance(folder, Path):
+        if not folder.is_dir():
+            return {}
+        return {file.name: file.stat().st_size for file in folder.iterdir() if file.is_file()}
+    return {name: size for name, size in _listed(folder).items() if "/" not in name}
+
+
+def write_atomically(path: Place, content: bytes) -> None:
+    """Writes a file that is there whole or not at all."""
+    if isinstance(path, RemotePath):
+        path.write_bytes(content)
+        return
+    try:
+        with whole_file(path) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        # What fails while it is written does not say where.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to write in the place of another one, which it replaces only if the block succeeds."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Place) -> None:
+    """Removes a folder with all that is in it, where there is one."""
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+    elif folder.is_dir():
+        with _told(folder, "removed"):
+            folder.filesystem.delete_dir(folder.key)
+
+
+def download(source: RemotePath, target: Path, wanted: Callable[[str], bool]) -> None:
+    """Copies files at any depth of a folder, chosen by their path from it, to a local folder."""
+    for name in filter(wanted, _listed(source, recursive=True)):
+        path = target / _checked(name, f"{source}: {name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, (source / name).read_bytes())
+
+
+def _listed(folder: RemotePath, *, recursive: bool = False) -> dict[str, int]:
+    """Sizes of the files below a folder, by their path from it."""
+    from pyarrow.fs import FileSelector, FileType
+
+    filesystem = folder.filesystem
+    with _told(folder, "listed"):
+        found = filesystem.get_file_info(
+            FileSelector(folder.key, allow_not_found=True, recursive=recursive)
+        )
+    start = len(folder.key) + 1
+    return {entry.path[start:]: entry.size for entry in found if entry.type == FileType.File}
+
+
+@lru_cache(maxsize=64)
+def _filesystem(scheme: str, bucket: str, query: str) -> Any:
+    from pyarrow.fs import FileSystem
+
+    if scheme == "gs" and "retry_limit_seconds" not in query:
+        query = f"{query}&retry_limit_seconds={GS_RETRY_SECONDS}".lstrip("&")
+    filesystem, _ = FileSystem.from_uri(f"{scheme}://{bucket}" + (f"?{query}" if query else ""))
+    return filesystem
+
+
+def _checked(path: str, shown: str) -> str:
+    """A path below a folder, as it came.
+
+    Raises:
+        ConfigError: If it leads out of it.
+    """
+    if not path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ConfigError(f"{shown}: expected a path without empty parts, '.' and '..'.")
+    return path
+
+
+@contextmanager
+def _told(path: RemotePath, doing: str) -> Iterator[None]:
+    """Turns what an SDK says into one line; a missing file stays a `FileNotFoundError`."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, ArrowException) as error:
+        text = str(error)
+        first = text.splitlines()[0]
+        known = (reason for marks, reason in _REASONS if any(mark in text for mark in marks))
+        # ArrowInvalid is a ValueError: an option of the URI that the user has to correct.
+        kind = ConfigError if isinstance(error, ValueError) else MapspaceError
+        raise kind(f"{path}: cannot be {doing}: {next(known, first)}.") from error

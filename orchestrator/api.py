@@ -1,0 +1,339 @@
+"""What `import mapspace` offers beside cost models and searchers: the commands as functions.
+
+Each returns a typed result. Text and JSON of it are made by the command line.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from costmodel.accelerators import AcceleratorSource
+from costmodel.costs import Objective
+from costmodel.exact.certificate import Certificate
+from costmodel.workloads import WorkloadSource
+from mapspace.errors import ConfigError
+from mapspace.storage import Place, RemotePath, place
+from mapspace.strict_yaml import StrictModel, load_yaml, validate
+from orchestrator.runs.experiments import find_experiment
+from orchestrator.runs.locations import RUNS, local_file
+from orchestrator.search import certificates, one_workload
+from orchestrator.search import pareto as fronts
+from orchestrator.search.request import Request
+from orchestrator.search.results import SearchResult
+
+if TYPE_CHECKING:
+    from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.search.network_result import NetworkResult
+    from orchestrator.sweep.results import SweepResults
+
+Keep = Mapping[str, str | Sequence[str]]
+"""Tensors, one or several, that a level keeps."""
+Experiment = str | Path | Mapping[str, Any]
+"""A shipped experiment's name, a YAML file or its URI, or the content of such a file."""
+Config = TypeVar("Config", bound=StrictModel)
+
+
+def search(
+    workload: WorkloadSource,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    searcher: str | None = None,
+    objective: Objective = "edp",
+    seconds: float | None = None,
+    iterations: int | None = None,
+    seed: int = 0,
+    surrogate: str | None = None,
+    gap: float = 0.0,
+    top: int = 1,
+    keep: Keep | None = None,
+    pad: bool = False,
+    threads: int | None = None,
+    progress: bool = False,
+) -> SearchResult:
+    """Finds a mapping: the proven best one where a proof is possible.
+
+    An interruption (Ctrl-C, or that of a notebook) ends the search with the best mapping so far.
+
+    Args:
+        workload: a preset's name, a YAML file, inline text such as `gemm:M=384,N=4096,K=1024`, the
+            content of a file, or a workload.
+        accelerator: a preset's name, a YAML file, the content of one, or an accelerator.
+        searcher: a key of `SEARCHERS`; None: `exact` where it applies, else `structured`.
+        objective: what to minimise: `edp`, `energy`, `latency` or `ed2p`.
+        seconds: budget of search time, s; with no budget 60 for a proof, else 2.
+        iterations: budget of cost queries.
+        seed: decides a search under a budget of iterations.
+        surrogate: folder of a surrogate for the gradient searcher; None: a shipped one.
+        gap: a proof ends when the mapping is certainly within this share of the optimum.
+        top: how many of the best tilings a proof finds.
+        keep: tensors kept per level where the machine leaves that open.
+        pad: search larger sizes too, and take those that are better.
+        threads: how many work on a proof; None: one per processor, at most four.
+        progress: whether progress is printed on standard error.
+
+    Raises:
+        ConfigError: an unknown name, a value that is not allowed, or no mapping is feasible.
+        MapspaceError: no feasible mapping was found in the budget.
+    """
+    request = Request(
+        workload=workload,
+        accelerator=accelerator,
+        searcher=searcher,
+        seconds=seconds,
+        iterations=iterations,
+        objective=objective,
+        seed=seed,
+        surrogate=surrogate,
+        gap=gap,
+        top=top,
+        keep=_kept(keep),
+        threads=threads,
+        pad=pad,
+    )
+    return one_workload.search(request, _stream(progress))
+
+
+def prove(
+    workload: WorkloadSource,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    objective: Objective = "edp",
+    seconds: float = one_workload.PROOF_SECONDS,
+    gap: float = 0.0,
+    top: int = 1,
+    keep: Keep | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> SearchResult:
+    """Proves the best mapping, or gets as far as the time allows.
+
+    Args:
+        workload: as in `search`.
+        accelerator: as in `search`.
+        objective: as in `search`.
+        seconds: the most that the proof may take, s; `math.inf`: what it takes.
+        gap: as in `search`.
+        top: as in `search`.
+        keep: as in `search`.
+        threads: as in `search`.
+        progress: as in `search`.
+
+    Returns:
+        A result whose `proven` says whether the mapping is the best one, and whose `gap` how far
+        it can be above that.
+
+    Raises:
+        ConfigError: as in `search`, or no proof is possible; the message says why.
+        MapspaceError: no feasible mapping was found in the time.
+    """
+    return search(
+        workload,
+        accelerator,
+        searcher="exact",
+        objective=objective,
+        seconds=seconds,
+        gap=gap,
+        top=top,
+        keep=keep,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def search_network(
+    network: str | Path,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    searcher: str | None = None,
+    objective: Objective = "edp",
+    seconds: float | None = None,
+    iterations: int | None = None,
+    seed: int = 0,
+    surrogate: str | None = None,
+    gap: float = 0.0,
+    keep: Keep | None = None,
+    threads: int | None = None,
+    progress: bool = False,
+) -> NetworkResult:
+    """Searches every distinct layer of a network, and adds up what they cost.
+
+    What is not proven within a few seconds goes to Ray, a layer per task.
+
+    Args:
+        network: a preset's name, or a YAML file with layers.
+        accelerator: as in `search`.
+        searcher: as in `search`.
+        objective: what each layer's mapping minimises.
+        seconds: as in `search`, for each layer.
+        iterations: as in `search`, for each layer.
+        seed: as in `search`.
+        surrogate: as in `search`.
+        gap: as in `search`.
+        keep: as in `search`.
+        threads: as in `search`.
+        progress: as in `search`.
+
+    Raises:
+        ConfigError: an unknown name or a value that is not allowed.
+    """
+    from orchestrator.search import network as networks
+
+    request = Request(
+        workload=str(network),
+        accelerator=accelerator,
+        searcher=searcher,
+        seconds=seconds,
+        iterations=iterations,
+        objective=objective,
+        seed=seed,
+        surrogate=surrogate,
+        gap=gap,
+        keep=_kept(keep),
+        threads=threads,
+    )
+    return networks.search_network(request, _stream(progress))
+
+
+def verify(
+    certificate: SearchResult | Certificate | str | Path | Place, *, independent: bool = False
+) -> certificates.Verification:
+    """Proves again what a certificate claims.
+
+    Args:
+        certificate: a certificate, its file or URI, or a result that has one.
+        independent: also look without the prover: at every mapping of a small space, else at the
+            certificate's own and at a sample.
+
+    Raises:
+        ConfigError: there is no certificate, or its problem cannot be treated here.
+    """
+    if isinstance(certificate, SearchResult):
+        if certificate.certificate is None:
+            raise ConfigError(f"{certificate.heading()}: nothing is proven, so there is no proof.")
+        certificate = certificate.certificate
+    if isinstance(certificate, Certificate):
+        return certificates.verify_certificate(certificate, independent=independent)
+    with local_file(place(certificate), there=True) as file:
+        return certificates.verify_file(file, independent=independent)
+
+
+def pareto(
+    workload: WorkloadSource,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    progress: bool = False,
+) -> fronts.Front:
+    """Proves the energy-latency front: every mapping that no other beats in both.
+
+    Args:
+        workload: as in `search`.
+        accelerator: as in `search`; without bandwidth limits.
+        progress: as in `search`.
+
+    Raises:
+        ConfigError: an unknown name, or a machine whose front cannot be proven.
+    """
+    return fronts.front(workload, accelerator, _stream(progress))
+
+
+def sweep(experiment: Experiment, output: str | Path | Place | None = None) -> SweepResults:
+    """Proves the best mapping of every accelerator and workload of a sweep, on Ray tasks.
+
+    Args:
+        experiment: a shipped sweep's name, a YAML file or its URI, or the content of such a file.
+        output: the run folder, a path or a URI; None: `runs/NAME`. What it holds of the same sweep
+            is not proven again.
+
+    Raises:
+        ConfigError: the experiment is wrong, or the folder holds something else, or another run
+            writes to it.
+    """
+    from orchestrator.sweep.config import Sweep
+    from orchestrator.sweep.plan import prepare_sweep
+    from orchestrator.sweep.run import sweep as run_sweep
+
+    config, where = _read(Sweep, experiment)
+    return run_sweep(prepare_sweep(config, where), place(output or RUNS / config.name))
+
+
+def benchmark(
+    experiment: Experiment,
+    output: str | Path | Place | None = None,
+    *,
+    progress: bool = False,
+) -> BenchmarkResult:
+    """Compares searchers on workloads under equal budgets, on Ray Tune.
+
+    Args:
+        experiment: a shipped benchmark's name, a YAML file or its URI, or the content of such a
+            file.
+        output: the run folder, a path or a URI; None: `runs/NAME`. A run that was begun there goes
+            on, and a finished one is read.
+        progress: whether progress is printed on standard error.
+
+    Raises:
+        ConfigError: the experiment is wrong, or the folder holds something else, or another run
+            writes to it.
+        MapspaceError: searches failed.
+    """
+    from orchestrator.benchmark.config import Benchmark, prepare
+    from orchestrator.benchmark.run import run_benchmark
+    from orchestrator.comparison.benchmark_result import BenchmarkResult
+
+    config, where = _read(Benchmark, experiment)
+    folder = place(output or RUNS / config.name)
+    stream = _stream(progress)
+
+    def say(line: str) -> None:
+        print(line, file=stream, flush=True)
+
+    return BenchmarkResult(run_benchmark(prepare(config, where), folder, progress=say), folder)
+
+
+def evaluate(
+    records: str | Path | Place | Iterable[Mapping[str, Any]], model: str = "loopnest"
+) -> list[dict[str, Any]]:
+    """Scores mapping records.
+
+    Args:
+        records: mapping records, or a file of them or its URI: JSON lines, plain or `.gz`.
+        model: a cost model's name, see `mapspace list models`.
+
+    Returns:
+        The records in order, each with its `result`; where a mapping is infeasible,
+        `result["status"]` says why.
+
+    Raises:
+        ConfigError: an unknown model, or a record that cannot be read.
+        DataError: the file is damaged.
+    """
+    from orchestrator.search.evaluate_records import scored, scorer
+
+    if isinstance(records, str | Path | RemotePath):
+        with local_file(place(records), there=True) as file:
+            return [record for chunk in scored(model, file) for record in chunk]
+    return scorer(model)([dict(record) for record in records])
+
+
+def _read(kind: type[Config], experiment: Experiment) -> tuple[Config, str]:
+    """An experiment of a kind, and what messages call it."""
+    if isinstance(experiment, Mapping):
+        return validate(kind, experiment, "experiment"), "experiment"
+    path = find_experiment(str(experiment))
+    return validate(kind, load_yaml(path), str(path)), str(path)
+
+
+def _kept(keep: Keep | None) -> dict[str, tuple[str, ...]] | None:
+    if not keep:
+        return None
+    return {
+        level: (names,) if isinstance(names, str) else tuple(names) for level, names in keep.items()
+    }
+
+
+def _stream(progress: bool) -> TextIO:
+    return sys.stderr if progress else io.StringIO()

@@ -1,0 +1,342 @@
+"""Benchmark experiments: a YAML file that names the whole comparison, read strictly.
+
+```yaml
+kind: benchmark
+name: table1-iso-iteration
+accelerator: mm256
+workloads: [resnet-conv3, mttkrp-0]
+searchers:
+  random: {}
+  annealing (paper): {name: annealing, preset: paper}
+seeds: 10
+iterations: 5000
+```
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from costmodel.costs import Objective
+from costmodel.models import (
+    COST_MODELS,
+    DEFAULT_MODEL,
+    CostModelEntry,
+    ModelName,
+    cost_model_entry,
+)
+from mapspace.errors import ConfigError
+from mapspace.storage import RemotePath, place
+from mapspace.strict_yaml import (
+    FileName,
+    Name,
+    NonNegativeNumber,
+    PositiveNumber,
+    Size,
+    StrictModel,
+)
+from surrogate.for_space import predictor
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.workloads import Workload
+    from searchers import Evaluator
+
+FAMILIES: tuple[str, ...] = ("cnn", "conv1d", "einsum", "gemm", "mttkrp")
+
+# Results keep seeds as 64-bit numbers.
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+MOST_SEEDS = 10_000
+
+
+def _from_count(value: object) -> object:
+    """Seeds 0 to n - 1 where a file gives their number n."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"expected at least 1 seed, got {value}.")
+        if value > MOST_SEEDS:
+            raise ValueError(f"expected at most {MOST_SEEDS:,} seeds, got {value}.")
+        return tuple(range(value))
+    return value
+
+
+Seeds = Annotated[
+    tuple[Seed, ...], BeforeValidator(_from_count), Field(min_length=1, max_length=MOST_SEEDS)
+]
+
+
+class SearcherEntry(StrictModel):
+    """One method under comparison."""
+
+    name: Name
+    """Key in the table of searchers."""
+    label: Name
+    """How results call it; unique within the experiment."""
+    preset: Name | None = None
+    """Named set of hyperparameters."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Hyperparameters; they override the preset."""
+    seeds: Seeds | None = None
+    """Seeds of this method alone, for one that is slow; null: those of the benchmark."""
+    iterations: Size | None = None
+    """Fewer iterations for this method alone, for one that is slow; null: the benchmark's."""
+
+
+class Benchmark(StrictModel):
+    """Searchers x workloads x seeds under one budget."""
+
+    kind: Literal["benchmark"]
+    name: FileName
+    """Names the run folder and the MLflow run."""
+    description: str = ""
+    """What the experiment is for; printed in the report."""
+    model: ModelName = DEFAULT_MODEL
+    """The cost model, and with it the kind of space (`costmodel.models`)."""
+    measurement: dict[str, Any] = Field(default_factory=dict)
+    """Model `tvm`: how to measure, the settings of `costmodel.tiling.measurement`."""
+    peers: tuple[Literal["metaschedule"], ...] = ()
+    """Model `tvm`: tuners of TVM's own that run under the same budget."""
+    accelerator: Name
+    """A preset's name or a YAML file; by default the model's own."""
+    workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """Presets' names, YAML files or inline workloads."""
+    searchers: Annotated[tuple[SearcherEntry, ...], Field(min_length=1)]
+    """A list, or a mapping from labels."""
+    seeds: Seeds = tuple(range(10))
+    """The seeds, or their number n for 0 to n - 1."""
+    iterations: Size | None = None
+    """Budget of cost queries per search: a true one, or a surrogate one where there is one."""
+    seconds: PositiveNumber | None = None
+    """Budget of search time per search."""
+    visited: PositiveNumber | None = None
+    """Budget of cost queries as a share of the space's size; exactly one budget is given."""
+    query_latency: NonNegativeNumber = 0.0
+    """Virtual seconds that every counted true query takes, for a cost model slower than ours."""
+    objective: Objective = "edp"
+    """What to minimise."""
+    proof_seconds: NonNegativeNumber = 60.0
+    """Time to prove the optimum of each workload beforehand, off the searchers' clock; 0: none."""
+    host: Literal["trials", "blocks"] = "trials"
+    """`trials`: one Tune trial is whole searches. `blocks`: one is a block of mappings."""
+    seeds_per_trial: Size | None = None
+    """Host `trials`: seeds that one trial runs one after another; null: all of them."""
+    block_size: Size = 256
+    """Host `blocks`: mappings per trial at most."""
+    concurrency: Size | None = None
+    """Tune trials at a time; null: one per processor that Ray has."""
+    surrogates: dict[str, Name] = Field(default_factory=dict)
+    """Surrogate folders (paths or URIs) per workload family for the gradient searcher; else the
+    shipped ones."""
+
+    @field_validator("searchers", mode="before")
+    @classmethod
+    def _from_labels(cls, value: object) -> object:
+        """A mapping from labels is a list; the label stands for a name that is left out."""
+        if isinstance(value, Mapping):
+            return [
+                {"name": label, **(entry or {}), "label": label}
+                if isinstance(entry, Mapping | None)
+                else entry
+                for label, entry in value.items()
+            ]
+        if isinstance(value, list | tuple):
+            return [
+                {"label": entry["name"], **entry}
+                if isinstance(entry, Mapping) and "name" in entry
+                else entry
+                for entry in value
+            ]
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_accelerator(cls, value: Any) -> Any:
+        """The accelerator that the model runs on where the file names none."""
+        if isinstance(value, Mapping) and "accelerator" not in value:
+            model = value.get("model", DEFAULT_MODEL)
+            if isinstance(model, str) and model in COST_MODELS:
+                return {**value, "accelerator": cost_model_entry(model).accelerator}
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Benchmark:
+        model = cost_model_entry(self.model)
+        known = model.objectives
+        if known is not None and self.objective not in known:
+            raise ValueError(
+                f"objective: model {self.model} has {', '.join(known)}; got {self.objective}."
+            )
+        if not model.measured and (self.measurement or self.peers):
+            raise ValueError(f"measurement, peers: for model tvm only; got model {self.model}.")
+        if model.measured and self.host == "blocks":
+            raise ValueError("host: blocks does not carry measurements; expected trials.")
+        budgets = (self.iterations, self.seconds, self.visited)
+        if sum(budget is not None for budget in budgets) != 1:
+            raise ValueError("expected exactly one budget: iterations, seconds or visited.")
+        for what, names in (
+            ("searchers: label", [entry.label for entry in self.searchers]),
+            ("workloads: name", list(self.workloads)),
+            ("seeds: seed", [str(seed) for seed in self.seeds]),
+            *(
+                (f"searchers.{entry.label}.seeds: seed", [str(seed) for seed in entry.seeds])
+                for entry in self.searchers
+                if entry.seeds is not None
+            ),
+        ):
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            if twice:
+                raise ValueError(f"{what} {twice[0]} is given twice.")
+        for entry in self.searchers:
+            if entry.iterations is not None and entry.iterations > (self.iterations or 0):
+                limit = "none" if self.iterations is None else f"{self.iterations}"
+                raise ValueError(
+                    f"searchers.{entry.label}.iterations: expected at most the benchmark's "
+                    f"({limit}), got {entry.iterations}."
+                )
+        unknown = set(self.surrogates) - set(FAMILIES)
+        if unknown:
+            raise ValueError(
+                f"surrogates: unknown workload family {min(unknown)!r}; known: "
+                f"{', '.join(FAMILIES)}."
+            )
+        return self
+
+    def iterations_in(self, space: Any, entry: SearcherEntry | None = None) -> int | None:
+        """The budget of cost queries in a space, for a method; None where time is the budget."""
+        if entry is not None and entry.iterations is not None:
+            return entry.iterations
+        return self.iterations if self.visited is None else math.ceil(self.visited * space.size())
+
+    def seeds_of(self, entry: SearcherEntry) -> tuple[int, ...]:
+        """The seeds that a method is run with."""
+        return self.seeds if entry.seeds is None else entry.seeds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A benchmark whose names have all been looked up.
+
+    Attributes:
+        benchmark: as the file has it.
+        accelerator: the accelerator.
+        workloads: by name, in the experiment's order.
+        surrogates: surrogate folders per workload family.
+    """
+
+    benchmark: Benchmark
+    accelerator: Accelerator
+    workloads: Mapping[str, Workload]
+    surrogates: Mapping[str, str]
+
+    @property
+    def cost_model(self) -> CostModelEntry:
+        """The cost model and its kind of space."""
+        return cost_model_entry(self.benchmark.model)
+
+    def space(self, workload: str) -> Any:
+        """The space of a workload, by its name."""
+        make = self.cost_model.space
+        assert make is not None  # the benchmark's door has looked
+        return make(self.workloads[workload], self.accelerator)
+
+    def model(self) -> Any:
+        """The cost model."""
+        return self.cost_model.model(self.accelerator, self.benchmark.measurement)
+
+    def entry(self, label: str) -> SearcherEntry:
+        """The searcher entry with a label."""
+        return next(entry for entry in self.benchmark.searchers if entry.label == label)
+
+
+def prepare(benchmark: Benchmark, where: str) -> Plan:
+    """Looks up every name of a benchmark and tries every searcher on every workload.
+
+    Args:
+        benchmark: what was read.
+        where: what messages start with, such as the file's name; relative surrogate folders are
+            looked for beside that file first.
+
+    Raises:
+        ConfigError: an unknown name or a hyperparameter that is not allowed; nothing is written.
+    """
+    from costmodel.accelerators import accelerator
+    from costmodel.workloads import workload
+
+    try:
+        device = accelerator(benchmark.accelerator)
+        workloads: dict[str, Workload] = {}
+        for source in benchmark.workloads:
+            found = workload(source)
+            if found.name in workloads:
+                raise ConfigError(f"workloads: two are named {found.name!r}.")
+            workloads[found.name] = found
+        surrogates = {
+            family: _surrogate_path(folder, where)
+            for family, folder in benchmark.surrogates.items()
+        }
+        plan = Plan(benchmark, device, workloads, surrogates)
+        for name in workloads:
+            space = plan.space(name)
+            for entry in benchmark.searchers:
+                make_searcher(plan, entry, space, seed=benchmark.seeds_of(entry)[0])
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return plan
+
+
+def make_searcher(
+    plan: Plan, entry: SearcherEntry, space: Any, *, seed: int, evaluator: Evaluator | None = None
+) -> Any:
+    """Makes the searcher of an entry, joined with its predictor where it needs one.
+
+    Args:
+        plan: the benchmark.
+        entry: the searcher's name and hyperparameters; it uses one thread unless they say other.
+        space: where it searches.
+        seed: decides its run.
+        evaluator: on its clock goes the time that the searcher takes to be made, a predictor's
+            loading aside; None: on no clock.
+
+    Raises:
+        ConfigError: an unknown name or hyperparameter, or no surrogate fits.
+    """
+    import searchers
+
+    extra: dict[str, Any] = {}
+    if "threads" in searchers.hyperparameters(entry.name):
+        extra["threads"] = 1  # a trial holds one processor
+    of_preset = searchers.searcher_class(entry.name).OPTIONS.PRESETS.get(entry.preset or "", {})
+    # A preset may follow something else: the released gradient search the sum of all outputs.
+    if "objective" in searchers.hyperparameters(entry.name) and "objective" not in of_preset:
+        extra["objective"] = plan.benchmark.objective
+    if "predictor" in searchers.hyperparameters(entry.name):
+        extra["predictor"] = predictor(space, plan.surrogates.get(space.workload.family))
+    # Here, where no argument of `make` can be taken for one.
+    searchers.check_names(entry.name, entry.parameters)
+    with nullcontext() if evaluator is None else evaluator.running():
+        return searchers.make(
+            entry.name, space, seed=seed, preset=entry.preset, **{**extra, **entry.parameters}
+        )
+
+
+def _surrogate_path(folder: str, where: str) -> str:
+    remote = place(folder)
+    if isinstance(remote, RemotePath):
+        if not remote.exists():
+            raise ConfigError(f"surrogates: {remote}: there is no such file or folder.")
+        return str(remote)
+    folder = str(remote)
+    beside = Path(where).parent / folder
+    path = beside if os.path.exists(beside) else Path(folder)
+    if not os.path.exists(path):
+        raise ConfigError(f"surrogates: {folder}: there is no such file or folder.")
+    return str(path.resolve())

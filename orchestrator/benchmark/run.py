@@ -1,0 +1,242 @@
+"""`mapspace benchmark`: searchers x workloads x seeds under one budget, on Ray Tune, resumable.
+
+The run folder holds `experiment.json` (what is run), `certificates/` (the proven optima),
+`searches/` (how the searches stand, while it runs), then `curves.parquet` and `summary.json`. The
+same command again continues an interrupted run and leaves a finished one. Nothing that Tune writes
+is read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from costmodel.models import COST_MODELS
+from mapspace.errors import MapspaceError
+from mapspace.storage import Place, file_sizes, place, remove_folder
+from orchestrator.benchmark.config import Benchmark, Plan, prepare
+from orchestrator.benchmark.external_tuners import entries, run_peers
+from orchestrator.benchmark.reference_optima import best_measured, bound_workloads
+from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
+from orchestrator.comparison import results as results_module
+from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, write_report
+from orchestrator.comparison.results import ROUNDING, Results
+from orchestrator.runs.lock import Claim
+from orchestrator.runs.run_folder import Experiment, Say, say
+from searchers import SEARCHERS
+
+# Seconds of real time between two states of the same searches in the run folder.
+CHECKPOINT_SECONDS = 5.0
+# About what Ray and its workers take to start and stop.
+START_UP_SECONDS = 15.0
+
+
+class BenchmarkExperiment(Experiment[Plan, Results]):
+    """A benchmark in its run folder."""
+
+    command = "benchmark"
+    words = "a benchmark"
+    config = Benchmark
+    file = "experiment.json"
+    result_file = results_module.SUMMARY_FILE
+    page = REPORT_FILE
+    tracked = True
+    quick: ClassVar = {
+        "kind": "benchmark",
+        "name": "quick",
+        "workloads": ["gemm:M=4,N=4,K=256"],
+        "searchers": {"random": {}},
+        "seeds": 1,
+        "iterations": 50,
+    }
+
+    @classmethod
+    def prepare(cls, config: Benchmark, where: str) -> Plan:
+        """Looks up every name, and tries every searcher on every workload."""
+        return prepare(config, where)
+
+    @property
+    def settings(self) -> Benchmark:
+        """As the file has it."""
+        return self.plan.benchmark
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the results."""
+        return describe(self.plan)
+
+    def other_run(self, there: Any) -> str:
+        """A run of anything else."""
+        same = there == self.identity()
+        return "" if same else "holds another experiment or other surrogates"
+
+    def work(self, folder: Place, claim: Claim) -> Results:
+        """Proves the optima, runs the searches and saves the results."""
+        plan = self.plan
+        # Before Ray starts: a proof takes memory and a processor, and no search shall wait for it.
+        bounds = bound_workloads(plan, folder, self.say)
+        runs, spent = run_searches(plan, folder, CHECKPOINT_SECONDS, self.say)
+        if spent:
+            self.say(f"{self.name}: {overhead(len(runs), **spent)}")
+        if plan.cost_model.measured:
+            runs += run_peers(plan, folder, self.say)
+        if not bounds:
+            bounds = {name: best_measured(runs, name) for name in plan.workloads}
+        labels = [*(entry.label for entry in plan.benchmark.searchers), *plan.benchmark.peers]
+        pairs = itertools.product(labels, plan.workloads)
+        order = {pair: position for position, pair in enumerate(pairs)}
+        runs.sort(key=lambda run: (order[run.searcher, run.workload], run.seed))
+        identity = self.identity()
+        results = Results(
+            experiment={
+                **identity["experiment"],
+                "searchers": [*identity["experiment"]["searchers"], *entries(plan)],
+            },
+            bounds=bounds,
+            runs=tuple(runs),
+            provenance={**identity["provenance"], **_environment(plan), **spent},
+        )
+        _check_bounds(results)
+        for run in runs:
+            reasons = [run.failure] if run.failure else []
+            if not math.isfinite(run.best_loss):
+                reasons.append("found no mapping within its budget")
+            if reasons:
+                self.say(f"{run.searcher} on {run.workload}, seed {run.seed}: {'; '.join(reasons)}")
+        claim.check()
+        results_module.save(results, folder)
+        # What is needed is in the two files; the states are for continuing only.
+        remove_folder(folder / SEARCHES_FOLDER)
+        return results
+
+    def load(self, folder: Place) -> Results:
+        """Reads the results."""
+        return results_module.load(folder)
+
+    def text(self, result: Results, folder: Path) -> str:
+        """The table of what every method ends with."""
+        return text_table(result)
+
+    def draw(self, result: Results, folder: Path) -> None:
+        """Writes the page and its figures."""
+        write_report(folder, attached=False)
+
+    def log(self, result: Results, folder: Path, tracking_uri: str) -> None:
+        """A parent run, and a child per method and workload."""
+        from orchestrator.benchmark.mlflow_log import log_results
+
+        log_results(result, folder, tracking_uri)
+
+    @classmethod
+    def is_needed(cls, name: str) -> bool:
+        """Curves, summary and certificates."""
+        return is_result(name)
+
+    @classmethod
+    def report(cls, folder: Place, *, tracking_uri: str | None = None) -> Path:
+        """Draws the page of a benchmark, or of several in a folder."""
+        return write_report(folder, tracking_uri=tracking_uri)
+
+
+def run_benchmark(plan: Plan, folder: Place | str, *, progress: Say = say) -> Results:
+    """Runs a benchmark, continues it, or reads it where it is finished, as `Experiment.run` does.
+
+    Args:
+        plan: what to run.
+        folder: the run folder, a path or a URI, made if it is not there.
+        progress: takes lines for a person.
+    """
+    return BenchmarkExperiment(plan, say=progress).run(folder)
+
+
+def overhead(
+    searches: int, search_seconds: float, elapsed_seconds: float, processors: float
+) -> str:
+    """In words, which share of the processors' time went neither into searchers nor cost models."""
+    share = 1 - search_seconds / (elapsed_seconds * processors)
+    # Of searches this short a share would tell how long Ray takes to start.
+    tiny = search_seconds < START_UP_SECONDS * processors
+    rest = "the rest is start-up" if tiny else f"{100 * share:.1f} % overhead"
+    return (
+        f"{searches:,} searches: {search_seconds:,.1f} s of search in {elapsed_seconds:,.1f} s on "
+        f"{processors} processors; {rest}"
+    )
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """What decides the results of a benchmark, as JSON types: two equal ones are the same run."""
+    model = plan.model()
+    return {
+        # How long a proof may take decides nothing that a search does.
+        "experiment": json.loads(plan.benchmark.model_dump_json(exclude={"proof_seconds"})),
+        "provenance": {
+            "model": model.name,
+            "model_version": model.version,
+            "accelerator": plan.accelerator.hash,
+            "workloads": {name: found.hash for name, found in plan.workloads.items()},
+            "surrogates": {name: _digest(place(path)) for name, path in plan.surrogates.items()},
+        },
+    }
+
+
+def _check_bounds(results: Results) -> None:
+    """Holds every search against the bounds.
+
+    Raises:
+        MapspaceError: one found less than the least: cost model and proof contradict each other.
+    """
+    for run in results.runs:
+        least = results.bounds[run.workload].reference
+        if run.best_loss < least * (1 - ROUNDING):
+            raise MapspaceError(
+                f"{run.workload}: expected no {results.objective_name} below {least!r}, which is "
+                f"certified as the least, but {run.searcher} with seed {run.seed} found "
+                f"{run.best_loss!r}: an error in the proof or the cost model, please report it. "
+                "With proof_seconds: 0 the same command goes on without proofs."
+            )
+
+
+def _digest(source: Place) -> str:
+    """SHA-256 over the files of a surrogate, 16 digits."""
+    digest = hashlib.sha256()
+    files: list[Place]
+    if not source.is_dir():
+        files = [source]
+    elif isinstance(source, Path):
+        files = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    else:
+        files = [source / name for name in sorted(file_sizes(source))]
+    for file in files:
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _environment(plan: Plan) -> dict[str, Any]:
+    """What computed the results, without naming the machine."""
+    import platform
+    from importlib.metadata import version
+
+    return {
+        "mapspace": version("mapspace"),
+        "python": platform.python_version(),
+        "ray": version("ray"),
+        "processors": os.cpu_count(),
+        "plugins": _plugins(plan),
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+    }
+
+
+def _plugins(plan: Plan) -> dict[str, str]:
+    """The packages, with their versions, whose searchers or cost model a benchmark uses."""
+    used = [
+        (COST_MODELS, plan.benchmark.model),
+        *((SEARCHERS, entry.name) for entry in plan.benchmark.searchers),
+    ]
+    packages = {f"{table.what} {name}": table.package(name) for table, name in used}
+    return {what: package for what, package in packages.items() if package is not None}

@@ -1,0 +1,241 @@
+"""Host one: a Tune trial is whole searches, one searcher on one workload, seed after seed.
+
+A trial keeps its state in a file of the run folder while it searches, with the clock stopped, and
+continues from it, in the middle of a seed; under a budget of iterations its result equals an
+undisturbed one's. That serves Tune, which tries a trial again whose worker died, and the same
+command after its driver died.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapspace.errors import ConfigError, DataError
+from mapspace.storage import Place
+from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.comparison.results import Run
+from orchestrator.runs.checkpoints import load_state, save_state
+from searchers import Evaluator, Searcher, TrialResult
+
+WARM_UP_ITERATIONS = 512
+
+
+def run_trial(
+    config: Mapping[str, Any], plan: Plan, folder: Place, checkpoint_seconds: float
+) -> dict[str, float]:
+    """The function that Tune runs.
+
+    Args:
+        config: `{"task": {"file": name, "searcher": label, "workload": name, "seeds": [...]}}`; the
+            file holds the task's state.
+        plan: the benchmark.
+        folder: where the files lie, the same for all nodes.
+        checkpoint_seconds: the least time between two writes of the file within the searches.
+
+    Returns:
+        What Tune is told: the best objective that any of the searches found.
+
+    Raises:
+        ConfigError: this node cannot see the folder.
+        DataError: the file holds something else, or is damaged.
+    """
+    task = config["task"]
+    if isinstance(folder, Path) and not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: not there on a node that searches: on several nodes the run folder has to "
+            "be one that all of them share, or a URI."
+        )
+    searches = Searches(plan, task["searcher"], task["workload"], list(task["seeds"]))
+    path = folder / task["file"]
+    if path.exists():
+        searches.load(path)
+    searches.warm_up()
+    last = time.monotonic()
+
+    def after_step(_: Searcher) -> None:
+        nonlocal last
+        if time.monotonic() - last >= checkpoint_seconds:
+            with searches.evaluator.paused():
+                searches.save(path)
+            last = time.monotonic()
+
+    try:
+        while searches.start_next():
+            searches.searcher.run(searches.evaluator, after_step)
+            searches.finish()
+        searches.save(path)
+    finally:
+        searches.close()
+    return {"best_loss": min(float(result["best_loss"]) for result in searches.finished)}
+
+
+class Searches:
+    """The searches of one trial: those that are finished and the one that is under way.
+
+    Attributes:
+        searcher: the current one.
+        evaluator: the current one.
+        finished: results so far, in the order of the seeds.
+    """
+
+    searcher: Searcher
+    evaluator: Evaluator
+
+    def __init__(self, plan: Plan, label: str, workload: str, seeds: list[int]) -> None:
+        self.plan = plan
+        self.entry: SearcherEntry = plan.entry(label)
+        self.workload = workload
+        self.seeds = seeds
+        self.space = plan.space(workload)
+        self.model = plan.model()
+        self.finished: list[dict[str, Any]] = []
+        self._under_way = False
+        self._resumed: dict[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every seed is finished."""
+        return len(self.finished) == len(self.seeds)
+
+    def warm_up(self) -> None:
+        """Compiles and loads on a throwaway search, so that no search pays for it in time."""
+        if self.plan.cost_model.measured:
+            return  # a measurement does not count what its preparation took
+        evaluator = Evaluator(
+            self.model,
+            self.space,
+            objective=self.plan.benchmark.objective,
+            iterations=WARM_UP_ITERATIONS,
+        )
+        make_searcher(self.plan, self.entry, self.space, seed=self.seeds[0]).run(evaluator)
+
+    def start_next(self) -> bool:
+        """Makes the searcher and evaluator of the next seed, or continues the loaded one."""
+        if self.done:
+            return False
+        seed = self.seeds[len(self.finished)]
+        self.evaluator = make_evaluator(self.plan, self.model, self.space, self.entry)
+        self.searcher = make_searcher(
+            self.plan, self.entry, self.space, seed=seed, evaluator=self.evaluator
+        )
+        if self._resumed is not None:
+            self.searcher.load_state_dict(self._resumed["searcher"])
+            self.evaluator.load_state_dict(self._resumed["evaluator"])
+            self._resumed = None
+        self._under_way = True
+        return True
+
+    def finish(self) -> None:
+        """Takes the result of the current seed."""
+        self.finished.append(pack_result(self.evaluator.result(), self.searcher.failure))
+        self._under_way = False
+
+    def close(self) -> None:
+        """Ends the processes of a model that has any; Tune's worker goes on to other trials."""
+        if self.plan.cost_model.measured:
+            self.model.close()
+
+    def save(self, path: Place) -> None:
+        """Writes everything that decides how the trial continues, whole or not at all."""
+        current = None
+        if self._under_way:
+            current = {
+                "searcher": self.searcher.state_dict(),
+                "evaluator": self.evaluator.state_dict(),
+            }
+        name = {"searcher": self.entry.label, "workload": self.workload, "seeds": self.seeds}
+        save_state(path, {**name, "finished": self.finished, "current": current})
+
+    def load(self, path: Place) -> None:
+        """Continues from what `save` wrote.
+
+        Raises:
+            DataError: it is damaged, or the state of other searches.
+        """
+        state = _load(path, self.entry.label, self.workload, self.seeds)
+        self.finished = state["finished"]
+        self._resumed = state["current"]
+
+
+def finished_runs(path: Place, task: Mapping[str, Any]) -> list[Run] | None:
+    """The runs of a trial, in the order of its seeds; None where it is not finished.
+
+    Raises:
+        DataError: the file is damaged, or the state of other searches.
+    """
+    state = _load(path, task["searcher"], task["workload"], task["seeds"])
+    if len(state["finished"]) < len(task["seeds"]):
+        return None
+    return [
+        unpack_run(packed, task["searcher"], task["workload"], seed)
+        for seed, packed in zip(task["seeds"], state["finished"], strict=True)
+    ]
+
+
+def _load(path: Place, searcher: str, workload: str, seeds: list[int]) -> dict[str, Any]:
+    state = load_state(path)
+    expected = {"searcher": searcher, "workload": workload, "seeds": seeds}
+    found = {key: state.get(key) for key in expected}
+    if found != expected:
+        raise DataError(f"{path}: expected the state of {expected}, got that of {found}.")
+    return state
+
+
+def make_evaluator(
+    plan: Plan, model: Any, space: Any, entry: SearcherEntry | None = None
+) -> Evaluator:
+    """The evaluator with the benchmark's budget, or that of a method."""
+    benchmark = plan.benchmark
+    return Evaluator(
+        model,
+        space,
+        objective=benchmark.objective,
+        iterations=benchmark.iterations_in(space, entry),
+        seconds=benchmark.seconds,
+        query_latency=benchmark.query_latency,
+        largest_batch=plan.cost_model.largest_batch,
+        clock=getattr(model, "clock", time.perf_counter),
+    )
+
+
+def pack_result(result: TrialResult, failure: str | None) -> dict[str, Any]:
+    """A search's result, and why it ended early, as `orchestrator.runs.checkpoints` holds it."""
+    return {
+        "failure": failure,
+        "best_code": None if result.best_code is None else np.asarray(result.best_code),
+        "best_loss": result.best_loss,
+        "iterations": result.iterations,
+        "true_queries": result.true_queries,
+        "surrogate_queries": result.surrogate_queries,
+        "seconds": result.seconds,
+        "curve_iteration": result.curve_iteration,
+        "curve_seconds": result.curve_seconds,
+        "curve_loss": result.curve_loss,
+        "curve_counted": result.curve_counted,
+    }
+
+
+def unpack_run(packed: Mapping[str, Any], searcher: str, workload: str, seed: int) -> Run:
+    """What `pack_result` made, as a run of the benchmark."""
+    code = packed["best_code"]
+    return Run(
+        searcher=searcher,
+        workload=workload,
+        seed=seed,
+        best_loss=float(packed["best_loss"]),
+        best_code=() if code is None else tuple(int(value) for value in code),
+        iterations=int(packed["iterations"]),
+        true_queries=int(packed["true_queries"]),
+        surrogate_queries=int(packed["surrogate_queries"]),
+        seconds=float(packed["seconds"]),
+        failure=packed["failure"] or "",
+        evaluation=packed["curve_iteration"],
+        time=packed["curve_seconds"],
+        loss=packed["curve_loss"],
+        counted=packed["curve_counted"],
+    )

@@ -1,0 +1,325 @@
+"""How Ray Tune runs the searches of a benchmark: whole ones as trials, or in blocks of mappings.
+
+Both hosts keep how the searches stand in the run folder and continue from there. Tune's own state
+is thrown away: it is pickles, and none is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from mapspace.errors import ConfigError, MapspaceError
+from mapspace.storage import Place, file_sizes, make_folder, write_atomically
+from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.comparison.results import Run
+from orchestrator.runs.checkpoints import load_state, save_state
+
+SEARCHES_FOLDER = "searches"
+BLOCKS_FILE = "blocks.npz"
+ERRORS_FILE = "errors.txt"
+
+Say = Callable[[str], None]
+
+
+def run_searches(
+    plan: Plan, folder: Place, seconds: float, progress: Say
+) -> tuple[list[Run], dict[str, float]]:
+    """Runs or continues the searches of a benchmark on Ray.
+
+    Args:
+        plan: the benchmark.
+        folder: its run folder; how the searches stand lies in `searches/`.
+        seconds: the least time between two writes of the same state.
+        progress: takes lines for a person.
+
+    Returns:
+        The runs, and what they took: `search_seconds` of all searches, which leave out what a
+        searcher and its queries did not need, `elapsed_seconds` and `processors`. The second is
+        empty where the two cannot be compared: in a run that was continued, in blocks, and where
+        seconds are virtual or a measurement's own.
+
+    Raises:
+        ConfigError: the host cannot run a searcher.
+        DataError: a state is damaged; the message names the file.
+        MapspaceError: trials failed.
+    """
+    states = folder.resolve() / SEARCHES_FOLDER
+    make_folder(states)
+    whole_searches = plan.benchmark.host == "trials"
+    comparable = whole_searches and not (
+        file_sizes(states) or plan.benchmark.query_latency or plan.cost_model.measured
+    )
+    started = time.monotonic()
+    with _quiet_tune() as processors:
+        host = _run_trials if whole_searches else _run_blocks
+        runs = host(plan, states, seconds, progress)
+        elapsed = time.monotonic() - started
+    if not comparable:
+        return runs, {}
+    return runs, {
+        "search_seconds": sum(run.seconds for run in runs),
+        "elapsed_seconds": elapsed,
+        "processors": processors,
+    }
+
+
+def _run_trials(plan: Plan, states: Place, seconds: float, progress: Say) -> list[Run]:
+    """Host `trials`: Tune schedules (searcher, workload, seeds), each trial searches."""
+    from ray import tune
+
+    from orchestrator.benchmark.search_trial import run_trial
+    from orchestrator.benchmark.tune_progress import TrialProgress
+
+    benchmark = plan.benchmark
+    tasks = _tasks(plan)
+    there = file_sizes(states)
+    done = _finished([task for task in tasks if task["file"] in there], states)
+    left = [task for task in tasks if task["file"] not in done]
+    if there:
+        progress(f"{benchmark.name}: continuing; {len(done)} of {len(tasks)} trials are finished")
+    else:
+        progress(
+            f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
+            f"{len(plan.workloads)} x {_seed_counts(plan)}, {_budget(plan)} each, "
+            f"in {len(tasks)} trials"
+        )
+    if left:
+        trainable = tune.with_parameters(
+            run_trial, plan=plan, folder=states, checkpoint_seconds=seconds
+        )
+        _fit(
+            tune.with_resources(
+                trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
+            ),
+            tune.TuneConfig(**_scheduling(plan)),
+            TrialProgress(len(left)),
+            states.parent,
+            param_space={"task": tune.grid_search(left)},
+        )
+        done |= _finished(left, states)
+    for task in tasks:
+        if task["file"] not in done:
+            raise MapspaceError(
+                f"{states / task['file']}: a trial has ended whose result is not here; the same "
+                "command continues it."
+            )
+    return [run for runs in done.values() for run in runs]
+
+
+def _tasks(plan: Plan) -> list[dict[str, Any]]:
+    """What the trials do; each has a file for its state."""
+    benchmark = plan.benchmark
+    tasks = [
+        {"searcher": entry.label, "workload": workload, "seeds": list(seeds)}
+        for workload in plan.workloads
+        for entry in benchmark.searchers
+        for seeds in _batched(
+            benchmark.seeds_of(entry),
+            benchmark.seeds_per_trial or len(benchmark.seeds_of(entry)),
+        )
+    ]
+    # Names of experiments are no names of files; a file itself says whose state it holds.
+    return [{**task, "file": f"{number}.npz"} for number, task in enumerate(tasks)]
+
+
+def _finished(tasks: Sequence[dict[str, Any]], states: Place) -> dict[str, list[Run]]:
+    """The runs of those trials that are finished, by their files, which are all there."""
+    from orchestrator.benchmark.search_trial import finished_runs
+
+    found = {task["file"]: finished_runs(states / task["file"], task) for task in tasks}
+    return {file: runs for file, runs in found.items() if runs is not None}
+
+
+def _processors(entry: SearcherEntry) -> Any:
+    """What a trial takes of Ray: a processor, and one for every remote runner of its searcher."""
+    from ray import tune
+
+    runners = int(entry.parameters.get("runners", 0))
+    return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
+
+
+def _batched(seeds: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
+    for start in range(0, len(seeds), size):
+        yield seeds[start : start + size]
+
+
+def _seed_counts(plan: Plan) -> str:
+    """How many seeds the methods have: a number, or the least and the most."""
+    counts = [len(plan.benchmark.seeds_of(entry)) for entry in plan.benchmark.searchers]
+    least, most = min(counts), max(counts)
+    return str(most) if least == most else f"{least} to {most}"
+
+
+def _run_blocks(plan: Plan, states: Place, seconds: float, progress: Say) -> list[Run]:
+    """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side.
+
+    Raises:
+        ConfigError: a searcher wants remote runners.
+    """
+    from ray import tune
+
+    from orchestrator.benchmark.block_trial import (
+        BlockSearch,
+        DeliveredCosts,
+        EvaluateBlock,
+        TuneSearch,
+    )
+    from orchestrator.benchmark.search_trial import make_evaluator, pack_result, unpack_run
+    from orchestrator.benchmark.tune_progress import BlockProgress
+
+    benchmark = plan.benchmark
+    for entry in benchmark.searchers:
+        if entry.parameters.get("runners", 0):
+            raise ConfigError(
+                f"searchers.{entry.label}.parameters.runners: expected 0 with host: blocks, got "
+                f"{entry.parameters['runners']}; the blocks take Ray's processors, and the runners "
+                "would wait for them for ever."
+            )
+    model = plan.model()
+    spaces = {name: plan.space(name) for name in plan.workloads}
+    tasks = [
+        (entry, workload, seed)
+        for workload in plan.workloads
+        for entry in benchmark.searchers
+        for seed in benchmark.seeds_of(entry)
+    ]
+    trainable = tune.with_parameters(
+        EvaluateBlock,
+        model=model,
+        spaces=[spaces[workload] for _, workload, _ in tasks],
+        objective=benchmark.objective,
+    )
+    path = states / BLOCKS_FILE
+    searches = []
+    for entry, workload, seed in tasks:
+        delivered = DeliveredCosts(model.name, model.version)
+        evaluator = make_evaluator(plan, delivered, spaces[workload], entry)
+        searcher = make_searcher(plan, entry, spaces[workload], seed=seed, evaluator=evaluator)
+        searches.append(BlockSearch(searcher, evaluator, benchmark.block_size))
+    search = TuneSearch(
+        searches,
+        keep=partial(save_state, path),
+        seconds=seconds,
+    )
+    if path.exists():
+        progress(f"{benchmark.name}: continuing")
+        search.load_state_dict(load_state(path))
+    else:
+        progress(
+            f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
+            f"in blocks of {benchmark.block_size} mappings"
+        )
+    # A block that is lost is evaluated again from its configuration.
+    _fit(
+        trainable,
+        tune.TuneConfig(search_alg=search, num_samples=-1, **_scheduling(plan)),
+        BlockProgress(len(tasks)),
+        states.parent,
+    )
+    return [
+        unpack_run(
+            pack_result(done.evaluator.result(), done.searcher.failure), entry.label, workload, seed
+        )
+        for (entry, workload, seed), done in zip(tasks, search.searches, strict=True)
+    ]
+
+
+def _scheduling(plan: Plan) -> dict[str, Any]:
+    """How Tune runs the trials of either host."""
+    return {
+        "max_concurrent_trials": plan.benchmark.concurrency,
+        "reuse_actors": True,
+        # Names of experiments are no names of folders.
+        "trial_dirname_creator": lambda trial: str(trial.trial_id),
+    }
+
+
+def _fit(trainable: Any, config: Any, callback: Any, folder: Place, **options: Any) -> None:
+    """Lets Tune run its trials; what it writes for itself is thrown away.
+
+    Raises:
+        MapspaceError: trials failed, after retries; the message has the first error.
+    """
+    from ray import tune
+
+    with tempfile.TemporaryDirectory() as storage:
+        grid = tune.Tuner(
+            trainable,
+            tune_config=config,
+            run_config=tune.RunConfig(
+                storage_path=storage,
+                verbose=0,
+                callbacks=[callback],
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                # A worker that dies costs its work since the last state, not the benchmark.
+                failure_config=tune.FailureConfig(max_failures=2),
+            ),
+            **options,
+        ).fit()
+        errors = [str(result.error) for result in grid if result.error is not None]
+    if errors:
+        log = folder / ERRORS_FILE
+        write_atomically(log, ("\n\n".join(errors) + "\n").encode())
+        lines = [line for line in errors[0].splitlines() if re.match(r"[\w.]+(Error|Died)\b", line)]
+        cause = lines[-1] if lines else errors[0].strip().splitlines()[-1]
+        raise MapspaceError(
+            f"{len(errors)} of {len(grid)} trials failed; the first: {cause} (all in {log}). "
+            "The same command tries them again."
+        )
+
+
+@contextlib.contextmanager
+def _quiet_tune() -> Iterator[int]:
+    """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile.
+
+    Yields:
+        How many processors Ray has.
+    """
+    from orchestrator.runs.ray_runtime import ray_runtime
+
+    settings = {
+        # Tune's own CSV, JSON and TensorBoard files cost 40 % of the throughput and are not read.
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        # Ctrl-C ends the command like any other; what was saved is continued later.
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
+        # Nobody reads Tune's own state.
+        "TUNE_GLOBAL_CHECKPOINT_S": "inf",
+        # The new output prints a banner even where it is told to be silent.
+        "RAY_AIR_NEW_OUTPUT": "0",
+        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    }
+    before = {key: os.environ.get(key) for key in settings}
+    os.environ.update(settings)
+    # Failed trials are reported once, in one line, when all are done.
+    logger = logging.getLogger("ray.tune")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with ray_runtime():
+            import ray
+
+            yield int(ray.cluster_resources().get("CPU", 1))
+    finally:
+        logger.setLevel(level)
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _budget(plan: Plan) -> str:
+    benchmark = plan.benchmark
+    if benchmark.visited is not None:
+        return f"{100 * benchmark.visited:g} % of the space"
+    if benchmark.iterations is not None:
+        return f"{benchmark.iterations:,} iterations"
+    return f"{benchmark.seconds:g} s"

@@ -1,0 +1,1 @@
+"""What a benchmark found: results, statistics, the comparison page and its figures."""

@@ -1,0 +1,219 @@
+"""Figures of a benchmark, in per cent above the optimum: curves and where every search ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orchestrator.comparison.results import NOT_COMPARABLE, Axis, Results
+from orchestrator.report.figure_style import (
+    DASHES,
+    HUES,
+    INK,
+    SPARE_HUES,
+    percent_axis,
+    plain_figure,
+    save,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = 4
+
+# Inches that an entry of a legend takes: its line, a letter of its label, and its height.
+LEGEND_LINE = 0.7
+LEGEND_LETTER = 0.07
+LEGEND_ROW = 0.22
+
+# An interval of fewer seeds spans the whole picture and says nothing.
+FEWEST_SEEDS_OF_A_BAND = 4
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a searcher is drawn, everywhere the same."""
+
+    colour: str
+    dash: Any
+
+
+def styles(results: Results) -> dict[str, Style]:
+    """A style per label: the method gives the hue, its variants differ in dash and lightness."""
+    names = {entry["label"]: entry["name"] for entry in results.experiment["searchers"]}
+    spare = iter(SPARE_HUES * len(names))
+    hues: dict[str, str] = {}
+    variants: dict[str, int] = {}
+    chosen: dict[str, Style] = {}
+    for label in results.searchers:
+        name = names[label]
+        if name not in hues:
+            hues[name] = HUES.get(name) or next(spare)
+        index = variants.get(name, 0)
+        variants[name] = index + 1
+        chosen[label] = Style(_lighter(hues[name], 0.32 * index), DASHES[index % len(DASHES)])
+    return chosen
+
+
+def shown_labels(results: Results) -> dict[str, str]:
+    """A text per label: the label, with the iterations of a method that has fewer than others."""
+    own = {entry["label"]: entry.get("iterations") for entry in results.experiment["searchers"]}
+    return {
+        label: f"{label} (after {own[label]:,})" if own.get(label) else label
+        for label in results.searchers
+    }
+
+
+@styled
+def draw_curves(results: Results, axis: Axis, path: Path) -> None:
+    """Best-so-far in per cent above the optimum, a panel per workload, 95 % bands over the seeds.
+
+    Args:
+        results: the benchmark.
+        axis: `evaluation` or `seconds`; logarithmic.
+        path: PNG to write.
+    """
+    look = styles(results)
+    workloads = results.workloads
+    columns = min(COLUMNS, len(workloads))
+    rows = math.ceil(len(workloads) / columns)
+    width = 3.35 * columns + 0.5
+    entry = LEGEND_LINE + LEGEND_LETTER * max(len(label) for label in results.searchers)
+    beside = min(len(results.searchers), max(1, int(width / entry)))
+    further = math.ceil(len(results.searchers) / beside) - 1
+    figure = plain_figure(width, 2.95 * rows + 0.75 + LEGEND_ROW * further)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for panel, workload in zip(panels.flat, workloads, strict=False):
+        _draw_panel(panel, results, workload, axis, look)
+    for panel in list(panels.flat)[len(workloads) :]:
+        panel.set_visible(False)
+    for row in panels:
+        row[0].set_ylabel(_percent_text(results))
+    label = "cost queries (iterations)" if axis == "evaluation" else "search time, seconds"
+    for column in range(columns):
+        lowest = max(r for r in range(rows) if panels[r, column].get_visible())
+        panels[lowest, column].set_xlabel(label)
+    _legend(figure, results, look, beside)
+    save(figure, path)
+
+
+@styled
+def draw_final(results: Results, path: Path) -> None:
+    """Final per cent above the optimum: a dot per workload, a bar for their geometric mean.
+
+    A method some of whose searches found nothing has the dots of the other workloads and no mean.
+    Dots of workloads whose optimum is not proven are hollow: they lie at most so far above it.
+    """
+    look = styles(results)
+    proven = np.array(
+        [results.bounds[name].proven or results.bounds[name].measured for name in results.workloads]
+    )
+    labels = list(results.searchers)[::-1]
+    figure = plain_figure(9.2, 0.48 * len(labels) + 1.15)
+    panel = figure.subplots()
+    for height, label in enumerate(labels):
+        percents = np.array(
+            [100 * float(results.above(label, name).mean) for name in results.workloads]
+        )
+        finite = np.isfinite(percents)
+        colour = look[label].colour
+        for shown, face in ((finite & proven, colour), (finite & ~proven, "none")):
+            panel.scatter(
+                percents[shown],
+                np.full(shown.sum(), height),
+                s=20,
+                facecolors=face,
+                edgecolors=colour,
+                alpha=0.75,
+                zorder=2,
+                lw=0 if face == colour else 1.2,
+            )
+        end = percents[finite].max(initial=0.0)
+        fruitless = results.fruitless(label)
+        if fruitless.count:
+            text = f"{NOT_COMPARABLE}, {fruitless.text}"
+        else:
+            mean = 100 * results.overall_above(label)
+            panel.barh(height, mean, height=0.18, color=colour, alpha=0.3, zorder=1)
+            panel.plot([mean, mean], [height - 0.3, height + 0.3], color=colour, lw=2.6, zorder=3)
+            end, text = max(end, mean), f"{mean:.2f} %"
+        panel.annotate(
+            text,
+            (end, height),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9.5,
+        )
+    panel.axvline(0.0, color=INK, lw=1.0)
+    shown = shown_labels(results)
+    panel.set_yticks(range(len(labels)), [shown[label] for label in labels], color=INK)
+    panel.set_ylim(-0.6, len(labels) - 0.4)
+    panel.set_xlim(left=-0.02 * panel.get_xlim()[1])
+    low, high = panel.get_xlim()
+    panel.set_xlim(low, high + 0.09 * (high - low))
+    panel.set_xlabel(f"final {_percent_text(results)}")
+    panel.tick_params(axis="y", length=0, labelsize=10.5)
+    panel.grid(axis="y", visible=False)
+    save(figure, path)
+
+
+def _draw_panel(
+    panel: Axes, results: Results, workload: str, axis: Axis, look: dict[str, Style]
+) -> None:
+    grid = results.grid(workload, axis)
+    highest = 1.0
+    for label in results.searchers:
+        curve = results.curve_above(label, workload, axis, grid)
+        style = look[label]
+        mean = 100 * curve.mean
+        if len(results.of(label, workload)) >= FEWEST_SEEDS_OF_A_BAND:
+            low, high = 100 * curve.low, 100 * curve.high
+            panel.fill_between(grid, low, high, color=style.colour, alpha=0.16, lw=0, zorder=2)
+        panel.plot(grid, mean, color=style.colour, ls=style.dash, zorder=3)
+        # The first moments are far above everything of interest: let them leave the panel.
+        settled = mean[np.isfinite(mean)]
+        if settled.size:
+            highest = max(highest, float(np.quantile(settled, 0.9)))
+    panel.set_xscale("log")
+    panel.set_xlim(grid[0], grid[-1])
+    percent_axis(panel, 1.3 * highest)
+    bounds = results.bounds[workload]
+    known = bounds.proven or bounds.measured
+    panel.set_title(workload if known else f"{workload} (at most)")
+    panel.axhline(0.0, color=INK, lw=0.9, ls="-" if known else (0, (1, 2)), zorder=1)
+
+
+def _legend(figure: Figure, results: Results, look: dict[str, Style], columns: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=look[label].colour, ls=look[label].dash, lw=2.4, label=label)
+        for label in results.searchers
+    ]
+    figure.legend(
+        handles=handles,
+        loc="outside upper left",
+        ncols=columns,
+        fontsize=10.5,
+        handlelength=2.4,
+        columnspacing=1.8,
+    )
+
+
+def _percent_text(results: Results) -> str:
+    """What an axis shows; panels and dots of a mixture say which of the two they are."""
+    return f"{results.objective_name}, % above {results.reference_name}"
+
+
+def _lighter(colour: str, share: float) -> str:
+    """A colour moved towards white by a share."""
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    mixed = [round(part + (255 - part) * min(share, 0.7)) for part in parts]
+    return "#" + "".join(f"{part:02x}" for part in mixed)

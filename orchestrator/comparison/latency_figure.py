@@ -1,0 +1,224 @@
+"""The figure of when each method pays: against the latency of a true query, and over all times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orchestrator.comparison.figures import styles
+from orchestrator.comparison.latency_replay import (
+    Bills,
+    FloatArray,
+    Method,
+    above_after,
+    asks_surrogate,
+    best_of,
+    deployable,
+    end_after,
+)
+from orchestrator.comparison.results import Results
+from orchestrator.report.figure_style import INK, percent_axis, plain_figure, save, styled
+from searchers import SEARCHERS, searcher_class
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LATENCIES: FloatArray = np.geomspace(1e-6, 10.0, 57)
+TIMES: FloatArray = np.geomspace(1e-3, 1e5, 65)
+
+# The time that the lines and the first table hold.
+FIXED_SECONDS = 60.0
+
+# Over how many problems a surrogate's bill is spread.
+PROBLEMS = (1, 10, 100, 1000, 10000)
+DRAWN_PROBLEMS = 1000
+
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+TIME_TICKS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0)
+LATENCY_TICKS = tuple(10.0**power for power in range(-6, 2))
+
+
+def span(seconds: float) -> str:
+    """A time in the unit that suits it, three digits."""
+    if seconds <= 0:
+        return "0 s"
+    unit, name = next(
+        ((u, n) for u, n in UNITS if seconds >= u * (1 - 1e-9)),
+        UNITS[-1],
+    )
+    value = seconds / unit
+    return f"{value:,.0f} {name}" if value >= 99.5 else f"{value:.3g} {name}"
+
+
+def methods_of(results: Results, bills: Bills) -> list[Method]:
+    """The methods of the lines: every searcher, and with its bill what asks a surrogate."""
+    found = [Method(label) for label in results.searchers]
+    if bills:
+        found += [
+            Method(label, DRAWN_PROBLEMS)
+            for label in results.searchers
+            if asks_surrogate(results, label) and deployable(results, label)
+        ]
+    return found
+
+
+def black_boxes(results: Results) -> list[str]:
+    """Searchers that know the space alone, and could return what they show."""
+    names = {entry["label"]: entry["name"] for entry in results.experiment["searchers"]}
+    return [
+        label
+        for label in results.searchers
+        if _black_box(names[label]) and deployable(results, label)
+    ]
+
+
+def _black_box(name: str) -> bool:
+    """Whether a searcher knows the space alone, as far as it can still be asked."""
+    return name not in SEARCHERS or searcher_class(name).BLACK_BOX
+
+
+def maps_of(results: Results, bills: Bills) -> list[tuple[str, list[Method]]]:
+    """The maps: a title and the methods that are compared."""
+    possible = [label for label in results.searchers if deployable(results, label)]
+    boxes = black_boxes(results)
+    maps = [("Best of all methods", [Method(label) for label in possible])]
+    asking = {label for label in boxes if asks_surrogate(results, label)}
+    if len(boxes) > 1 and (len(boxes) < len(possible) or asking):
+        free = " and the surrogate, free of charge" if asking else ""
+        maps.append((f"Best of the black boxes{free}", [Method(label) for label in boxes]))
+    if asking and bills:
+        billed = [Method(label, DRAWN_PROBLEMS if label in asking else None) for label in boxes]
+        maps.append((f"The same, the surrogate's bill over {DRAWN_PROBLEMS:,} problems", billed))
+    return maps
+
+
+@styled
+def draw_latency(results: Results, bills: Bills, path: Path) -> None:
+    """Per cent above the optimum at a fixed time against latency, and maps of the best method.
+
+    Args:
+        results: a benchmark under a budget of iterations.
+        bills: of its surrogates; empty where there are none.
+        path: PNG to write.
+    """
+    maps = maps_of(results, bills)
+    columns = 2
+    rows = math.ceil((1 + len(maps)) / columns)
+    figure = plain_figure(6.4 * columns + 0.3, 4.6 * rows + 1.3)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    flat = list(panels.flat)
+    _draw_lines(flat[0], results, bills)
+    for panel, (title, methods) in zip(flat[1:], maps, strict=False):
+        _draw_map(panel, results, bills, title, methods)
+    for panel in flat[1 + len(maps) :]:
+        panel.set_visible(False)
+    handles, labels = flat[0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=5,
+        handlelength=2.6,
+        columnspacing=1.6,
+    )
+    save(figure, path)
+
+
+def _draw_lines(panel: Axes, results: Results, bills: Bills) -> None:
+    look = styles(results)
+    highest = 1.0
+    for method in methods_of(results, bills):
+        style = look[method.searcher]
+        percent = 100 * above_after(results, method, LATENCIES, [FIXED_SECONDS], bills)[:, 0]
+        percent = np.where(np.isfinite(percent), percent, np.nan)
+        ended = end_after(results, method, LATENCIES, bills) <= FIXED_SECONDS
+        name = method.searcher
+        if method.problems is not None:
+            name += f", billed over {method.problems:,.0f}"
+        for part, width, alpha, text in (
+            (np.where(ended, percent, np.nan), 1.1, 0.55, None),
+            (np.where(ended & ~_before(ended), np.nan, percent), 2.0, 1.0, name),
+        ):
+            panel.plot(
+                LATENCIES,
+                part,
+                color=style.colour,
+                ls=style.dash if method.problems is None else (0, (1, 1.4)),
+                lw=width,
+                alpha=alpha,
+                label=text,
+            )
+        if np.isfinite(percent).any():
+            highest = max(highest, float(np.nanmax(percent)))
+    panel.set_xscale("log")
+    panel.set_xlim(LATENCIES[0], LATENCIES[-1])
+    percent_axis(panel, 1.4 * highest)
+    panel.set_title(f"After {span(FIXED_SECONDS)}")
+    panel.set_ylabel(f"{results.objective_name}, % above {results.reference_name}")
+    _latency_axis(panel)
+
+
+def _before(ended: np.ndarray) -> np.ndarray:
+    """The last point of a run of ended ones, at which the bold line begins."""
+    following = np.append(ended[1:], True)
+    return np.asarray(ended & ~following)
+
+
+def _draw_map(
+    panel: Axes, results: Results, bills: Bills, title: str, methods: Sequence[Method]
+) -> None:
+    """Draws who is best at every latency and time, hatched after its last iteration."""
+    from matplotlib.colors import to_rgb
+
+    look = styles(results)
+    winner, _ = best_of(results, methods, LATENCIES, TIMES, bills)
+    colours = np.array([to_rgb(look[method.searcher].colour) for method in methods])
+    picture = np.where((winner >= 0)[..., None], colours[winner], 1.0).transpose(1, 0, 2)
+    panel.pcolormesh(_edges(LATENCIES), _edges(TIMES), picture)
+    ends = np.stack([end_after(results, method, LATENCIES, bills) for method in methods])
+    rows = np.arange(len(LATENCIES))[:, None]
+    over = (winner >= 0) & (ends[winner, rows] <= TIMES[None, :])
+    shares = over.T.astype(float)
+    panel.contourf(LATENCIES, TIMES, shares, [0.5, 1.5], colors="none", hatches=["////"])
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xlim(LATENCIES[0], LATENCIES[-1])
+    panel.set_ylim(TIMES[0], TIMES[-1])
+    panel.set_yticks(TIME_TICKS, [span(tick) for tick in TIME_TICKS])
+    panel.minorticks_off()
+    panel.axhline(FIXED_SECONDS, color=INK, lw=0.7, ls=(0, (1, 2)))
+    for queries in (10, 100, 1000):
+        panel.plot(LATENCIES, queries * LATENCIES, color=INK, lw=0.7, alpha=0.5)
+        at = TIMES[-1] / queries / 6
+        at = min(at, LATENCIES[-1] / 3)
+        panel.annotate(
+            f"{queries:,} queries",
+            (at, queries * at),
+            rotation=34,
+            rotation_mode="anchor",
+            ha="right",
+            va="bottom",
+            fontsize=7.5,
+        )
+    panel.set_title(title)
+    panel.set_ylabel("time")
+    panel.grid(visible=False)
+    _latency_axis(panel)
+
+
+def _latency_axis(panel: Axes) -> None:
+    panel.set_xticks(LATENCY_TICKS, [span(tick) for tick in LATENCY_TICKS])
+    panel.minorticks_off()
+    panel.tick_params(axis="x", labelsize=8)
+    panel.set_xlabel("latency of a true query")
+
+
+def _edges(points: FloatArray) -> FloatArray:
+    """Borders of cells around points that lie evenly on a logarithmic axis."""
+    logs = np.log(points)
+    half = (logs[1] - logs[0]) / 2
+    return np.asarray(np.exp(np.append(logs - half, logs[-1] + half)))

@@ -1,0 +1,306 @@
+"""`mapspace report`: PNG figures and one self-contained HTML page of one or more benchmarks."""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+
+from costmodel.models import entry_of
+from mapspace import storage
+from mapspace.errors import ConfigError, MapspaceError
+from orchestrator.comparison.cells import TIMES
+from orchestrator.comparison.figures import draw_curves, draw_final
+from orchestrator.comparison.latency_replay import applies, bills_of
+from orchestrator.comparison.latency_section import latency_blocks, paper_points
+from orchestrator.comparison.paper_section import paper_tables
+from orchestrator.comparison.results import (
+    CERTIFICATES_FOLDER,
+    CURVES_FILE,
+    SUMMARY_FILE,
+    Results,
+    load,
+)
+from orchestrator.comparison.tables import (
+    above_table,
+    bounds_table,
+    matrix_table,
+    normalised_table,
+    reason_text,
+    seeds_text,
+    spent_table,
+)
+from orchestrator.report.document import LEFT, Document, Figure, Section, Table
+from orchestrator.report.page import write_page
+from orchestrator.report.text_table import table_lines
+from orchestrator.runs.kinds import why_no_report
+from orchestrator.runs.locations import local_copy, publish
+from orchestrator.runs.mlflow_client import TRACKING_FILE, attach
+
+REPORT_FILE = "report.html"
+FIGURES_FOLDER = "figures"
+# Titles and captions of figures that belong to a cost model.
+OWN_FIGURES = {
+    "tilings": (
+        "As in the paper on tilings",
+        "Best so far over the share of the space that was visited and over search time (lines: "
+        "medians over the seeds, bands: quartiles), and where the searches end (boxes: "
+        "quartiles, whiskers: extremes, diamonds: means).",
+    )
+}
+
+
+def find_results(folder: Path, source: storage.Place | None = None) -> dict[Path, Results]:
+    """The benchmarks in a run folder: the folder itself, or those directly in it.
+
+    Args:
+        folder: the local folder.
+        source: what it is a copy of, for messages; None: itself.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    places = [folder] if (folder / SUMMARY_FILE).exists() else []
+    if not places and folder.is_dir():
+        places = sorted(path.parent for path in folder.glob(f"*/{SUMMARY_FILE}"))
+    if not places:
+        raise ConfigError(why_no_report(source or folder))
+    found = {place: load(place) for place in places}
+    # Iterations before time, as the paper has it.
+    return dict(sorted(found.items(), key=lambda item: item[1].primary_axis))
+
+
+def is_result(name: str) -> bool:
+    """Whether a report needs a file, by its path from the folder of one run or of several."""
+    *folders, file = name.split("/")
+    if folders and folders[-1] == CERTIFICATES_FOLDER:
+        return len(folders) <= 2
+    return len(folders) <= 1 and file in (CURVES_FILE, SUMMARY_FILE, TRACKING_FILE)
+
+
+def write_report(
+    folder: storage.Place | str, *, tracking_uri: str | None = None, attached: bool = True
+) -> Path:
+    """Writes the figures and the page.
+
+    Args:
+        folder: a benchmark's run folder, or a folder of several. What a URI names is copied to
+            runs/remote first, and figures and page are written to both.
+        tracking_uri: the MLflow store to add the page to; None: the folder's own.
+        attached: whether it is added to one.
+
+    Returns:
+        The page, the local one. That it could not be added to MLflow is a line on standard error.
+
+    Raises:
+        ConfigError: there is no finished benchmark.
+        DataError: a file of results is damaged.
+    """
+    source = storage.place(folder)
+    folder = local_copy(source, is_result)
+    found = find_results(folder, source)
+    page = folder / REPORT_FILE
+    document = benchmark_document(found, folder)
+    drawn = write_page(document, page, folder / FIGURES_FOLDER)
+    publish(folder, [str(file.relative_to(folder)) for file in (*drawn.values(), page)], source)
+    for run, section in zip(found if attached else (), document.sections, strict=False):
+        figures = [drawn[figure.key] for figure in section.figures]
+        try:
+            attach(run, [page, *figures], tracking_uri=tracking_uri)
+        except MapspaceError as error:
+            print(f"Warning: {error}", file=sys.stderr)
+    return page
+
+
+def text_table(results: Results) -> str:
+    """The final table of a benchmark for a terminal, in per cent above the optimum."""
+    bounds = [results.bounds[name] for name in results.workloads]
+    reasons = dict.fromkeys(
+        reason_text(bound) for bound in bounds if not bound.proven and not bound.measured
+    )
+    return "\n".join(
+        [
+            *table_lines(above_table(results)),
+            *(
+                f"at most: above a lower bound; no optimum is proven: {reason}"
+                for reason in reasons
+            ),
+        ]
+    )
+
+
+def benchmark_document(found: dict[Path, Results], folder: Path) -> Document:
+    """The page of benchmarks by their run folders, a section each, and how they were measured.
+
+    Args:
+        found: the benchmarks.
+        folder: the page's.
+    """
+    every = list(found.values())
+    searches = sum(len(results.runs) for results in every)
+    queries = sum(run.true_queries + run.surrogate_queries for r in every for run in r.runs)
+    count = "1 benchmark" if len(every) == 1 else f"{len(every)} benchmarks"
+    sections = [_section(results, place, folder) for place, results in found.items()]
+    return Document(
+        _title(every),
+        f"{count}, {searches:,} searches, {queries:,} cost queries.",
+        [*sections, _measuring(every[-1])],
+    )
+
+
+def _section(results: Results, place: Path, folder: Path) -> Section:
+    name = str(results.experiment["name"])
+    hollow = "" if results.proven else " Hollow: above a lower bound, as the optimum is not proven."
+    blocks: list[str | Table | Figure | None] = [
+        " ".join(str(results.experiment.get("description", "")).split()) or None,
+        _setting(results),
+        Figure(
+            f"{name}-final",
+            "How far above the optimum every method ends, per cent",
+            partial(draw_final, results),
+            "A dot is a workload (geometric mean over the seeds), the mark their geometric mean."
+            + hollow,
+            narrow=True,
+        ),
+        above_table(results),
+        bounds_table(results, place, folder),
+        *_curves(results, name),
+        *(latency_blocks(results, bills_of(results), name) if applies(results) else ()),
+        normalised_table(results),
+        *paper_tables(results),
+        paper_points(results),
+        matrix_table(results),
+        spent_table(results),
+        *_shortcomings(results),
+    ]
+    return Section(name, [block for block in blocks if block is not None])
+
+
+def _curves(results: Results, name: str) -> list[Figure]:
+    """Best so far over what was spent, the axis of the budget first."""
+    by_time = results.primary_axis == "seconds"
+    scales = "Both axes are logarithmic, below 0.1 % linear down to 0, the optimum."
+    iterations = Figure(
+        f"{name}-iterations",
+        "Best so far against iterations",
+        partial(draw_curves, results, "evaluation"),
+        f"{scales} Lines: geometric mean over the seeds; bands: its 95 % interval, cut at the "
+        "optimum, from four seeds on. A line starts when every seed has a feasible mapping.",
+    )
+    time = Figure(
+        f"{name}-time",
+        "Best so far against search time",
+        partial(draw_curves, results, "seconds"),
+        "The same searches over the time that they had taken. "
+        + (
+            "All methods had the same time."
+            if by_time
+            else "Methods had the same iterations, so their lines end at different times."
+        ),
+    )
+    figures = [time, iterations] if by_time else [iterations, time]
+    own = [
+        Figure(
+            f"{name}-{key}",
+            title,
+            partial(pkgutil.resolve_name(drawn_by), results),
+            caption,
+        )
+        for key, drawn_by in entry_of(results.experiment).figures.items()
+        for title, caption in [OWN_FIGURES.get(key, (key, ""))]
+    ]
+    return [*own, *figures]
+
+
+def _shortcomings(results: Results) -> list[str]:
+    """What searches did not find or not finish, a paragraph each."""
+    lost = {label: results.fruitless(label) for label in results.searchers}
+    listed = "; ".join(f"{label}: {found.text}" for label, found in lost.items() if found.count)
+    notes = []
+    if listed:
+        notes.append(
+            "“n/a”: some searches found no mapping within their budget. The method has no mean "
+            f"then, as one over its other searches could not be compared: {listed}."
+        )
+    failures = [
+        f"{run.searcher} on {run.workload}, seed {run.seed}, after {run.iterations:,} "
+        f"iterations: {run.failure}"
+        for run in results.runs
+        if run.failure
+    ]
+    if failures:
+        notes.append("Searches that ended before their budget, with the best they had:")
+    return [*notes, *failures]
+
+
+def _setting(results: Results) -> str:
+    experiment = results.experiment
+    if experiment.get("seconds") is not None:
+        budget = f"{experiment['seconds']:g} s of search time"
+    elif experiment.get("visited") is not None:
+        budget = f"{100 * experiment['visited']:g} % of the space"
+    else:
+        budget = f"{experiment['iterations']:,} iterations"
+    device = f"accelerator {experiment['accelerator']}"
+    if entry_of(results.experiment).measured:
+        device = "measured on this machine"
+    parts = [
+        f"{len(results.searchers)} methods {TIMES} {len(results.workloads)} workloads {TIMES} "
+        f"{seeds_text(results)}",
+        f"{budget} per search",
+        device,
+        f"objective {results.objective_name}",
+        f"host “{experiment['host']}”: "
+        + (
+            "one Tune trial is whole searches"
+            if experiment["host"] == "trials"
+            else "one Tune trial is a block of mappings"
+        ),
+    ]
+    if experiment.get("query_latency"):
+        parts.append(f"{experiment['query_latency']:g} s virtual latency per true query")
+    return "; ".join(parts) + "."
+
+
+def _title(found: Sequence[Results]) -> str:
+    names = [str(results.experiment["name"]) for results in found]
+    words = zip(*(name.split("-") for name in names), strict=False)
+    common = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, words)]
+    # Of table1-iso-iteration and table1-iso-time the common part is table1-iso.
+    return f"Mapping search compared: {'-'.join(common).removesuffix('-iso') or ', '.join(names)}"
+
+
+def _measuring(results: Results) -> Section:
+    """How all of it was measured, and by what."""
+    made = results.provenance
+    provenance = Table(
+        "provenance",
+        "",
+        ("", ""),
+        (LEFT, LEFT),
+        [
+            ("cost model", f"{made['model']}, version {made['model_version']}"),
+            *((f"plug-in: {what}", name) for what, name in (made.get("plugins") or {}).items()),
+            ("mapspace", str(made["mapspace"])),
+            ("Python, Ray", f"{made['python']}, {made['ray']}"),
+            ("processors", str(made["processors"])),
+            ("finished", str(made["finished"])),
+        ],
+    )
+    return Section(
+        "How it was measured",
+        [
+            "All methods search the same map spaces, are counted and timed by the same evaluator, "
+            "and see only mappings that fit (the check of fan-out and capacities is free for all "
+            "of them). The clock runs while a method computes and while its queries are answered; "
+            "it stands while a curve is recorded or a checkpoint written. Averages are geometric, "
+            "over seeds and over workloads; the paper averaged the EDP itself over 100 runs. Bands "
+            "and intervals are Student's t on logarithms, 95 %.",
+            "Default settings of the methods were tuned on problems of Table 1 of Mind Mappings; "
+            "`mapspace benchmark held-out` runs them on layers that no tuning saw.",
+            provenance,
+        ],
+    )

@@ -1,0 +1,567 @@
+"""Results of a benchmark: its runs, their curves as Parquet, and the statistics over seeds.
+
+Letters: E points of a curve, G points of a grid, S seeds.
+
+All averages are geometric: losses are ratios to a bound, and a factor of two counts the same
+wherever it occurs. A confidence interval is Student's t on the logarithms over the seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mapspace.bounded_reading import parse_json
+from mapspace.errors import DataError
+from mapspace.storage import Place, place, write_atomically
+from mapspace.strict_yaml import validate
+
+Axis = Literal["evaluation", "seconds"]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+CURVES_FILE = "curves.parquet"
+SUMMARY_FILE = "summary.json"
+CERTIFICATES_FOLDER = "certificates"
+CONFIDENCE = 0.95
+
+# Stands where searches have no mean, as some of them found no mapping at all.
+NOT_COMPARABLE = "n/a"
+
+# The cost model sums energies in floating point, a proof in whole units: a share above the optimum
+# below this is their rounding.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: a searcher on a workload with a seed.
+
+    Attributes:
+        searcher: label of the searcher in the experiment.
+        workload: name of the workload.
+        seed: the seed.
+        best_loss: objective of the best mapping (pJ x cycles for EDP), inf if none was feasible.
+        best_code: the best mapping's code, `[D]`, empty if none was feasible.
+        iterations: surrogate queries plus counted true queries.
+        true_queries: mappings that the cost model scored, counted or only recorded.
+        surrogate_queries: queries of the surrogate.
+        seconds: search time.
+        evaluation: `[E]` iterations spent at each improvement and at the end.
+        time: `[E]` seconds at the same moments.
+        loss: `[E]` best objective at the same moments.
+        failure: why the search ended before its budget, empty where nothing failed.
+        counted: `[E]` counted true queries at the same moments; None in a run from before curves
+            had them.
+    """
+
+    searcher: str
+    workload: str
+    seed: int
+    best_loss: float
+    best_code: tuple[int, ...]
+    iterations: int
+    true_queries: int
+    surrogate_queries: int
+    seconds: float
+    evaluation: IntArray
+    time: FloatArray
+    loss: FloatArray
+    failure: str = ""
+    counted: IntArray | None = None
+
+    def at(self, grid: npt.ArrayLike, axis: Axis) -> FloatArray:
+        """Best objective so far at points of an axis.
+
+        Args:
+            grid: `[G]` evaluations or seconds.
+            axis: which of the two.
+
+        Returns:
+            `[G]` objective, inf before the first feasible mapping.
+        """
+        moments = self.evaluation if axis == "evaluation" else self.time
+        index = np.searchsorted(moments, np.asarray(grid), side="right") - 1
+        return np.where(index >= 0, self.loss[np.maximum(index, 0)], np.inf)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the objective of a workload is measured against, in the objective's unit.
+
+    Attributes:
+        minimum: the paper's algorithmic minimum; losses divided by it are "normalised".
+        floor: what every mapping must pay; tighter than the minimum.
+        optimum: the least value where it is proven, else None.
+        lower_bound: what no mapping undercuts by a proof that was not finished, else None.
+        proof_seconds: how long the proof took; None where there is none.
+        certificate: the proof's file within the run folder; None where there is none.
+        note: why no optimum was proven in this run, empty where one was.
+        measured: whether costs are measurements, of which nothing bounds the least: minimum, floor
+            and lower bound are then the best that any search of this run found.
+    """
+
+    minimum: float
+    floor: float
+    optimum: float | None
+    # Summaries from before there were proofs end here; their optima are those of `known_optimum`.
+    lower_bound: float | None = None
+    proof_seconds: float | None = None
+    certificate: str | None = None
+    note: str = ""
+    measured: bool = False
+
+    @property
+    def proven(self) -> bool:
+        """Whether the optimum is known for certain."""
+        return self.optimum is not None
+
+    @property
+    def reference(self) -> float:
+        """What results are compared with: the proven optimum, else the greatest lower bound."""
+        if self.optimum is not None:
+            return self.optimum
+        return max(self.floor, self.lower_bound or 0.0)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A geometric mean with its confidence interval, one number or `[G]` each."""
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def geometric_interval(values: npt.ArrayLike) -> Interval:
+    """Geometric mean over the first axis and the 95 % t-interval of it.
+
+    Args:
+        values: `[S]` or `[S, G]`, above 0. A column with an infinite entry has no mean.
+
+    Returns:
+        The mean (nan where there is none); with one seed the interval is the mean itself.
+    """
+    from scipy import stats
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.asarray(values, dtype=np.float64))
+        logs = np.where(np.isfinite(logs), logs, np.nan)
+        mean = logs.mean(axis=0)
+        count = logs.shape[0]
+        if count < 2:
+            half = np.zeros_like(mean)
+        else:
+            quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
+            half = quantile * logs.std(axis=0, ddof=1) / math.sqrt(count)
+        return Interval(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times larger one searcher's final loss is than another's, over all workloads."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Fruitless:
+    """How many of some searches found no mapping within their budget.
+
+    A geometric mean over the others would be no measure of the method: it has none then.
+
+    Attributes:
+        count: the searches that found nothing.
+        searches: all of them.
+    """
+
+    count: int
+    searches: int
+
+    @property
+    def text(self) -> str:
+        """What a report says of them, empty where every search found something."""
+        return f"{self.count} of {self.searches} found nothing" if self.count else ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """A whole benchmark.
+
+    Attributes:
+        experiment: the experiment as it was run, JSON types only.
+        bounds: per workload.
+        runs: in the experiment's order: searcher, then workload, then seed.
+        provenance: what computed it: model, versions, processors.
+    """
+
+    experiment: Mapping[str, Any]
+    bounds: Mapping[str, Bounds]
+    runs: tuple[Run, ...]
+    provenance: Mapping[str, Any]
+
+    @property
+    def searchers(self) -> tuple[str, ...]:
+        """Labels, in the experiment's order."""
+        return tuple(dict.fromkeys(run.searcher for run in self.runs))
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Names, in the experiment's order."""
+        return tuple(dict.fromkeys(run.workload for run in self.runs))
+
+    @property
+    def objective_name(self) -> str:
+        """The objective as it is written: EDP, energy."""
+        objective = str(self.experiment["objective"])
+        return objective.upper() if objective in ("edp", "ed2p") else objective
+
+    @property
+    def proven(self) -> bool:
+        """Whether the optimum of every workload is proven."""
+        return all(self.bounds[name].proven for name in self.workloads)
+
+    @property
+    def measured(self) -> bool:
+        """Whether costs are measurements."""
+        return all(self.bounds[name].measured for name in self.workloads)
+
+    @property
+    def reference_name(self) -> str:
+        """What per cent are above: the optimum, the best found, or also lower bounds."""
+        if self.proven:
+            return "the proven optimum"
+        if self.measured:
+            return "the best in this run"
+        if any(self.bounds[name].proven for name in self.workloads):
+            return "the optimum or a lower bound"
+        return "a lower bound"
+
+    @property
+    def primary_axis(self) -> Axis:
+        """What the budget limits."""
+        return "seconds" if self.experiment.get("seconds") is not None else "evaluation"
+
+    def of(self, searcher: str, workload: str) -> tuple[Run, ...]:
+        """The runs of one searcher on one workload, one per seed."""
+        return tuple(
+            run for run in self.runs if run.searcher == searcher and run.workload == workload
+        )
+
+    def fruitless(self, searcher: str, workload: str | None = None) -> Fruitless:
+        """How many of a searcher's runs found no mapping, of one workload or of all."""
+        runs = [
+            run
+            for run in self.runs
+            if run.searcher == searcher and workload in (None, run.workload)
+        ]
+        return Fruitless(sum(not math.isfinite(run.best_loss) for run in runs), len(runs))
+
+    def grid(self, workload: str, axis: Axis, points: int = 160) -> FloatArray:
+        """`[G]` logarithmic grid over an axis, from the first result to the last spending."""
+        runs = [run for run in self.runs if run.workload == workload]
+        if axis == "evaluation":
+            spent = max(run.iterations for run in runs)
+            return np.unique(np.round(np.geomspace(1.0, max(spent, 2), points)))
+        last = max(run.seconds for run in runs)
+        first = min((float(run.time[0]) for run in runs if run.time[0] > 0), default=last)
+        return np.geomspace(min(max(first, last * 1e-4), last * 0.5), last, points)
+
+    def curve(self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike) -> Interval:
+        """Normalised best-so-far over the seeds, `[G]`.
+
+        Before every seed has a feasible mapping there is no mean (nan); beyond the last spending
+        of all seeds the curve ends (nan), so that no method is drawn further than it went.
+        """
+        runs = self.of(searcher, workload)
+        points = np.asarray(grid, dtype=np.float64)
+        values = np.stack([run.at(points, axis) for run in runs])
+        interval = geometric_interval(values / self.bounds[workload].minimum)
+        end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
+        beyond = points > end * (1 + 1e-9)
+        return Interval(*(np.where(beyond, np.nan, part) for part in asdict(interval).values()))
+
+    def curve_above(
+        self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike
+    ) -> Interval:
+        """The same as shares above the workload's reference, `[G]`."""
+        return self._above(self.curve(searcher, workload, axis, grid), workload)
+
+    def final(self, searcher: str, workload: str) -> Interval:
+        """Normalised final loss over the seeds; nan where one of them found nothing."""
+        losses = [run.best_loss for run in self.of(searcher, workload)]
+        return geometric_interval(np.array(losses) / self.bounds[workload].minimum)
+
+    def above(self, searcher: str, workload: str) -> Interval:
+        """Final loss over the seeds as a share above the workload's reference.
+
+        Where the optimum is proven, this is how far above it a search ends; else it ends at most so
+        far above it.
+        """
+        return self._above(self.final(searcher, workload), workload)
+
+    def _above(self, normalised: Interval, workload: str) -> Interval:
+        bounds = self.bounds[workload]
+        mean, low, high = (
+            np.asarray(part) * (bounds.minimum / bounds.reference) - 1
+            for part in (normalised.mean, normalised.low, normalised.high)
+        )
+        # An interval knows nothing of the bound below which nothing lies.
+        low = np.where(low < 0, 0.0, low)
+        return Interval(
+            *(np.where(np.abs(part) < ROUNDING, 0.0, part) for part in (mean, low, high))
+        )
+
+    def ratio(self, searcher: str, reference: str) -> Ratio:
+        """Final loss of a searcher over that of a reference, geometric mean over the workloads.
+
+        The interval is about the searches' own randomness on these workloads, not about other
+        workloads: the variances of the per-workload means add. Where a run found nothing there is
+        no ratio (nan).
+        """
+        from scipy import stats
+
+        if self.fruitless(searcher).count or self.fruitless(reference).count:
+            return Ratio(math.nan, math.nan, math.nan)
+        logs, variances, freedoms = [], [], []
+        for workload in self.workloads:
+            for name, sign in ((searcher, 1.0), (reference, -1.0)):
+                losses = np.log([run.best_loss for run in self.of(name, workload)])
+                logs.append(sign * float(losses.mean()))
+                if len(losses) > 1:
+                    variances.append(float(losses.var(ddof=1)) / len(losses))
+                    freedoms.append(len(losses) - 1)
+        count = len(self.workloads)
+        mean = sum(logs) / count
+        total = sum(variances)
+        if searcher == reference or total == 0:
+            return Ratio(math.exp(mean), math.exp(mean), math.exp(mean))
+        # Welch and Satterthwaite: the freedom of a sum of estimated variances.
+        freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
+        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(total) / count
+        return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+    def overall(self, searcher: str) -> float:
+        """Geometric mean over the workloads of the normalised final loss; nan if one has none."""
+        finals = [float(self.final(searcher, workload).mean) for workload in self.workloads]
+        return float(np.exp(np.mean(np.log(finals))))
+
+    def overall_above(self, searcher: str) -> float:
+        """The same as a share above the workloads' references."""
+        shares = [float(self.above(searcher, workload).mean) for workload in self.workloads]
+        return float(np.expm1(np.mean(np.log1p(shares))))
+
+
+def percent_name(proven: bool, measured: bool = False) -> str:
+    """How files and MLflow call per cent above a reference."""
+    return f"percent_above_{'optimum' if proven else 'best_in_run' if measured else 'lower_bound'}"
+
+
+def save(results: Results, folder: Place | str) -> None:
+    """Writes `curves.parquet` and `summary.json`, each whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = place(folder)
+    columns: dict[str, Any] = {
+        "searcher": np.repeat(
+            np.array([run.searcher for run in results.runs], dtype=object), _lengths(results.runs)
+        ),
+        "workload": np.repeat(
+            np.array([run.workload for run in results.runs], dtype=object), _lengths(results.runs)
+        ),
+        "seed": np.repeat(
+            np.array([run.seed for run in results.runs], dtype=np.int64), _lengths(results.runs)
+        ),
+        "evaluation": np.concatenate([run.evaluation for run in results.runs]),
+        "seconds": np.concatenate([run.time for run in results.runs]),
+        "best_loss": np.concatenate([run.loss for run in results.runs]),
+    }
+    counted = [run.counted for run in results.runs if run.counted is not None]
+    if len(counted) == len(results.runs):
+        columns["counted"] = np.concatenate(counted)
+    curves = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), curves, compression="zstd")
+    write_atomically(folder / CURVES_FILE, curves.getvalue())
+    summary = json.dumps(_summary(results), indent=1) + "\n"
+    write_atomically(folder / SUMMARY_FILE, summary.encode())
+
+
+def load(folder: Place | str) -> Results:
+    """Reads what `save` wrote.
+
+    Raises:
+        DataError: a file is missing or damaged; the message names it.
+    """
+    from orchestrator.comparison.summary import Summary
+
+    folder = place(folder)
+    path = folder / SUMMARY_FILE
+    content = _content(path)
+    data = parse_json(content, str(path), DataError)
+    summary = validate(Summary, data, str(path), DataError)
+    rows = sum(run.points for run in summary.runs)
+    evaluation, seconds, loss, counted = _curves(folder / CURVES_FILE, rows)
+    runs, start = [], 0
+    for run in summary.runs:
+        part = slice(start, start + run.points)
+        fields = run.model_dump(exclude={"points"})
+        fields["best_loss"] = math.inf if run.best_loss is None else run.best_loss
+        runs.append(
+            Run(
+                **fields,
+                evaluation=evaluation[part],
+                time=seconds[part],
+                loss=loss[part],
+                counted=None if counted is None else counted[part],
+            )
+        )
+        start += run.points
+    return Results(
+        # As they were written: whoever compares two runs compares all of it.
+        experiment=data["experiment"],
+        bounds={name: Bounds(**entry.model_dump()) for name, entry in summary.bounds.items()},
+        runs=tuple(runs),
+        provenance=data["provenance"],
+    )
+
+
+def _content(path: Place) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
+    except OSError as error:
+        raise DataError(f"{path}: the file is damaged ({error.strerror or error}).") from error
+
+
+def _curves(path: Place, rows: int) -> tuple[IntArray, FloatArray, FloatArray, IntArray | None]:
+    """Evaluations, seconds, losses and counted queries `[rows]` of all curves, end to end.
+
+    Raises:
+        DataError: the file is missing or damaged, or has a value that no search can have.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"evaluation": pa.int64(), "seconds": pa.float64(), "best_loss": pa.float64()}
+    try:
+        file = pq.ParquetFile(pa.BufferReader(_content(path)))
+        # Looked at first: so many rows are read as the file claims, however small it is.
+        if file.metadata.num_rows != rows:
+            raise DataError(
+                f"{path}: expected {rows:,} rows as in {SUMMARY_FILE}, "
+                f"found {file.metadata.num_rows:,}."
+            )
+        # Curves from before there were counted queries have none.
+        if "counted" in file.schema_arrow.names:
+            types["counted"] = pa.int64()
+        # In no thread of Arrow's: one that lets go of Python's bytes while the interpreter ends
+        # aborts the process (apache/arrow#34314).
+        table = file.read(columns=list(types), use_threads=False)
+        columns = {name: _column(table, name, kind) for name, kind in types.items()}
+    except (ValueError, KeyError, OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path}: the file is damaged ({reason}).") from error
+    if np.isinf(columns["seconds"]).any():
+        raise DataError(f"{path}: seconds: expected finite numbers.")
+    return (
+        columns["evaluation"],
+        columns["seconds"],
+        columns["best_loss"],
+        columns.get("counted"),
+    )
+
+
+def _column(table: Any, name: str, kind: Any) -> Any:
+    """A column as an array, without gaps; numbers of 0 or more.
+
+    Raises:
+        ValueError: it is not there, or has another value.
+    """
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        raise ValueError(f"the column {name} is missing")
+    column = table[name]
+    if not pa.types.is_integer(column.type) and column.type != pa.float64():
+        raise ValueError(f"the column {name}: expected {kind}, got {column.type}")
+    column = column.cast(kind)
+    if column.null_count:
+        raise ValueError(f"the column {name}: expected no gaps, got {column.null_count:,}")
+    values = column.to_numpy()
+    if not (values >= 0).all():
+        raise ValueError(f"the column {name}: expected 0 or more, got {values.min()}")
+    return values
+
+
+def _lengths(runs: Sequence[Run]) -> list[int]:
+    return [len(run.loss) for run in runs]
+
+
+def _summary(results: Results) -> dict[str, Any]:
+    """JSON: the experiment, the bounds, statistics per searcher and workload, every run."""
+    statistics = {
+        searcher: {
+            "found_nothing": results.fruitless(searcher).count,
+            "geometric_mean_normalised": _number(results.overall(searcher)),
+            percent_name(results.proven, results.measured): _percent(
+                results.overall_above(searcher)
+            ),
+            "workloads": {
+                workload: {
+                    "found_nothing": results.fruitless(searcher, workload).count,
+                    **{
+                        key: _number(float(value))
+                        for key, value in asdict(results.final(searcher, workload)).items()
+                    },
+                    percent_name(
+                        results.bounds[workload].proven, results.bounds[workload].measured
+                    ): _percent(float(results.above(searcher, workload).mean)),
+                }
+                for workload in results.workloads
+            },
+        }
+        for searcher in results.searchers
+    }
+    return {
+        "experiment": dict(results.experiment),
+        "provenance": dict(results.provenance),
+        "bounds": {name: asdict(bounds) for name, bounds in results.bounds.items()},
+        "searchers": statistics,
+        "runs": list(_run_entries(results.runs)),
+    }
+
+
+def _run_entries(runs: Iterable[Run]) -> Iterable[dict[str, Any]]:
+    for run in runs:
+        yield {
+            "searcher": run.searcher,
+            "workload": run.workload,
+            "seed": run.seed,
+            "best_loss": _number(run.best_loss),
+            "best_code": list(run.best_code),
+            "iterations": run.iterations,
+            "true_queries": run.true_queries,
+            "surrogate_queries": run.surrogate_queries,
+            "seconds": run.seconds,
+            "failure": run.failure,
+            "points": len(run.loss),
+        }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no inf and no nan: both become null."""
+    return value if math.isfinite(value) else None
+
+
+def _percent(share: float) -> float | None:
+    return _number(100 * share)

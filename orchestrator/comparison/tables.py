@@ -1,0 +1,231 @@
+"""The tables of a benchmark: final results, what they are measured against, what was spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from costmodel.models import unit_of
+from orchestrator.comparison.cells import method_cell, percent_text, range_text, ratio_cell
+from orchestrator.comparison.results import NOT_COMPARABLE, Bounds, Interval, Results
+from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Row, Table
+
+
+def above_table(results: Results) -> Table:
+    """Where the methods end in per cent above the optimum, and the optima; also for a terminal."""
+    what = "the optimum" if "lower" in results.reference_name else results.reference_name
+    names = [
+        name
+        if results.bounds[name].proven or results.bounds[name].measured
+        else f"{name} (at most)"
+        for name in results.workloads
+    ]
+    bounds = [results.bounds[name] for name in results.workloads]
+    unproven = results.reference_name if bounds[0].measured else "lower bound"
+    foot: list[Row] = []
+    for reference, proven in (("proven optimum", True), (unproven, False)):
+        if any(bound.proven == proven for bound in bounds):
+            cells = [f"{b.reference:.5g}" if b.proven == proven else NOTHING for b in bounds]
+            foot.append(_muted(f"{reference}, {unit_of(results.experiment)}", *cells, ""))
+    at_most = (
+        ""
+        if results.proven
+        else " “At most”: the optimum of the workload is not proven; a method ends at most so far "
+        "above it."
+    )
+    return Table(
+        "above",
+        "",
+        (f"{results.objective_name}, % above {what}", *names, "mean"),
+        (LEFT, *[RIGHT] * (len(names) + 1)),
+        _finals(results, results.above, results.overall_above, percent_text),
+        foot,
+        note=f"Final {results.objective_name} in per cent above the "
+        f"{'proven ' if results.proven else ''}optimum, the least that any mapping reaches; 0 is "
+        f"the optimum itself. Geometric mean over {seeds_text(results)}, below it the 95 % "
+        f"interval.{at_most}",
+    )
+
+
+def normalised_table(results: Results) -> Table:
+    """The same over the algorithmic minimum."""
+    foot: list[Row] = []
+    for label, field in (("optimum (proven)", "optimum"), ("floor", "floor")):
+        bounds = [results.bounds[name] for name in results.workloads]
+        values = [getattr(bound, field) for bound in bounds]
+        if all(value is None for value in values):
+            continue
+        shares = [
+            math.nan if value is None else value / bound.minimum
+            for value, bound in zip(values, bounds, strict=True)
+        ]
+        mean = float(np.exp(np.mean(np.log(shares))))
+        foot.append(_muted(label, *map(_number, (*shares, mean))))
+    return Table(
+        "normalised",
+        f"Normalised {results.objective_name}",
+        ("method", *results.workloads, "geometric mean"),
+        (LEFT, *[RIGHT] * (len(results.workloads) + 1)),
+        _finals(results, results.final, results.overall, _number),
+        foot,
+        note="The same results over the paper's algorithmic minimum, which no mapping reaches. The "
+        "floor is what every mapping must pay at least.",
+    )
+
+
+def bounds_table(results: Results, place: Path, folder: Path) -> Table:
+    """What every workload's column is measured against, and where that is proven.
+
+    Args:
+        results: the benchmark.
+        place: its run folder.
+        folder: the page's, which links are relative to.
+    """
+    rows: list[Row] = []
+    for name in results.workloads:
+        bounds = results.bounds[name]
+        file = bounds.certificate
+        proof: str | Cell = ""
+        if file is not None and (place / file).is_file():
+            link = quote((place.relative_to(folder) / file).as_posix())
+            proof = Cell("certificate", link=link)
+        rows.append((name, f"{bounds.reference:.10g}", _status(bounds), proof))
+    return Table(
+        "bounds",
+        "",
+        ("workload", f"measured against, {unit_of(results.experiment)}", "", ""),
+        (LEFT, RIGHT, LEFT, LEFT),
+        rows,
+        note="A certificate holds the problem, its best mapping and the bound; `mapspace verify "
+        "CERTIFICATE` proves it again.",
+    )
+
+
+def matrix_table(results: Results) -> Table:
+    """Every method over every other."""
+    labels = results.searchers
+    return Table(
+        "matrix",
+        "Every method over every other",
+        ("row over column", *labels),
+        (LEFT, *[RIGHT] * len(labels)),
+        [
+            (
+                method_cell(results, label),
+                *(ratio_cell(results.ratio(label, o), muted=label == o) for o in labels),
+            )
+            for label in labels
+        ],
+        note="Geometric mean over the workloads of the ratio of final objectives, with the 95 % "
+        "interval due to the seeds. Above 1: the row ends higher, that is worse, than the column.",
+    )
+
+
+def spent_table(results: Results) -> Table:
+    """What the searches of every method spent."""
+    rows: list[Row] = []
+    for label in results.searchers:
+        runs = [run for run in results.runs if run.searcher == label]
+        entry = next(e for e in results.experiment["searchers"] if e["label"] == label)
+        settings = [f"preset={entry['preset']}"] if entry["preset"] else []
+        settings += [f"{key}={value}" for key, value in entry["parameters"].items()]
+        seconds = float(np.mean([run.seconds for run in runs]))
+        iterations = float(np.mean([run.iterations for run in runs]))
+        rows.append(
+            (
+                method_cell(results, label),
+                " ".join([entry["name"], *settings]),
+                iterations,
+                float(np.mean([run.true_queries for run in runs])),
+                float(np.mean([run.surrogate_queries for run in runs])),
+                seconds,
+                iterations / seconds if seconds > 0 else "",
+            )
+        )
+    queries = ("iterations", "true queries", "surrogate queries")
+    return Table(
+        "spent",
+        "What was spent",
+        ("method", "searcher", *queries, "seconds", "iterations per second"),
+        (LEFT, LEFT, "{:,.0f}", "{:,.0f}", "{:,.0f}", "{:.3g}", "{:,.0f}"),
+        rows,
+        note="Means per search, over workloads and seeds. An iteration is one cost query by the "
+        "method: of the true cost model, or of the surrogate where the method asks one. True "
+        "queries that are only recorded, for a curve, are neither iterations nor search time.",
+    )
+
+
+def reason_text(bounds: Bounds) -> str:
+    """Why an optimum is not proven; runs from before there were proofs do not say."""
+    return bounds.note.rstrip(".") or "no proof was tried"
+
+
+def seeds_text(results: Results) -> str:
+    """How many seeds the methods have, those apart that have another number."""
+    shared = len(results.experiment["seeds"])
+    counts = {
+        label: len({run.seed for run in results.runs if run.searcher == label})
+        for label in results.searchers
+    }
+    others = ", ".join(f"{label}: {n}" for label, n in counts.items() if n != shared)
+    return f"{shared} seeds" + (f" ({others})" if others else "")
+
+
+def _finals(
+    results: Results,
+    final: Callable[[str, str], Interval],
+    overall: Callable[[str], float],
+    text: Callable[[float], str],
+) -> list[Row]:
+    """A row per searcher of a table of final losses, in the measure that the functions give."""
+
+    def shown(mean: float) -> str:
+        # Searches have a mean only where all of them found something.
+        return text(mean) if math.isfinite(mean) else NOT_COMPARABLE
+
+    labels = results.searchers
+    # Normalised, in either measure: shares above the optimum may be as good as 0.
+    best = {
+        name: _best({label: float(results.final(label, name).mean) for label in labels})
+        for name in results.workloads
+    }
+    best_overall = _best({label: results.overall(label) for label in labels})
+    rows: list[Row] = []
+    for label in labels:
+        cells = []
+        for name in results.workloads:
+            interval = final(label, name)
+            spread = range_text(shown, float(interval.low), float(interval.high))
+            note = spread or results.fruitless(label, name).text
+            cells.append(Cell(shown(float(interval.mean)), note, strong=label in best[name]))
+        mean = ", ".join(filter(None, [shown(overall(label)), results.fruitless(label).text]))
+        rows.append((method_cell(results, label), *cells, Cell(mean, strong=label in best_overall)))
+    return rows
+
+
+def _status(bounds: Bounds) -> str:
+    if bounds.measured:
+        return "the best measured in this run; what is least nobody knows"
+    if not bounds.proven:
+        return f"a lower bound; the optimum is not proven ({reason_text(bounds)})"
+    if bounds.note or bounds.proof_seconds is None:
+        return "the optimum, from the table of proven ones"
+    return f"the optimum, proven in {bounds.proof_seconds:.2f} s"
+
+
+def _best(values: dict[str, float]) -> set[str]:
+    """The labels of the least value, up to what a table shows."""
+    finite = [value for value in values.values() if math.isfinite(value)]
+    return {label for label, value in values.items() if finite and value <= 1.0005 * min(finite)}
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else NOTHING
+
+
+def _muted(*texts: str) -> Row:
+    return tuple(Cell(text, muted=True) for text in texts)

@@ -1,0 +1,1 @@
+"""`mapspace space`: how large a map space is, and what it looks like."""

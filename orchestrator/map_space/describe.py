@@ -1,0 +1,241 @@
+"""How large a map space is, what random mappings cost, how rugged the costs are.
+
+Source: Hegde et al., Mind Mappings (ASPLOS 2021), section 5.1.3 (sizes; mean and standard deviation
+of the energy of a million samples) and Figure 3 (the cost surface).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from costmodel.bounds import algorithmic_minimum
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import record_code
+from mapspace.errors import ArgumentError, ConfigError, DataError
+from orchestrator.map_space.sample import Sample, sample_family, sample_space
+from orchestrator.report.units import physical
+from orchestrator.runs.interrupts import interruptible
+from orchestrator.runs.live import Live
+
+if TYPE_CHECKING:
+    from costmodel.exact.certificate import Certificate
+
+# A proof that takes longer is given up: the space is then described without its optimum.
+PROOF_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class SpaceDescription:
+    """What is known of map spaces.
+
+    Attributes:
+        summary: as JSON types; what `mapspace space --json` prints.
+        interrupted: whether Ctrl-C cut the sampling or the proof short.
+    """
+
+    summary: dict[str, Any]
+    interrupted: bool
+
+
+def sizes(space: MapSpace) -> dict[str, Any]:
+    """Values of every attribute and mappings in all, infeasible ones included."""
+    return {
+        "attributes": dict(zip(space.attribute_names, space.cardinality.tolist(), strict=True)),
+        "mappings": str(space.size()),
+        "log10": math.log10(space.size()),
+    }
+
+
+def describe_spaces(
+    workloads: Sequence[str],
+    accelerator: str,
+    *,
+    samples: int,
+    seed: int,
+    plot: Path | None = None,
+    surface: tuple[str, str] | None = None,
+    stream: TextIO | None = None,
+) -> SpaceDescription:
+    """Describes the map spaces of workloads, with live progress; Ctrl-C ends the sampling.
+
+    Args:
+        workloads: presets' names, YAML files or inline workloads.
+        accelerator: a preset's name or a YAML file.
+        samples: feasible mappings drawn from each space.
+        seed: decides them.
+        plot: a PNG file for the distribution and the cost surface of the first workload.
+        surface: the dimensions over whose tilings the plot's surface is drawn; None: one of each
+            of the first two inputs.
+        stream: takes the progress; standard error if None.
+
+    Raises:
+        ConfigError: an unknown name, a value that is not allowed, or no feasible mapping.
+    """
+    from costmodel.accelerators import accelerator as load_accelerator
+    from costmodel.workloads import workload as load_workload
+    from orchestrator.map_space.figure import draw_surface
+    from orchestrator.map_space.surface import check_dimensions
+
+    _check_samples(samples)
+    if plot is not None and not plot.parent.is_dir():
+        raise ConfigError(f"{plot}: the folder {plot.parent} does not exist.")
+    device = load_accelerator(accelerator)
+    spaces = [MapSpace(load_workload(name), device) for name in workloads]
+    if surface is not None:
+        check_dimensions(spaces[0], surface)
+    live = Live(stream or sys.stderr)
+    entries: list[dict[str, Any]] = []
+    drawn: list[Sample] = []
+    with interruptible() as stop:
+        for space in spaces:
+            if drawn and stop.is_set():
+                break
+            live.line(f"sampling {space.workload.name} on {device.name}")
+            sample = sample_space(space, samples, seed, live, stop)
+            live.end()
+            drawn.append(sample)
+            certificate, note = _prove(space, live, stop)
+            entries.append(_entry(space, sample, certificate, note))
+    summary: dict[str, Any] = {
+        "accelerator": device.name,
+        "model": LoopNestModel.name,
+        "model_version": LoopNestModel.version,
+        "seed": seed,
+        "interrupted": stop.is_set(),
+        "spaces": entries,
+    }
+    if len(drawn) > 1:
+        summary["pooled"] = _pooled(drawn)
+    if plot is not None:
+        live.line("drawing the cost surface")
+        proven = certificate is not None and certificate.proven
+        best = drawn[0].best
+        if certificate is not None:
+            best = record_code(spaces[0], certificate.record)
+        assert best is not None  # a sample of one space has a best mapping
+        summary["surface"] = draw_surface(
+            spaces[0], best, drawn[0].edp, surface, plot, proven=proven
+        )
+    return SpaceDescription(summary, stop.is_set())
+
+
+def describe_family(
+    family: str, accelerator: str, *, samples: int, seed: int, stream: TextIO | None = None
+) -> SpaceDescription:
+    """Describes what random mappings of random problems cost, with live progress.
+
+    Args:
+        family: `cnn` or `mttkrp`; problems are drawn as for the paper's training data.
+        accelerator: a preset's name or a YAML file.
+        samples: feasible mappings in all.
+        seed: decides them.
+        stream: takes the progress; standard error if None.
+
+    Raises:
+        ConfigError: an unknown name or a value that is not allowed.
+    """
+    from costmodel.accelerators import accelerator as load_accelerator
+
+    _check_samples(samples)
+    device = load_accelerator(accelerator)
+    live = Live(stream or sys.stderr)
+    live.line(f"sampling {family} problems on {device.name}")
+    with interruptible() as stop:
+        sample, problems = sample_family(family, device, samples, seed, live, stop)
+    live.end()
+    summary = {
+        "accelerator": device.name,
+        "model": LoopNestModel.name,
+        "model_version": LoopNestModel.version,
+        "seed": seed,
+        "interrupted": stop.is_set(),
+        "family": family,
+        "problems": problems,
+        **sample.summary(),
+    }
+    return SpaceDescription(summary, stop.is_set())
+
+
+def _check_samples(samples: int) -> None:
+    if samples < 1:
+        raise ArgumentError("samples", f": expected at least 1, got {samples}.")
+
+
+def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certificate | None, str]:
+    """The proof of a space's best mapping, as far as it came, or None and why there is none."""
+    from costmodel.exact.certificate import prove
+    from costmodel.exact.problem import why_not
+    from costmodel.exact.prover import Prover, load_compiled
+
+    reason = why_not(space)
+    if reason is not None:
+        return None, reason
+    with live.preparing("loading the exact search"):
+        load_compiled()
+
+    # The Ctrl-C that ended the sampling does not end the proof, which takes a moment.
+    sampling_ended = stop.is_set()
+
+    def after_step(prover: Prover) -> None:
+        live.update(lambda: f"  {space.workload.name}: proving the optimum")
+        if stop.is_set() and not sampling_ended and not prover.finished:
+            raise KeyboardInterrupt
+
+    try:
+        found = prove(space, seconds=PROOF_SECONDS, after_step=after_step)
+    except DataError as error:
+        return None, str(error).rstrip(".")
+    except KeyboardInterrupt:
+        return None, "interrupted"
+    finally:
+        live.end()
+    return found, "" if found.proven else f"not proven in {PROOF_SECONDS:g} s"
+
+
+def _entry(
+    space: MapSpace, sample: Sample, certificate: Certificate | None, note: str
+) -> dict[str, Any]:
+    minimum = algorithmic_minimum(space.workload, space.accelerator)
+    entry = {
+        "workload": space.workload.name,
+        "accelerator": space.accelerator.name,
+        **sizes(space),
+        **sample.summary(),
+        "optimum": None,
+        "optimum_note": note,
+    }
+    if certificate is not None and certificate.proven:
+        best = certificate.value / minimum.edp
+        edp = entry["edp"]
+        entry["optimum"] = {
+            "edp": certificate.value,
+            **physical(
+                certificate.energy_pj, certificate.latency_cycles, space.accelerator.clock_ghz
+            ),
+            "normalised_edp": best,
+            "best_sample_above": edp["minimum"] / best - 1,
+            "median_above": edp["median"] / best - 1,
+            "mean_above": edp["mean"] / best - 1,
+            "within_10_percent": float((sample.edp <= 1.1 * best).mean()),
+            "within_twice": float((sample.edp <= 2 * best).mean()),
+        }
+    return entry
+
+
+def _pooled(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Statistics over all spaces together, the same number of mappings of each."""
+    count = min(len(sample.energy) for sample in samples)
+    every = Sample(
+        np.concatenate([sample.energy[:count] for sample in samples]),
+        np.concatenate([sample.cycles[:count] for sample in samples]),
+    )
+    return every.summary()

@@ -1,0 +1,1 @@
+"""How results are shown: units, tables, figures and pages."""

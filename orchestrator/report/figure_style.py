@@ -1,0 +1,179 @@
+"""How figures look: the style file, colours of methods, ticks, and names that are no formulas."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+from mapspace.storage import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+STYLE = Path(__file__).with_name("mapspace.mplstyle")
+# The colours of the style file that figures also use themselves.
+INK, MUTED, GRID = "#1f2933", "#697586", "#e6e9ee"
+# What stands for nothing: a share of a space that does not fit, what a limit excludes.
+OUTSIDE, BAND = "#d4d8de", "#f5f6f8"
+# A value and what it is held against, where no methods are compared.
+BLUE, RED = "#0067b1", "#d1495b"
+# One hue per method, told apart by people with any colour vision (after Okabe and Ito).
+HUES = {
+    "random": "#8c9196",
+    "annealing": "#d98c00",
+    "genetic": "#00936b",
+    "structured": "#8e44ad",
+    "gradient": "#0067b1",
+    "exact": "#5d4037",
+    "marvel": "#7d8600",
+    "gbfs": "#d1495b",
+    "na2c": "#3d5a80",
+    "xgboost": "#6c8b1f",
+    "rnn": "#b5651d",
+    "primitive-annealing": "#00a0a0",
+    "model-guided": "#e6007e",
+    "cma-es": "#5b8def",
+    "nevergrad": "#8c564b",
+    "optuna": "#9aa300",
+    "ddpg": "#c2185b",
+    "ppo": "#222222",
+}
+SPARE_HUES = ("#7a5195", "#a05a2c", "#4f7942", "#5a5a5a")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+
+# Below so many per cent the axis of a curve is linear, down to the optimum itself at 0.
+LINEAR_PERCENT = 0.1
+# Ticks in a decade of a logarithmic axis that spans more than so much.
+TICKS: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (300.0, (1.0,)),
+    (6.0, (1.0, 2.0, 5.0)),
+    (2.0, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
+    (0.0, (1.0, 1.1, 1.2, 1.3, 1.5, 1.8, 2.1, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+)
+PLAIN_BELOW = 1e6
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Makes a function draw in the style of the file, whatever the user's own style is."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **options: P.kwargs) -> T:
+        import matplotlib as mpl
+
+        with mpl.rc_context(fname=STYLE):
+            return draw(*args, **options)
+
+    return drawn
+
+
+def plain_figure(width: float, height: float) -> Figure:
+    """An empty figure, inches, that needs no display and shows `$` in names as it is."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    class PlainFigure(Figure):
+        """Names come from files, and two `$` in one would be read as a formula."""
+
+        def savefig(self, *args: Any, **options: Any) -> None:
+            _take_literally(self)
+            super().savefig(*args, **options)
+
+    figure = PlainFigure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@styled
+def save(figure: Figure, path: Path) -> None:
+    """Writes a PNG whole or not at all."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    write_atomically(path, content.getvalue())
+
+
+def marker(colour: Any, label: str, shape: str = "o", size: float = 6, **look: Any) -> Line2D:
+    """An entry of a legend: a marker without a line."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, ls="", marker=shape, ms=size, label=label, **look)
+
+
+def values_grid(panel: Axes) -> None:
+    """A grid of values only, where the other axis has names."""
+    panel.grid(axis="x", visible=False)
+
+
+def percent_axis(panel: Axes, highest: float) -> None:
+    """A y axis of per cent above the optimum: from it to a highest value, few and plain ticks."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    panel.set_yscale("symlog", linthresh=LINEAR_PERCENT, linscale=0.5)
+    # A curve that runs along the optimum stays visible.
+    panel.set_ylim(-0.15 * LINEAR_PERCENT, highest)
+    decades = range(round(math.log10(LINEAR_PERCENT)), math.ceil(math.log10(highest)) + 1)
+    # Thirds of decades where there is room for them.
+    steps = (1, 3) if highest < 300 else (1,)
+    ticks = [0.0, *(step * 10.0**decade for decade in decades for step in steps)]
+    panel.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick <= highest]))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def plain_ticks(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Plain numbers on a logarithmic axis, the more of them the less it spans.
+
+    Beyond a million it keeps its powers of ten.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if axis == "y":
+        panel.margins(y=0.08)
+        low, high = panel.get_ylim()
+    else:
+        panel.margins(x=0.08)
+        low, high = panel.get_xlim()
+    if high >= PLAIN_BELOW:
+        return
+    steps = next(steps for span, steps in TICKS if high / low > span)
+    drawn = panel.yaxis if axis == "y" else panel.xaxis
+    drawn.set_major_locator(LogLocator(subs=steps, numticks=20))
+    drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    drawn.set_minor_formatter(NullFormatter())
+
+
+def _take_literally(figure: Figure) -> None:
+    """Formulas are left to the numbers of logarithmic axes, which Matplotlib writes as such."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
+
+    numbers = set()
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            formatter = axis.get_major_formatter()
+            # Taken by ticks that are made when the figure is drawn.
+            if isinstance(formatter, FixedFormatter):
+                formatter.seq = [_escaped(text) for text in formatter.seq]
+            elif isinstance(formatter, FuncFormatter):
+                formatter.func = partial(_escaped_tick, formatter.func)
+            numbers |= {*axis.get_ticklabels(), *axis.get_ticklabels(minor=True)}
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and text not in numbers:
+            text.set_parse_math(False)
+
+
+def _escaped_tick(write: Callable[..., str], value: float, position: int | None = None) -> str:
+    return _escaped(write(value, position))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"(?<!\\)\$", r"\\$", text)

@@ -1,0 +1,62 @@
+"""The web page of a document: one file that needs no other, and no network, to be read."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mapspace.storage import write_atomically
+from orchestrator.report.document import LEFT, Document, Figure, Table
+
+if TYPE_CHECKING:
+    import jinja2
+
+TEMPLATE = "page.html.jinja"
+# Characters of a cell that are shown at once; longer ones can be read by pointing at them.
+MOST_SHOWN = 48
+
+
+def write_page(document: Document, page: Path, figures: Path) -> dict[str, Path]:
+    """Draws the figures of a document and writes its page, each file whole or not at all.
+
+    Args:
+        document: what to show.
+        page: HTML file to write.
+        figures: the folder of the figures, which is made.
+
+    Returns:
+        The figures' files by their keys.
+    """
+    from markupsafe import Markup, escape
+
+    figures.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, Path] = {}
+
+    def image(figure: Figure) -> str:
+        drawn[figure.key] = path = figures / f"{figure.key}.png"
+        figure.draw(path)
+        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+    def prose(text: str) -> Markup:
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+    write_atomically(page, _template().render(document=document, image=image, prose=prose).encode())
+    return drawn
+
+
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["table"] = lambda block: isinstance(block, Table)
+    environment.tests["figure"] = lambda block: isinstance(block, Figure)
+    environment.globals |= {"LEFT": LEFT, "MOST_SHOWN": MOST_SHOWN}
+    return environment.get_template(TEMPLATE)

@@ -1,0 +1,60 @@
+"""Results that show themselves: a few lines in a terminal, a table in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Where the text of a fact begins: after its label.
+LABEL_WIDTH = 16
+Fact = tuple[str, str]
+
+
+def aligned(facts: Iterable[Fact]) -> list[str]:
+    """A line per fact, the texts below each other."""
+    return [f"{label:<{LABEL_WIDTH - 1}} {text}".rstrip() for label, text in facts]
+
+
+class Shown:
+    """A result with a `repr` of a few lines and a table for notebooks."""
+
+    def heading(self) -> str:
+        """What it is a result of, in one line."""
+        raise NotImplementedError
+
+    def facts(self) -> Iterable[Fact]:
+        """Labels and texts, the most important ones first."""
+        raise NotImplementedError
+
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """Its parts, one dictionary each with the same keys; none where it has no parts."""
+        return ()
+
+    def picture(self) -> str:
+        """What a notebook shows below the facts, as plain text; empty: nothing."""
+        return ""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Its parts as a table of pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def __repr__(self) -> str:
+        return "\n".join([self.heading(), *(f"  {line}" for line in aligned(self.facts()))])
+
+    def _repr_html_(self) -> str:
+        """What Jupyter shows."""
+        parts = [f"<p><b>{html.escape(self.heading())}</b></p>", "<table>"]
+        for label, text in self.facts():
+            cells = f"<th>{html.escape(label)}</th><td>{html.escape(text)}</td>"
+            parts.append(f'<tr style="text-align: left">{cells}</tr>')
+        parts.append("</table>")
+        if picture := self.picture():
+            parts.append(f"<pre>{html.escape(picture)}</pre>")
+        return "\n".join(parts)

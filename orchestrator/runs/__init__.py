@@ -1,0 +1,1 @@
+"""What every long run needs: its folder, lock, checkpoints, progress, and Ray."""

@@ -1,0 +1,117 @@
+"""Saves the nested state dictionaries of searchers and evaluators, without pickle.
+
+One file holds one state: a NumPy archive with the arrays and, beside them, the rest as JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mapspace.errors import ContractError, DataError
+from mapspace.storage import Place, place, write_atomically
+
+_ARRAY = "__array__"
+_TREE = "tree"
+
+
+def save_state(path: Place | str, state: Mapping[str, Any]) -> None:
+    """Writes a state so that a reader sees the old file or the whole new one.
+
+    Args:
+        path: the file to write, a path or a URI; a local one's folder exists.
+        state: nested dictionaries (string keys) and lists of arrays, numbers, strings, booleans
+            and None. Integers may be of any length (a generator's state has 128 bits).
+
+    Raises:
+        ContractError: the state holds something else; the message names where.
+        OSError: a local file cannot be written.
+        MapspaceError: a remote one cannot.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    tree = json.dumps(_pack(state, "state", arrays))
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **{_TREE: np.asarray(tree)}, **arrays)
+    write_atomically(place(path), content.getvalue())
+
+
+def load_state(path: Place | str) -> dict[str, Any]:
+    """Reads what `save_state` wrote.
+
+    Raises:
+        DataError: the file is missing or damaged.
+        MapspaceError: a remote one cannot be reached.
+    """
+    try:
+        content = place(path).read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such state file.") from error
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        tree = json.loads(str(arrays.pop(_TREE)[()]))
+        state = _unpack(tree, arrays)
+    except Exception as error:
+        raise DataError(f"{path}: the state file is damaged ({error}).") from error
+    if not isinstance(state, dict):
+        raise DataError(f"{path}: expected a state dictionary, got {type(state).__name__}.")
+    return state
+
+
+def _pack(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            raise ContractError(f"{where} is an array of objects, which a state cannot hold.")
+        name = f"a{len(arrays)}"
+        arrays[name] = value
+        return {_ARRAY: name}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or key == _ARRAY:
+                raise ContractError(f"{where} has the key {key!r}; expected ordinary strings.")
+        return {key: _pack(entry, f"{where}.{key}", arrays) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_pack(entry, f"{where}[{i}]", arrays) for i, entry in enumerate(value)]
+    raise ContractError(f"{where} is a {type(value).__name__}, which a state cannot hold.")
+
+
+def _unpack(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        if _ARRAY in value:
+            return arrays[value[_ARRAY]]
+        return {key: _unpack(entry, arrays) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_unpack(entry, arrays) for entry in value]
+    return value
+
+
+def encode_array(array: np.ndarray) -> str:
+    """An array as text, for a trial's configuration or result: `dtype:shape:compressed bytes`."""
+    shape = "x".join(str(size) for size in array.shape)
+    body = base64.b85encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 1)).decode()
+    return f"{array.dtype.str}:{shape}:{body}"
+
+
+def decode_array(text: str) -> np.ndarray:
+    """The array that `encode_array` was given, writable.
+
+    Raises:
+        DataError: the text is not such an array.
+    """
+    try:
+        dtype, shape, body = text.split(":", 2)
+        sizes = [int(size) for size in shape.split("x")] if shape else []
+        raw = zlib.decompress(base64.b85decode(body))
+        return np.frombuffer(raw, dtype=np.dtype(dtype)).reshape(sizes).copy()
+    except (ValueError, TypeError, zlib.error) as error:
+        raise DataError(f"An encoded array is damaged ({error}).") from error

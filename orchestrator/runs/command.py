@@ -1,0 +1,71 @@
+"""What `generate`, `train`, `benchmark`, `sweep` and `report` come to, for any kind of run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mapspace.errors import ConfigError
+from mapspace.storage import Place
+from mapspace.strict_yaml import load_yaml
+from orchestrator.runs.experiments import find_experiment, load_experiment
+from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
+from orchestrator.runs.locations import RUNS
+from orchestrator.runs.run_folder import Say, say
+
+
+def run_experiment(
+    source: str,
+    output: Place | None = None,
+    *,
+    command: str,
+    resume: bool = True,
+    tracking_uri: str | None = None,
+    echo: Say = print,
+) -> None:
+    """Runs or continues an experiment of any kind, draws its page and logs it to MLflow.
+
+    Args:
+        source: a YAML file, its URI or a shipped experiment's name.
+        output: the run folder; None: runs/NAME.
+        command: what the kind has to belong to, such as benchmark.
+        resume: continue what lies in the folder; else it must not exist.
+        tracking_uri: MLflow; None: the folder's own store, for kinds that keep one.
+        echo: takes the summary and the closing lines.
+
+    Raises:
+        ConfigError: the experiment is wrong or of another command, or the folder holds something
+            else, or another run writes to it.
+        MapspaceError: the run failed, or MLflow cannot be reached.
+    """
+    path = find_experiment(source)
+    named = load_yaml(path).get("kind")
+    names = kind_names()
+    found = kind(named) if named in names else None
+    if found is None or found.command != command:
+        known = " or ".join(name for name in names if kind(name).command == command)
+        hint = "" if found is None else f": that is run by `mapspace {found.command}`"
+        raise ConfigError(f"{path}: kind: expected {known}, got {named!r}{hint}.")
+    config = load_experiment(path, found.config)
+    folder = output or RUNS / str(config.name)  # type: ignore[attr-defined]
+    # Before the preparation, which may take minutes.
+    require_own(folder, found)
+    experiment = found(found.prepare(config, str(path)), say=say, bars=True)
+    if not resume and folder.exists():
+        raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
+    experiment.close(experiment.run(folder), folder, tracking_uri, echo)
+
+
+def report(folder: Place, *, tracking_uri: str | None = None) -> Path:
+    """Draws the page of a run folder, or of a folder of several benchmarks, anew.
+
+    Args:
+        folder: what it is of, a path or a URI.
+        tracking_uri: the MLflow store to add the page to; None: the folder's own.
+
+    Returns:
+        The page, the local one.
+
+    Raises:
+        ConfigError: there is nothing finished to draw, or no report of that kind.
+    """
+    return (kind_in(folder) or kind("benchmark")).report(folder, tracking_uri=tracking_uri)

@@ -1,0 +1,93 @@
+"""The kinds of run: what an experiment file's `kind` names, and which of them a folder is of."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from mapspace import plugins
+from mapspace.bounded_reading import read_json
+from mapspace.errors import ConfigError
+from mapspace.storage import Place
+from orchestrator.runs.experiments import shipped_experiments
+
+if TYPE_CHECKING:
+    from orchestrator.runs.run_folder import Experiment
+
+KINDS = plugins.Registry(
+    "kind",
+    plugins.KINDS,
+    {
+        "benchmark": "orchestrator.benchmark.run:BenchmarkExperiment",
+        "sweep": "orchestrator.sweep.run:SweepExperiment",
+        "marvel": "orchestrator.marvel.run:MarvelExperiment",
+        "generate": "orchestrator.training.generate:GenerateExperiment",
+        "train": "orchestrator.training.train:TrainExperiment",
+        "training-study": "orchestrator.training.study:StudyExperiment",
+    },
+)
+"""Where the class of each kind is. It is imported when it is needed."""
+
+
+def kind_names() -> list[str]:
+    """The names of all kinds."""
+    return list(KINDS)
+
+
+def kind(name: str) -> type[Experiment[Any, Any]]:
+    """The class of a kind.
+
+    Raises:
+        ConfigError: there is none of that name, or its plug-in cannot be imported.
+    """
+    # Not held against `Experiment`, which needs this table.
+    found: type[Experiment[Any, Any]] = KINDS.load(name, object, subclass=True)
+    return found
+
+
+def kind_in(folder: Place) -> type[Experiment[Any, Any]] | None:
+    """The class of the kind of which a run has begun in a folder; None where none has."""
+    return next(
+        (found for found in map(kind, kind_names()) if (folder / found.file).exists()), None
+    )
+
+
+def require_own(folder: Place, own: type[Experiment[Any, Any]]) -> None:
+    """Refuses a folder in which another kind of run has begun.
+
+    Raises:
+        ConfigError: one line that says what the folder holds.
+    """
+    for found in map(kind, kind_names()):
+        if found is not own and (folder / found.file).exists():
+            raise ConfigError(
+                f"{folder}: holds {found.words} ({found.file}), expected an empty folder or "
+                f"{own.words}; choose another --output."
+            )
+
+
+def why_no_report(folder: Place) -> str:
+    """Why there is no report of a folder without a finished benchmark, and what to do."""
+    if not folder.is_dir():
+        return f"{folder}: there is no such folder."
+    found = kind_in(folder)
+    if found is None:
+        return f"{folder}: holds no finished benchmark (no summary.json), nor a folder that does."
+    if not found.page:
+        return f"{folder}: holds {found.words}, of which there is no report."
+    if (folder / found.page).exists():
+        return f"{folder}: holds {found.words}, whose page is {folder / found.page}."
+    return (
+        f"{folder}: holds {found.words} that is not finished; continue it with: mapspace "
+        f"{found.command} {_experiment(folder / found.file)} --output {shlex.quote(str(folder))}"
+    )
+
+
+def _experiment(identity: Place) -> str:
+    """The shipped experiment that a folder's run has the name of."""
+    try:
+        there = read_json(identity)
+        name = there.get("experiment", there)["name"]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "EXPERIMENT"
+    return str(name) if name in shipped_experiments() else "EXPERIMENT"

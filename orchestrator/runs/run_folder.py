@@ -1,0 +1,280 @@
+"""What every kind of run does alike: its folder, lock, identity, progress, page and MLflow record.
+
+A kind is a class with what is its own (`Experiment`), named in `orchestrator.runs.kinds`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from mapspace.bounded_reading import read_json
+from mapspace.errors import ConfigError
+from mapspace.storage import Place, place, write_atomically
+from mapspace.strict_yaml import StrictModel
+from orchestrator.runs.kinds import require_own, why_no_report
+from orchestrator.runs.locations import local_view
+from orchestrator.runs.lock import Claim, claimed
+from orchestrator.runs.mlflow_client import TRACKING_FILE, default_uri, open_mlflow
+from orchestrator.runs.mlflow_record import Record, log_run
+from orchestrator.runs.progress import progress_bar
+from orchestrator.runs.ray_runtime import code_version, fan_out
+
+Plan = TypeVar("Plan")
+Result = TypeVar("Result")
+Say = Callable[[str], None]
+Execute = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""Applies a function to items, in any order: Ray tasks, or `map` here."""
+
+
+def say(line: str) -> None:
+    """Prints a line of progress on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def unsaid(line: str) -> None:
+    """Prints nothing."""
+
+
+@dataclass
+class Experiment(ABC, Generic[Plan, Result]):
+    """A run of one kind: what its folder holds and how that comes about.
+
+    Attributes:
+        plan: what to run, every name in it looked up.
+        say: takes lines for a person.
+        bars: whether bars of progress are drawn on standard error.
+        execute: what the tasks of `spread` run on; None: Ray.
+    """
+
+    command: ClassVar[str]
+    """The command that runs the kind."""
+    words: ClassVar[str]
+    """What a person calls what lies in its folder."""
+    unit: ClassVar[str] = "tasks"
+    """What its tasks are, in the plural."""
+    config: ClassVar[type[StrictModel]]
+    """What its file is read into; with `kind`, `name` and `description`."""
+    file: ClassVar[str]
+    """What every folder of it holds from its beginning: its identity."""
+    result_file: ClassVar[str] = ""
+    """What is there once a run is finished; empty: every call looks for what is missing."""
+    page: ClassVar[str] = ""
+    """What it ends with, for a person to read; empty where it has no page of its own."""
+    needed: ClassVar[tuple[str, ...]] = ()
+    """Files that page and MLflow record are made of, besides what `run` returns."""
+    tracked: ClassVar[bool] = False
+    """Whether it is logged to a store of its own where no other one is named."""
+    quick: ClassVar[Mapping[str, Any]]
+    """An experiment of seconds, for tests; `{data}` stands for the folder of a small data set."""
+    other: ClassVar[Mapping[str, Any]] = {"name": "another"}
+    """Changes to `quick` that make it an experiment which its folder does not take."""
+
+    plan: Plan
+    say: Say = unsaid
+    bars: bool = False
+    execute: Execute | None = None
+
+    @classmethod
+    def prepare(cls, config: Any, where: str) -> Plan:
+        """Looks up every name of an experiment; nothing is written.
+
+        Args:
+            config: what was read.
+            where: what messages start with, such as the file's name.
+
+        Raises:
+            ConfigError: an unknown name, or what does not fit together.
+        """
+        plan: Plan = config
+        return plan
+
+    @property
+    def settings(self) -> Any:
+        """The experiment as its file has it."""
+        return self.plan
+
+    @property
+    def name(self) -> str:
+        """What the experiment is called."""
+        return str(self.settings.name)
+
+    def identity(self) -> dict[str, Any]:
+        """What the folder notes at the beginning, as JSON types."""
+        return {"experiment": self.settings.model_dump(mode="json"), "provenance": code_version()}
+
+    def other_run(self, there: Any) -> str:
+        """Says why what a folder notes is another run, such as "holds another ..."; empty: not.
+
+        By default one of another name: one that was changed keeps what is finished.
+        """
+        name = there.get("experiment", there)["name"]
+        if name == self.name:
+            return ""
+        return f"expected the {self.words.split()[-1]} {self.name!r}, found {name!r}"
+
+    @abstractmethod
+    def work(self, folder: Place, claim: Claim) -> Result:
+        """Runs or continues what is not finished, in a folder that is this run's own."""
+
+    def load(self, folder: Place) -> Result:
+        """Reads a finished run, of kinds with a `result_file`."""
+        raise NotImplementedError
+
+    def text(self, result: Result, folder: Path) -> str:
+        """The summary for a terminal; the folder is a local one, or a copy of what is needed."""
+        return ""
+
+    def draw(self, result: Result, folder: Path) -> None:
+        """Writes the page, and what belongs to it, into a local folder."""
+
+    def record(self, result: Result, folder: Path) -> Record:
+        """What MLflow gets of a finished run; a kind has this or its own `log`."""
+        raise NotImplementedError
+
+    def log(self, result: Result, folder: Path, tracking_uri: str) -> None:
+        """Logs a finished run, unless the same results are logged there already.
+
+        Raises:
+            MapspaceError: the store cannot be reached or written.
+        """
+        log_run(self.settings, self.record(result, folder), folder, tracking_uri)
+
+    @classmethod
+    def report(cls, folder: Place, *, tracking_uri: str | None = None) -> Path:
+        """Draws the page of a finished run from its folder; the local page.
+
+        Raises:
+            ConfigError: the kind has no such report; the message says what to do instead.
+        """
+        raise ConfigError(why_no_report(folder))
+
+    @classmethod
+    def is_needed(cls, name: str) -> bool:
+        """Whether page or MLflow record need a file, by its path from the run folder."""
+        return name in (*cls.needed, TRACKING_FILE)
+
+    def run(self, folder: Place | str) -> Result:
+        """Runs the experiment, continues it, or reads it where it is finished.
+
+        Args:
+            folder: the run folder, a path or a URI, made if it is not there. The nodes of a Ray
+                cluster must share it, or have the URI's credentials.
+
+        Returns:
+            The results, which then also lie in the folder.
+
+        Raises:
+            ConfigError: the folder holds something else, or another run writes to it.
+            MapspaceError: the run failed; the same command continues it.
+        """
+        folder = place(folder)
+        require_own(folder, type(self))
+        if not self._is_finished(folder):
+            with claimed(folder) as claim:
+                folder = folder.resolve()
+                self.begin(folder)
+                if not self._is_finished(folder):
+                    return self.work(folder, claim)
+        self.begin(folder)
+        self.say(f"{self.name}: already finished in {folder}")
+        return self.load(folder)
+
+    def begin(self, folder: Place) -> None:
+        """Notes in a folder what is run there.
+
+        Raises:
+            ConfigError: the folder holds another run, or what it notes is damaged.
+        """
+        path, identity = folder / self.file, self.identity()
+        there = None
+        if path.exists():
+            try:
+                there = read_json(path)
+                why = self.other_run(there)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                raise ConfigError(f"{path}: is damaged; remove it to continue the run.") from error
+            self.refuse(folder, why)
+        if there is None or (not self.result_file and there != identity):
+            write_atomically(path, f"{json.dumps(identity, indent=1)}\n".encode())
+
+    @staticmethod
+    def refuse(folder: Place, why: str) -> None:
+        """Raises what `other_run` says.
+
+        Raises:
+            ConfigError: it says something.
+        """
+        if why:
+            raise ConfigError(f"{folder}: {why}; choose another --output or name.")
+
+    def spread(
+        self,
+        claim: Claim,
+        function: Callable[[Any], Any],
+        items: Sequence[Any],
+        *,
+        total: int,
+        done: int,
+        weight: Callable[[Any], int] = lambda answer: 1,
+    ) -> Iterator[Any]:
+        """Applies a function to items, with a bar; answers come as they are ready.
+
+        Args:
+            claim: on the run folder.
+            function: what to run; importable on Ray's workers.
+            items: its arguments.
+            total: how many units there are in all.
+            done: how many of them were there before.
+            weight: how many of them an answer is.
+
+        Raises:
+            MapspaceError: workers keep dying on an item, or the folder was taken over.
+        """
+        execute = self.execute or partial(fan_out, what=self.unit)
+        if not items:
+            return
+        started, finished = time.monotonic(), 0
+        with progress_bar(self.unit, drawn=self.bars) as progress:
+            bar = progress.add_task(self.name, total=total, completed=done, note="")
+            for answer in execute(function, items):
+                claim.check()
+                finished += weight(answer)
+                rate = f"{finished / (time.monotonic() - started):,.1f}/s"
+                progress.update(bar, completed=done + finished, note=rate)
+                yield answer
+
+    def close(self, result: Result, folder: Place, tracking_uri: str | None, echo: Say) -> None:
+        """Prints the summary of a finished run, draws its page and logs it to MLflow.
+
+        Args:
+            result: what `run` returned.
+            folder: the run folder.
+            tracking_uri: MLflow; None: the folder's own store, for kinds that keep one.
+            echo: takes the lines.
+
+        Raises:
+            MapspaceError: MLflow cannot be reached.
+        """
+        with local_view(folder, self.is_needed) as copy:
+            if text := self.text(result, copy):
+                echo(f"{text}\n")
+            echo(f"results  {folder}")
+            # All of this before a tracking server is waited for.
+            self.draw(result, copy)
+            if self.page:
+                echo(f"page     {copy / self.page}")
+            uri = tracking_uri or (default_uri(copy) if self.tracked else None)
+            if uri is not None:
+                self.log(result, copy, uri)
+                echo(f"MLflow   {open_mlflow(uri)}")
+
+    def _is_finished(self, folder: Place) -> bool:
+        return bool(self.result_file) and (folder / self.result_file).exists()

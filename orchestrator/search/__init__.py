@@ -1,0 +1,1 @@
+"""`mapspace search`, `verify`, `pareto`, `tile`, `bypass`, `evaluate`: answers for one machine."""

@@ -1,0 +1,150 @@
+"""Proves again what a certificate claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapspace.errors import ConfigError
+from orchestrator.report.shown import Fact, Shown
+
+if TYPE_CHECKING:
+    from costmodel.exact.certificate import Certificate
+    from costmodel.exact.verification import Verdict
+    from costmodel.independent.check import SecondLook
+
+
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
+    """What came of proving a certificate again.
+
+    Attributes:
+        certificate: what was proven again.
+        verdict: what the prover that makes certificates says.
+        independent: what came of looking without the prover; None where nobody did.
+    """
+
+    certificate: Certificate
+    verdict: Verdict
+    independent: SecondLook | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim that was checked is true."""
+        return self.verdict.holds and (self.independent is None or self.independent.holds)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """One line per claim: what was checked and what came."""
+        look = self.independent
+        return self.verdict.findings + (() if look is None else look.findings)
+
+    @property
+    def not_verified(self) -> tuple[str, ...]:
+        """One line per thing that the certificate says and nothing checked."""
+        look = self.independent
+        left = () if look is None or look.not_shown is None else (look.not_shown,)
+        return self.verdict.not_verified + left
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.verdict.seconds + (
+            0.0 if self.independent is None else self.independent.seconds
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `mapspace verify --json` prints."""
+        look = self.independent
+        return {
+            **vars(self.verdict),
+            "holds": self.holds,
+            "findings": self.findings,
+            "not_verified": self.not_verified,
+            "seconds": self.seconds,
+            "independent": None
+            if look is None
+            else {"holds": look.holds, "complete": look.complete, "mappings": look.mappings},
+        }
+
+    def heading(self) -> str:
+        """Whether the certificate holds."""
+        verb = "holds" if self.holds else "does not hold"
+        return f"the certificate {verb} ({self.seconds:.2f} s)"
+
+    def facts(self) -> Iterable[Fact]:
+        """What was checked, and what was not."""
+        yield from (("checked", finding) for finding in self.findings)
+        yield from (("not verified", line) for line in self.not_verified)
+
+
+def verification_text(result: Verification) -> str:
+    """What came of proving a certificate again, for people."""
+    lines = [f"  {finding}" for finding in result.findings]
+    lines += [f"  not verified: {line}" for line in result.not_verified]
+    return "\n".join([*lines, result.heading()])
+
+
+def verify_file(path: Path, *, independent: bool = False) -> Verification:
+    """Proves the claims of a certificate's file again.
+
+    Args:
+        path: the certificate.
+        independent: see `verify_certificate`.
+
+    Raises:
+        ConfigError: the file is none, is no certificate, or its problem cannot be treated here.
+    """
+    from costmodel.exact.certificate import read_certificate
+
+    certificate = read_certificate(path)
+    try:
+        return verify_certificate(certificate, independent=independent)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def verify_certificate(certificate: Certificate, *, independent: bool = False) -> Verification:
+    """Proves a certificate's claims again, with the prover that makes certificates.
+
+    Args:
+        certificate: what to prove again.
+        independent: also look without the prover: at every mapping of a small space, else at the
+            certificate's own and at a sample.
+
+    Raises:
+        ConfigError: its problem cannot be treated here.
+    """
+    from costmodel.exact.verification import verify
+
+    try:
+        verdict = verify(certificate)
+        # Without a problem there is nothing to look at.
+        known = independent and verdict.problem_hash is not None
+        return Verification(certificate, verdict, _look_again(certificate) if known else None)
+    except MemoryError:
+        raise ConfigError(
+            f"{certificate.workload.name} on {certificate.accelerator.name} needs more memory "
+            "than there is here."
+        ) from None
+
+
+def _look_again(certificate: Certificate) -> SecondLook:
+    from costmodel.independent.check import Claim, look_again
+
+    unit = Fraction(certificate.unit_pj)
+    return look_again(
+        Claim(
+            certificate.workload,
+            certificate.accelerator,
+            certificate.keep,
+            certificate.objective,
+            certificate.record["mapping"],
+            (int(certificate.energy_units) * unit, certificate.latency_cycles),
+            (int(certificate.bound_energy_units) * unit, certificate.bound_cycles),
+            ties=bool(certificate.tie_proven),
+        )
+    )

@@ -1,0 +1,130 @@
+"""`mapspace evaluate`: scores mapping records in bulk, as a stream."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from costmodel.models import RecordScorer, cost_model_entry
+from mapspace.bounded_reading import json_lines
+from mapspace.errors import ConfigError
+from mapspace.storage import whole_file
+
+# Records scored in one call: enough to fill batches, few enough to hold in memory.
+CHUNK = 2048
+PROGRESS_RECORDS = 20_000
+
+
+def record_scorer(name: str) -> RecordScorer:
+    """How the cost model under a name scores records.
+
+    Raises:
+        ConfigError: it is unknown, or scores none.
+    """
+    found = cost_model_entry(name).records
+    if found is None:
+        raise ConfigError(f"Cost model {name} scores no mapping records; see mapspace list models.")
+    return found
+
+
+def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[int, int]:
+    """Scores a file of mapping records.
+
+    Args:
+        model_name: a key of `costmodel.models.COST_MODELS`.
+        source: JSON lines, compressed if the name ends in `.gz`.
+        output: where to write the records with their `result`, which also names the model and its
+            version; compressed likewise; None: standard output. It appears whole or not at all.
+
+    Returns:
+        How many records were scored, and how many of them are infeasible.
+
+    Raises:
+        ConfigError: an unknown model, or a record that cannot be read: `file:line: why`.
+        DataError: the file is damaged.
+    """
+    count = infeasible = 0
+    score = scorer(model_name)
+    with _written(output) as out:
+        for results in _scored(score, source):
+            for record in results:
+                out.write(json.dumps(record, separators=(",", ":")) + "\n")
+                infeasible += "status" in record["result"]
+            if (count + len(results)) // PROGRESS_RECORDS > count // PROGRESS_RECORDS:
+                print(f"{count + len(results):,} records", file=sys.stderr, flush=True)
+            count += len(results)
+    return count, infeasible
+
+
+def scored(model_name: str, source: Path) -> Iterator[list[dict[str, Any]]]:
+    """The records of a file with their `result`, in chunks; raises what `evaluate_file` does."""
+    return _scored(scorer(model_name), source)
+
+
+def scorer(model_name: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    """What adds to mapping records their `result`, with the name and version of the model.
+
+    Raises:
+        ConfigError: an unknown model; later, a record that cannot be read, by its index.
+    """
+    entry = record_scorer(model_name)
+    model = entry.model()
+    provenance = {"model": model.name, "model_version": model.version}
+
+    def scores(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = entry.score(records, model)
+        for record in found:
+            record["result"] |= provenance
+        return found
+
+    return scores
+
+
+def _scored(
+    score: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], source: Path
+) -> Iterator[list[dict[str, Any]]]:
+    if not source.is_file():
+        raise ConfigError(f"{source}: there is no such file.")
+    for records in _chunks(source):
+        try:
+            yield score([record for _, record in records])
+        except ConfigError as error:
+            raise _located(source, [line for line, _ in records], error) from None
+
+
+def _located(source: Path, lines: list[int], error: ConfigError) -> ConfigError:
+    """`score` counts records from 0 within its call; people count lines of the file from 1."""
+    match = re.fullmatch(r"record (\d+): (.*)", str(error), flags=re.DOTALL)
+    if match is None:
+        return ConfigError(f"{source}: {error}")
+    return ConfigError(f"{source}:{lines[int(match[1])]}: {match[2]}")
+
+
+def _chunks(source: Path) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    chunk: list[tuple[int, dict[str, Any]]] = []
+    for number, record in json_lines(source):
+        chunk.append((number, record))
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+@contextmanager
+def _written(output: Path | None) -> Iterator[IO[str]]:
+    """A text stream that becomes the output file only when the block succeeds."""
+    if output is None:
+        yield sys.stdout
+        return
+    if not output.parent.is_dir():
+        raise ConfigError(f"{output}: the folder {output.parent} does not exist.")
+    opener = gzip.open if output.suffix == ".gz" else open
+    with whole_file(output) as temporary, opener(temporary, "wt", encoding="utf-8") as file:
+        yield file

@@ -1,0 +1,295 @@
+"""Finds a mapping of one workload now.
+
+Nothing slow is imported here: no Ray, MLflow, pandas or plotting, and torch only for a learned
+searcher.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from orchestrator.report.units import percent, value_text
+from orchestrator.runs.interrupts import interruptible
+from orchestrator.runs.live import Live
+from orchestrator.search.request import Request
+
+if TYPE_CHECKING:
+    import searchers
+    from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
+    from costmodel.exact.prover import Prover
+    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.space import CostModel
+    from orchestrator.search.results import SearchResult
+    from searchers import TrialResult
+
+WARM_UP_ITERATIONS = 256
+# A proof that takes longer ends with the gap that it has reached; other searchers end sooner.
+PROOF_SECONDS = 60.0
+SEARCH_SECONDS = 2.0
+# How long the result of another searcher is bounded for, after the search: with and without a
+# budget of time, which is kept within half a second.
+BOUND_IN_TIME_SECONDS, BOUND_SECONDS = 0.25, 2.0
+
+
+class InterruptedSearchError(Exception):
+    """Leaves a searcher's loop between two steps: the user pressed Ctrl-C."""
+
+
+def search(request: Request, stream: TextIO | None = None) -> SearchResult:
+    """Searches, with live progress, until the budget is spent or Ctrl-C is pressed.
+
+    Args:
+        request: what to search and how.
+        stream: takes the progress; standard error if None.
+
+    Raises:
+        ConfigError: an unknown name or a value that is not allowed.
+        MapspaceError: no feasible mapping was found.
+    """
+    import searchers
+    from costmodel.accelerators import accelerator
+    from costmodel.exact.prover import load_compiled
+    from costmodel.workloads import workload
+    from orchestrator.search.padding import advice, pad, padded
+
+    original, device = workload(request.workload), accelerator(request.accelerator)
+    live = Live(stream or sys.stderr)
+    found, padding = original, None
+    if request.pad:
+        searchers.check_budget(request.iterations, request.seconds)
+        live.line(f"trying larger sizes of {original.name} on {device.name}")
+        with live.preparing("loading compiled code"):
+            load_compiled()
+        started = time.monotonic()
+        with interruptible() as interrupted:
+            padding = pad(request, original, device, interrupted)
+        found = padded(original, padding.sizes)
+        if request.seconds is not None:
+            spent = time.monotonic() - started
+            request = replace(request, seconds=max(request.seconds - spent, request.seconds / 2))
+    how = f" with {request.searcher}" if request.searcher is not None else ""
+    live.line(f"searching {found.name} on {device.name}{how}")
+    result = search_workload(request, found, device, live)
+    if padding is not None:
+        return replace(result, original=original, padding=padding)
+    if result.interrupted:
+        return result
+    with interruptible() as interrupted:
+        return replace(result, padding=advice(request, result, interrupted))
+
+
+def search_workload(
+    request: Request,
+    found: Workload,
+    device: Accelerator,
+    live: Live,
+    interrupted: threading.Event | None = None,
+) -> SearchResult:
+    """Searches one workload until the budget is spent or an interruption.
+
+    Args:
+        request: how to search; its workload and accelerator are names that were looked up already.
+        found: the workload.
+        device: the accelerator.
+        live: takes the progress.
+        interrupted: ends the search, with the best so far, when it is set; None: Ctrl-C does.
+
+    Raises:
+        ConfigError: a value that is not allowed, or no mapping can be feasible.
+        MapspaceError: no feasible mapping was found.
+        KeyboardInterrupt: an interruption came before the first one.
+    """
+    started = time.monotonic()
+    # Only now what takes longer to import.
+    import searchers
+    from costmodel.bounds import floor
+    from costmodel.exact.infeasible import why_infeasible
+    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.loop_nest.model import LoopNestModel
+    from orchestrator.search.assess import assess
+
+    searchers.check_budget(request.iterations, request.seconds)
+    space = MapSpace(found, device)
+    problem = why_infeasible(space, request.keep)
+    if problem is not None:
+        raise ConfigError(problem)
+    name, obstacle = method(request, space)
+    if request.searcher is None and obstacle is not None:
+        live.line(f"no proof is possible, so {name} searches: {obstacle}")
+    model = LoopNestModel()
+    searcher = prepare(request, name, space, live)
+    bound = floor(space.workload, space.accelerator).objective(request.objective)
+    seconds = request.seconds
+    if seconds is None and request.iterations is None:
+        seconds = PROOF_SECONDS if name == "exact" else SEARCH_SECONDS
+
+    def progress() -> str:
+        return (
+            f"{evaluator.elapsed:8.2f} s {evaluator.iterations_used:>13,} iterations   "
+            f"best {request.objective} "
+            f"{value_text(request.objective, evaluator.best_loss, device.clock_ghz, 5)}"
+            f"   {_so_far(searcher, evaluator.best_loss, bound)}"
+        )
+
+    evaluator = searchers.Evaluator(
+        model,
+        space,
+        objective=request.objective,
+        iterations=request.iterations,
+        seconds=seconds,
+        on_improvement=lambda _: live.update(progress),
+    )
+    with nullcontext(interrupted) if interrupted else interruptible() as ended:
+
+        def after_step(_: searchers.Searcher) -> None:
+            if ended.is_set():
+                raise InterruptedSearchError
+            if searcher.lower_bound is not None:
+                live.update(progress)
+
+        try:
+            searcher.run(evaluator, after_step)
+        except InterruptedSearchError:
+            live.line("interrupted: the best so far")
+    # What it took, which the last query may have drawn out beyond the budget.
+    result = replace(evaluator.result(), seconds=evaluator.elapsed)
+    live.end()
+    if result.best_code is None and ended.is_set():
+        raise KeyboardInterrupt
+    if result.best_code is None:
+        raise MapspaceError(
+            f"No feasible mapping of {space.workload.name} on {space.accelerator.name} was found "
+            f"in {result.iterations:,} iterations and {result.seconds:.3g} s."
+            + (f" {searcher.failure}" if searcher.failure else "")
+        )
+    prover = None
+    if isinstance(searcher, _exact()):
+        prover = searcher.prover
+        result = _of_the_proof(result, prover, model, request)
+    elif obstacle is None and request.keep is None and not ended.is_set():
+        prover = _bound(request, space, result.best_code, in_time=seconds is not None)
+    if prover is not None and not prover.built:
+        prover = None  # there was no time for its tables, so nothing is certain
+    found_so_far = assess(request, name, searcher, space, result, prover)
+    wall = time.monotonic() - started
+    return replace(found_so_far, wall_seconds=wall, interrupted=ended.is_set())
+
+
+def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
+    """What is certain of the best so far, in words."""
+    certain = searcher.lower_bound
+    if certain is None:
+        return f"{percent(loss / floor - 1)} above the lower bound"
+    proven, where = False, ""
+    if isinstance(searcher, _exact()):
+        # In whole numbers: losses are rounded.
+        proven = searcher.gap_left == 0
+        where = "" if searcher.prover.keep is None else " under the restriction"
+    if proven:
+        return f"proven optimal{where}"
+    gap = percent(max(0.0, loss / certain - 1), up=True)
+    return f"certainly within {gap} of the optimum{where}"
+
+
+def _of_the_proof(result: TrialResult, prover: Prover, model: CostModel, request: Request) -> Any:
+    """The result, with the best mapping of the proof if that is better in whole numbers.
+
+    Losses in floating point may tell equal ones apart, and hide which of them is the better one.
+    """
+    best, code = prover.best_outcome, result.best_code
+    reached = None if code is None else prover.outcomes(code[None])[0]
+    if best is None or reached is None:
+        return result
+    ours, its = prover.rank_of(reached), prover.rank_of(best)
+    # The first of several best tilings is the one to speak of, not another of the same costs.
+    if its > ours or (its == ours and request.top == 1):
+        return result
+    code = prover.codes()[0]
+    loss = float(model.evaluate(prover.space, code[None]).objective(request.objective)[0])
+    return replace(result, best_code=code, best_loss=loss)
+
+
+def method(request: Request, space: MapSpace) -> tuple[str, str | None]:
+    """The searcher that a request comes to, and why there can be no proof (None: there can)."""
+    from costmodel.exact.problem import why_not
+
+    obstacle = why_not(space)
+    return request.searcher or ("exact" if obstacle is None else "structured"), obstacle
+
+
+def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searchers.Searcher:
+    """Makes a searcher, and loads compiled code, so that no search time goes into that.
+
+    Raises:
+        ConfigError: an unknown searcher, or a value that is not allowed.
+    """
+    import searchers
+    from costmodel.loop_nest.model import LoopNestModel
+
+    def make() -> searchers.Searcher:
+        return searchers.make(name, space, seed=request.seed, **parameters)
+
+    parameters = _parameters(request, name, space)
+    with live.preparing(searchers.searcher_class(name).preparation):
+        searcher = make()
+        if not isinstance(searcher, _exact()):  # that one has loaded its code in being made
+            warm_up = searchers.Evaluator(LoopNestModel(), space, iterations=WARM_UP_ITERATIONS)
+            make().run(warm_up)
+    return searcher
+
+
+def _exact() -> type[Any]:
+    from searchers.exact import Exact
+
+    return Exact
+
+
+def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
+    """The hyperparameters that a request decides, for a searcher that has them.
+
+    Raises:
+        ConfigError: the request asks for what only a proof or a learned searcher can give.
+    """
+    import searchers
+
+    known = searchers.hyperparameters(name)
+    asked: dict[str, Any] = {"gap": request.gap, "top": request.top, "keep": request.keep}
+    defaults = {"gap": 0.0, "top": 1, "keep": None}
+    chosen: dict[str, Any] = {}
+    for key, value in asked.items():
+        if value == defaults[key]:
+            continue
+        if key not in known:
+            raise ArgumentError(key, f" is for the exact searcher; {name} has no such parameter.")
+        chosen[key] = value
+    if request.surrogate is not None and "predictor" not in known:
+        raise ArgumentError(
+            "surrogate",
+            f" is for a learned searcher such as gradient; {name} has no such parameter.",
+        )
+    if "threads" in known:
+        chosen["threads"] = request.threads
+    if "objective" in known:
+        chosen["objective"] = request.objective
+    if "predictor" in known:
+        from surrogate.for_space import predictor
+
+        chosen["predictor"] = predictor(space, request.surrogate)
+    return chosen
+
+
+def _bound(request: Request, space: MapSpace, best: Any, *, in_time: bool) -> Prover:
+    """Bounds what another searcher found, from its result on, for a while."""
+    from costmodel.exact.prover import Prover
+
+    prover = Prover(space, objective=request.objective, threads=request.threads, build=False)
+    prover.offer(best[None])
+    prover.run(BOUND_IN_TIME_SECONDS if in_time else BOUND_SECONDS)
+    return prover

@@ -1,0 +1,126 @@
+"""What the command line checks before a command does any work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mapspace.errors import ConfigError
+from mapspace.storage import Place
+
+PLOT_SUFFIX = ".png"
+# What every mapping record holds, and every certificate.
+_RECORD_KEYS = {"problem", "mapping"}
+_CERTIFICATE_KEYS = {"format", "record"}
+
+
+class OnceEach(click.Command):
+    """A command that refuses an option given twice, where click would take the last in silence."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the arguments.
+
+        Raises:
+            click.UsageError: an option that takes one value is given twice.
+        """
+        options = {
+            name: option
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option)
+            for name in option.opts
+            if not option.is_flag and not option.multiple and not option.count
+        }
+        seen: set[str | None] = set()
+        rest = iter(args)
+        for text in rest:
+            if text == "--":
+                break
+            name, equals, _ = text.partition("=")
+            if name not in options:
+                continue
+            if options[name].name in seen:
+                raise click.UsageError(f"{name}: expected once, got it twice.", ctx)
+            seen.add(options[name].name)
+            if not equals:
+                next(rest, None)  # its value, which may look like an option
+        return super().parse_args(ctx, args)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence of the help, whole: lists of commands wrap it."""
+        return super().get_short_help_str(max(limit, 1000))
+
+
+class Commands(click.Group):
+    """Commands whose options are given once each."""
+
+    command_class = OnceEach
+
+
+def check_plot(plot: Place) -> None:
+    """Refuses a file that no plot can be written to.
+
+    Raises:
+        ConfigError: it is no PNG file, or there is no such folder.
+    """
+    if not plot.name.lower().endswith(PLOT_SUFFIX):
+        raise ConfigError(f"{plot}: expected a plot's name to end in {PLOT_SUFFIX}.")
+    check_folder(plot)
+
+
+def check_folder(file: Place) -> None:
+    """Refuses a file whose folder is not there.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if isinstance(file, Path) and not file.parent.is_dir():
+        raise ConfigError(f"{file}: the folder {file.parent} does not exist.")
+
+
+def check_records_output(output: Place) -> None:
+    """Refuses to write mapping records over something else.
+
+    Raises:
+        ConfigError: there is a file that holds no mapping records, or no folder for it.
+    """
+    _check_output(output, _RECORD_KEYS, "mapping records")
+
+
+def check_certificate_output(output: Place) -> None:
+    """Refuses to write a certificate over something else.
+
+    Raises:
+        ConfigError: there is a file that holds no certificate.
+    """
+    _check_output(output, _CERTIFICATE_KEYS, "a certificate")
+
+
+def _check_output(output: Place, keys: set[str], what: str) -> None:
+    check_folder(output)
+    if output.is_dir():
+        raise ConfigError(f"{output}: expected a file for {what}, found a folder.")
+    # Devices and pipes, such as /dev/stdout, hold nothing that could be lost.
+    if not output.exists() or (isinstance(output, Path) and not output.is_file()):
+        return
+    if not _holds(output.read_bytes(), keys):
+        raise ConfigError(
+            f"{output}: expected a new file or one of {what}, found something else; remove it or "
+            "choose another --output."
+        )
+
+
+def _holds(content: bytes, keys: set[str]) -> bool:
+    """Whether a file is empty, one JSON object with some keys, or lines of such objects."""
+    text = content.decode(errors="replace").strip()
+    for candidate in (text, text.partition("\n")[0]):
+        try:
+            found: Any = json.loads(candidate or "null")
+        except (ValueError, RecursionError):
+            continue
+        if found is None and not text:
+            return True
+        return isinstance(found, dict) and keys <= found.keys()
+    return False

@@ -1,0 +1,49 @@
+"""What a search is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import AcceleratorSource
+    from costmodel.costs import Objective
+    from costmodel.workloads import WorkloadSource
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to search, and how.
+
+    Attributes:
+        workload: a preset's name, a YAML file, an inline workload, or the workload itself.
+        accelerator: a preset's name, a YAML file, or the accelerator itself.
+        searcher: a key of the table of searchers; None: `exact` where it applies, else the best
+            heuristic.
+        seconds: budget of search time; with no budget at all a proof may take a minute, another
+            searcher two seconds.
+        iterations: budget of cost queries.
+        objective: what to minimise.
+        seed: decides the search under a budget of iterations.
+        surrogate: a surrogate's folder for a learned searcher; None: the shipped one.
+        gap: a proof stops when the mapping is certainly within this share of the optimum.
+        top: how many of the best mappings a proof finds.
+        keep: tensors that a level keeps, where the machine leaves that open.
+        threads: how many work on a proof at a time; None: one per processor, at most four.
+        pad: search the workload with sizes padded where that is better.
+    """
+
+    workload: WorkloadSource
+    accelerator: AcceleratorSource = "mm256"
+    searcher: str | None = None
+    seconds: float | None = None
+    iterations: int | None = None
+    objective: Objective = "edp"
+    seed: int = 0
+    surrogate: str | None = None
+    gap: float = 0.0
+    top: int = 1
+    keep: Mapping[str, tuple[str, ...]] | None = None
+    threads: int | None = None
+    pad: bool = False

@@ -1,0 +1,270 @@
+"""Finds a tiling of a matrix product for the processor that it runs on, now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from costmodel.costs import Objective
+from costmodel.models import cost_model_entry
+from costmodel.tiling.space import TilingSpace
+from mapspace.errors import ArgumentError, MapspaceError
+from orchestrator.report.shown import Fact, Shown
+from orchestrator.report.units import percent
+from orchestrator.runs.interrupts import interruptible
+from orchestrator.runs.live import Live
+from orchestrator.search.one_workload import InterruptedSearchError
+
+if TYPE_CHECKING:
+    from costmodel.affine import Workload
+    from costmodel.tiling.space import Tiling
+    from searchers import TrialResult
+
+OBJECTIVE: Objective = "latency"
+DEFAULT_SEARCHER = "na2c"
+"""The least above the best on average over the measured sizes (docs/results/gemm-tiling.md)."""
+MEASURING_SECONDS, MODELLING_SECONDS = 60.0, 2.0
+# Products timed for NumPy's own time.
+NUMPY_REPEATS = 10
+
+
+@dataclass(frozen=True)
+class TileRequest:
+    """What to tile, and how.
+
+    Attributes:
+        workload: a matrix product: a preset's name, a YAML file or inline.
+        model: `tvm` measures, `tiling` models the caches of one core.
+        searcher: a key of the table of searchers.
+        seconds: budget of search time; with no budget a minute of measuring, or two seconds of
+            modelling.
+        iterations: budget of tilings.
+        seed: decides the search under a budget of iterations.
+        time_limit: seconds that one measurement may take; None: as in `Settings`.
+    """
+
+    workload: str
+    model: str = "tvm"
+    searcher: str = DEFAULT_SEARCHER
+    seconds: float | None = None
+    iterations: int | None = None
+    seed: int = 0
+    time_limit: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class TileResult(Shown):
+    """The best tiling that was found.
+
+    Attributes:
+        workload: the matrix product.
+        model: the cost model's name.
+        model_version: its version.
+        searcher: the method.
+        seed: its seed.
+        tilings: how many there are.
+        tiling: the best one; `str()` prints its loops.
+        trial: what the search found and spent.
+        unit: of the latency: s, or cycles of the model.
+        interrupted: whether an interruption ended the search.
+        numpy_seconds: what NumPy takes on one core, s; None where nothing was measured.
+        optimum: the least latency, and how it is known; None where it is not.
+    """
+
+    workload: Workload
+    model: str
+    model_version: str
+    searcher: str
+    seed: int
+    tilings: int
+    tiling: Tiling
+    trial: TrialResult
+    unit: str
+    interrupted: bool
+    numpy_seconds: float | None = None
+    optimum: tuple[float, str] | None = None
+
+    @property
+    def latency(self) -> float:
+        """What the tiling takes, in `unit`."""
+        return self.trial.best_loss
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of operations a second; None where nothing was measured."""
+        return 2.0 * self.workload.macs / self.latency / 1e9 if self.numpy_seconds else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `mapspace tile` prints as JSON."""
+        found: dict[str, Any] = {
+            "workload": {"name": self.workload.name, "dims": dict(self.workload.dimensions)},
+            "model": self.model,
+            "model_version": self.model_version,
+            "searcher": self.searcher,
+            "seed": self.seed,
+            "iterations": self.trial.iterations,
+            "seconds": self.trial.seconds,
+            "interrupted": self.interrupted,
+            "tilings": self.tilings,
+            "latency": self.latency,
+            "unit": self.unit,
+            "factors": self.tiling.to_record(),
+        }
+        if self.numpy_seconds is not None:
+            found |= {"gflops": self.gflops, "numpy_seconds": self.numpy_seconds}
+        if self.optimum is not None:
+            found["optimum"] = self.optimum[0]
+        return found
+
+    def heading(self) -> str:
+        """The product, and what the tiling takes."""
+        trial = self.trial
+        return (
+            f"{self.workload.name}: {_quantity(self.latency, self.unit)}, the best of "
+            f"{trial.true_queries:,} tilings in {trial.seconds:.1f} s"
+        )
+
+    def facts(self) -> Iterable[Fact]:
+        """What it is to be compared with."""
+        if self.numpy_seconds is not None:
+            ratio = f"{self.numpy_seconds / self.latency:.2f} times as long"
+            took = _quantity(self.numpy_seconds, self.unit)
+            yield "", f"{self.gflops:.1f} GFLOP/s on one core; NumPy takes {took}, {ratio}"
+        elif self.optimum is not None:
+            optimum, proof = self.optimum
+            yield "", f"{percent(self.latency / optimum - 1)} above the optimum ({proof})"
+
+    def picture(self) -> str:
+        """The loops."""
+        return str(self.tiling)
+
+
+def tile_text(result: TileResult) -> str:
+    """The best tiling for people."""
+    facts = [f"  {text}" for _, text in result.facts()]
+    return "\n".join([result.heading(), *facts, "", result.picture()])
+
+
+def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
+    """Searches tilings until the budget is spent or Ctrl-C is pressed.
+
+    Args:
+        request: what to search and how.
+        stream: takes the progress; standard error if None.
+
+    Raises:
+        ConfigError: no matrix product, an unknown name, TVM is missing, or the searcher needs
+            another kind of space.
+        MapspaceError: no tiling could be measured.
+    """
+    import searchers
+    from costmodel.accelerators import accelerator
+    from costmodel.workloads import workload
+
+    searchers.check_budget(request.iterations, request.seconds)
+    found = workload(request.workload)
+    entry = cost_model_entry(request.model)
+    if request.time_limit is not None and not entry.measured:
+        raise ArgumentError(
+            "time_limit", f" is for measurements, not for the model {request.model}."
+        )
+    options = {} if request.time_limit is None else {"time_limit": request.time_limit}
+    device = accelerator(entry.accelerator)
+    space = None if entry.space is None else entry.space(found, device)
+    if not isinstance(space, TilingSpace):
+        raise ArgumentError(
+            "model", f": expected a model of tilings such as tvm or tiling, got {request.model}."
+        )
+    model: Any = entry.model(device, options)
+    searcher = searchers.make(request.searcher, space, seed=request.seed)
+    live = Live(stream or sys.stderr)
+    live.line(
+        f"{'measuring' if entry.measured else 'modelling'} tilings of {found.name} on one core, "
+        f"{space.size():,} in all, proposed by {request.searcher}"
+    )
+    seconds = request.seconds
+    if seconds is None and request.iterations is None:
+        seconds = MEASURING_SECONDS if entry.measured else MODELLING_SECONDS
+    unit = entry.units[OBJECTIVE]
+
+    def progress() -> str:
+        new = f" ({model.measured:,} newly measured)" if entry.measured else ""
+        best = _quantity(evaluator.best_loss, unit) if evaluator.best_code is not None else "-"
+        return f"{evaluator.elapsed:8.1f} s {evaluator.true_queries:>9,} tilings{new}   best {best}"
+
+    with closing(model) if entry.measured else nullcontext():
+        evaluator = searchers.Evaluator(
+            model,
+            space,
+            objective=OBJECTIVE,
+            iterations=request.iterations,
+            seconds=seconds,
+            largest_batch=entry.largest_batch,
+            clock=getattr(model, "clock", time.perf_counter),
+            on_improvement=lambda _: live.update(progress),
+        )
+        with interruptible() as ended:
+
+            def watch(*_: Any) -> None:
+                live.update(progress)
+                if ended.is_set() and evaluator.best_code is not None:
+                    raise InterruptedSearchError
+
+            if entry.measured:
+                model.watch = watch  # within a batch, which takes seconds
+            try:
+                searcher.run(evaluator, watch)
+            except InterruptedSearchError:
+                live.line("interrupted: the best so far")
+        live.end()
+    # What it took, which the last query may have drawn out beyond the budget.
+    result = replace(evaluator.result(), seconds=evaluator.elapsed)
+    if result.best_code is None:
+        raise MapspaceError(
+            f"None of {result.true_queries:,} tilings of {found.name} could be measured."
+        )
+    numpy_seconds = optimum = None
+    if entry.measured:
+        sizes = found.dimensions
+        numpy_seconds = _numpy_seconds(sizes["M"], sizes["K"], sizes["N"])
+    elif entry.optimum is not None:
+        optimum = entry.optimum(space, model, OBJECTIVE)
+    return TileResult(
+        workload=found,
+        model=model.name,
+        model_version=model.version,
+        searcher=request.searcher,
+        seed=request.seed,
+        tilings=space.size(),
+        tiling=space.describe(result.best_code),
+        trial=result,
+        unit=unit,
+        interrupted=ended.is_set(),
+        numpy_seconds=numpy_seconds,
+        optimum=optimum,
+    )
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit != "s":
+        return f"{value:,.0f} {unit}"
+    return f"{1e3 * value:.4g} ms" if value >= 1e-3 else f"{1e6 * value:.4g} us"
+
+
+def _numpy_seconds(m: int, k: int, n: int) -> float:
+    """Least processor time of NumPy's product in float32; the command line gives it one thread."""
+    rng = np.random.default_rng(0)
+    a = rng.random((m, k), dtype=np.float32)
+    b = rng.random((k, n), dtype=np.float32)
+    seconds = []
+    for _ in range(NUMPY_REPEATS):
+        started = time.process_time()
+        a @ b
+        seconds.append(time.process_time() - started)
+    return min(seconds)

@@ -1,0 +1,1 @@
+"""`mapspace sweep`: a proven best mapping for every machine of a grid."""

@@ -1,0 +1,129 @@
+"""Sweep experiments: a YAML file that names accelerators, workloads and an area proxy.
+
+```yaml
+kind: sweep
+name: buffers
+base: mm256
+grid:
+  L1.capacity_words: [512, 2048, 8192]
+  L2.fanout: [64, 256]
+workloads: [resnet-conv4, "gemm:M=384,N=4096,K=1024", {network: alexnet}]
+```
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from costmodel.accelerators import Accelerator
+from costmodel.costs import Objective
+from mapspace.strict_yaml import (
+    FileName,
+    Name,
+    NonNegativeNumber,
+    PositiveNumber,
+    Size,
+    StrictModel,
+)
+
+Source = Name | dict[str, Any]
+Values = Annotated[tuple[Any, ...], Field(min_length=1)]
+
+
+class AreaProxy(StrictModel):
+    """A stand-in for chip area, in bits of buffer.
+
+    The accelerator's word width x the sum over all levels but the outermost, which is off chip, of
+    instances x capacity x weight of a word, and of the processing elements x their weight. It knows
+    nothing of wires, ports, banks or of the overhead of small memories.
+    """
+
+    word: NonNegativeNumber = 1.0
+    """Area of one word of buffer."""
+    levels: dict[Name, NonNegativeNumber] = Field(default_factory=dict)
+    """Area of one word per level, where it is another one."""
+    processing_element: NonNegativeNumber = 128.0
+    """Area of a multiply-accumulate unit with its registers and control, in words."""
+
+    def bits(self, machine: Accelerator) -> float:
+        """The area proxy of an accelerator, in bits of buffer."""
+        instances, area = 1, self.processing_element * machine.processing_elements
+        for above, level in itertools.pairwise(machine.levels):
+            instances *= above.fanout
+            weight = self.levels.get(level.name, self.word)
+            area += instances * (level.capacity_words or 0) * weight
+        return area * machine.word_bits
+
+
+class Limits(StrictModel):
+    """What an accelerator may cost at most to be on the front; all workloads together."""
+
+    area_bits: PositiveNumber | None = None
+    """Area proxy, bits."""
+    power_w: PositiveNumber | None = None
+    """Mean power while the workloads run, W: the levels' and the multiply-accumulates' energy."""
+    energy_mj: PositiveNumber | None = None
+    """Energy, mJ."""
+    latency_ms: PositiveNumber | None = None
+    """Time, one workload after another, ms."""
+
+    def __str__(self) -> str:
+        units = {"area_bits": "bits", "power_w": "W", "energy_mj": "mJ", "latency_ms": "ms"}
+        return ", ".join(
+            f"{key.partition('_')[0]} at most {value:,g} {units[key]}"
+            for key, value in self.model_dump(exclude_none=True).items()
+        )
+
+
+class Sweep(StrictModel):
+    """Accelerators x workloads; every pair gets its proven best mapping."""
+
+    kind: Literal["sweep"]
+    name: FileName
+    """Names the run folder and the MLflow experiment."""
+    description: str = ""
+    """What the sweep is for."""
+    base: Source = "mm256"
+    """The accelerator that the grid changes: a preset's name, a YAML file or inline."""
+    grid: dict[Name, Values] | None = None
+    """Values per `LEVEL.KEY`, or per key of the accelerator; all combinations are swept."""
+    accelerators: Annotated[tuple[Source, ...], Field(min_length=1)] | None = None
+    """In place of base and grid: presets' names, YAML files, or inline with `extends`."""
+    workloads: Annotated[tuple[Source, ...], Field(min_length=1)]
+    """Presets' names, YAML files, inline workloads, or `{network: NAME}` for all its layers."""
+    objective: Objective = "edp"
+    """What the best mapping of a point minimises."""
+    seconds_per_point: PositiveNumber = 10.0
+    """Time of one proof; what is then not proven is kept with its gap."""
+    energy_scaling: Literal["none", "sqrt"] = "none"
+    """`sqrt`: a level's energy per access grows with the square root of its capacity."""
+    area: AreaProxy = AreaProxy()
+    """What stands for the chip area."""
+    limits: Limits = Limits()
+    """What an accelerator may cost at most to be on the front."""
+    points_per_task: Size = 16
+    """Points that one Ray task proves one after another, at the most."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Sweep:
+        if (self.grid is None) == (self.accelerators is None):
+            raise ValueError("expected either a grid or a list of accelerators.")
+        if self.grid is None:
+            for key in ("base", "energy_scaling"):
+                if key in self.model_fields_set:
+                    raise ValueError(f"{key}: goes with a grid, not with a list of accelerators.")
+            return self
+        for key, values in self.grid.items():
+            twice = [value for value, count in Counter(map(repr, values)).items() if count > 1]
+            if twice:
+                raise ValueError(f"grid: {key}: {twice[0]} is given twice.")
+            level, _, field = key.rpartition(".")
+            if self.energy_scaling == "sqrt" and level and field == "energy_pj":
+                raise ValueError(
+                    f"grid: {key}: energy_scaling: sqrt sets the energies; expected none."
+                )
+        return self

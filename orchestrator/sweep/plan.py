@@ -1,0 +1,187 @@
+"""What a sweep comes to: its accelerators and layers, built and looked up before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from costmodel.accelerators import Accelerator, Level, accelerator
+from costmodel.affine import Workload
+from costmodel.workloads import network, workload
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import shown, unknown_name, validate
+from orchestrator.runs.experiments import beside, require_unique
+from orchestrator.sweep.config import Source, Sweep
+
+# Points beyond which a grid is taken for a slip: hours of proofs on a large machine.
+MOST_POINTS = 100_000
+
+LEAST_ENERGY_PJ = 0.01
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One accelerator of a sweep.
+
+    Attributes:
+        name: what results call it; unique.
+        accelerator: the machine.
+        parameters: its values on the grid's axes; empty where there is no grid.
+        area_bits: its area proxy, bits.
+    """
+
+    name: str
+    accelerator: Accelerator
+    parameters: Mapping[str, Any]
+    area_bits: float
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One workload of a sweep, and how often it occurs in the totals."""
+
+    workload: Workload
+    count: int
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A sweep whose names have all been looked up."""
+
+    sweep: Sweep
+    architectures: tuple[Architecture, ...]
+    layers: tuple[Layer, ...]
+
+
+def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
+    """Looks up every name of a sweep and builds its accelerators.
+
+    Args:
+        sweep: what was read.
+        where: what messages start with, such as the file's name; files of accelerators and
+            workloads are looked for beside that file first.
+
+    Raises:
+        ConfigError: an unknown name, a value that makes no accelerator, an accelerator that no
+            proof can treat; nothing is written.
+    """
+    layers = _layers(sweep, where)
+    machines = _on_grid(sweep, where, len(layers))
+    if sweep.accelerators is not None:
+        machines = [(_accelerator(source, where), {}) for source in sweep.accelerators]
+    require_unique("accelerators", [machine.name for machine, _ in machines], where)
+    level_names = {name for machine, _ in machines for name in machine.level_names[1:]}
+    for name in sweep.area.levels:
+        if name not in level_names:
+            raise ConfigError(f"{where}: area: levels: {unknown_name('level', name, level_names)}")
+    _require_provable([machine for machine, _ in machines], layers, where)
+    architectures = tuple(
+        Architecture(machine.name, machine, parameters, sweep.area.bits(machine))
+        for machine, parameters in machines
+    )
+    return SweepPlan(sweep, architectures, layers)
+
+
+def _layers(sweep: Sweep, where: str) -> tuple[Layer, ...]:
+    layers: list[Layer] = []
+    try:
+        for source in sweep.workloads:
+            if isinstance(source, dict) and "network" in source:
+                name = source["network"]
+                if len(source) > 1 or not isinstance(name, str):
+                    raise ConfigError(f"expected {{network: NAME}} alone, got {shown(source)}.")
+                layers += [Layer(layer, count) for layer, count in network(name)]
+            else:
+                layers.append(Layer(workload(beside(source, where)), 1))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: workloads: {error}") from error
+    require_unique("workloads", [layer.workload.name for layer in layers], where)
+    return tuple(layers)
+
+
+def _on_grid(sweep: Sweep, where: str, layers: int) -> list[tuple[Accelerator, dict[str, Any]]]:
+    """The accelerators of the grid, the last axis changing fastest."""
+    if sweep.grid is None:
+        return []
+    base = _accelerator(sweep.base, where)
+    for key in sweep.grid:
+        _require_axis(key, base, where)
+    points = math.prod(len(values) for values in sweep.grid.values()) * layers
+    if points > MOST_POINTS:
+        raise ConfigError(f"{where}: grid: expected at most {MOST_POINTS:,} points, got {points:,}")
+    machines = []
+    for values in itertools.product(*sweep.grid.values()):
+        parameters = dict(zip(sweep.grid, values, strict=True))
+        machines.append((_changed(base, parameters, sweep.energy_scaling, where), parameters))
+    return machines
+
+
+def _require_axis(key: str, base: Accelerator, where: str) -> None:
+    """Refuses a key of the grid that the base accelerator does not have."""
+    level, _, field = key.rpartition(".")
+    if level and level not in base.level_names:
+        raise ConfigError(f"{where}: grid: {key}: {unknown_name('level', level, base.level_names)}")
+    known = set(Level.model_fields if level else Accelerator.model_fields) - {"name", "levels"}
+    if field not in known:
+        raise ConfigError(f"{where}: grid: {key}: {unknown_name('key', field, known)}")
+
+
+def _changed(
+    base: Accelerator, parameters: Mapping[str, Any], scaling: str, where: str
+) -> Accelerator:
+    """The base accelerator with a point's values."""
+    data = base.model_dump()
+    name = " ".join(f"{key}={value}" for key, value in parameters.items()) or base.name
+    levels = {level["name"]: level for level in data["levels"]}
+    for key, value in parameters.items():
+        level, _, field = key.rpartition(".")
+        (levels[level] if level else data)[field] = value
+    machine = validate(Accelerator, {**data, "name": name}, f"{where}: grid: {name}")
+    if scaling == "none":
+        return machine
+    scaled = [
+        level.model_copy(update={"energy_pj": _scaled_energy(before, level)})
+        for before, level in zip(base.levels, machine.levels, strict=True)
+    ]
+    return machine.model_copy(update={"levels": tuple(scaled)})
+
+
+def _scaled_energy(base: Level, level: Level) -> float:
+    """Energy per access x sqrt(capacity / base capacity), in whole hundredths of a picojoule.
+
+    A proof works in whole units of the energies' last digit, so they must have few digits.
+    """
+    if base.capacity_words is None or level.capacity_words in (None, base.capacity_words):
+        return base.energy_pj
+    energy = base.energy_pj * math.sqrt(level.capacity_words / base.capacity_words)
+    return max(LEAST_ENERGY_PJ, round(energy, 2)) if energy else 0.0
+
+
+def _require_provable(
+    machines: Iterable[Accelerator], layers: tuple[Layer, ...], where: str
+) -> None:
+    """Refuses accelerators that the exact search cannot treat, whatever the workload.
+
+    A workload that is too large for it is data of its points.
+    """
+    from costmodel.exact.problem import why_not
+    from costmodel.loop_nest.map_space import MapSpace
+
+    smallest = min((layer.workload for layer in layers), key=lambda found: found.macs)
+    for machine in machines:
+        try:
+            problem = why_not(MapSpace(smallest, machine))
+        except ConfigError as error:
+            problem = str(error)
+        if problem is not None:
+            raise ConfigError(f"{where}: {machine.name}: {problem}")
+
+
+def _accelerator(source: Source, where: str) -> Accelerator:
+    try:
+        return accelerator(beside(source, where))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error

@@ -1,0 +1,237 @@
+"""The proofs of a sweep: one per distinct problem, each kept the moment that it is finished.
+
+A task appends one line of JSON per proof to a file of its own, so that whatever ends it, only the
+proof at work is lost. A line that cannot be read, such as a torn last one, is proven again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.costs import Objective
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.space import Codes
+from mapspace.errors import ConfigError, DataError
+from mapspace.storage import Place, RemotePath
+from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
+
+PROOFS_FOLDER = "proofs"
+# Cost queries of the search for a mapping where the proof has none in its time: a moment.
+SEARCH_ITERATIONS = 5000
+# Between two writes of the same object.
+WRITE_SECONDS = 2.0
+
+Status = Literal["proven", "time_limit", "infeasible", "unsupported"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a proof is about."""
+
+    workload: Workload
+    accelerator: Accelerator
+    objective: Objective
+
+    @property
+    def key(self) -> str:
+        """Equal for equal problems, whatever their names, under one cost model."""
+        model = LoopNestModel()
+        return (
+            f"{self.workload.hash}-{self.accelerator.hash}-{self.objective}-"
+            f"{model.name}-{model.version}"
+        )
+
+
+class Proof(StrictModel):
+    """What one problem's proof has come to."""
+
+    key: Name
+    """The problem's key."""
+    status: Status
+    """`proven`: the mapping is optimal; `time_limit`: it may be off by the gap; `infeasible`: it is
+    proven that there is none; `unsupported`: no proof can treat the problem."""
+    energy_pj: NonNegativeNumber | None = None
+    """Energy of the mapping; null without one, as the next three."""
+    latency_cycles: Size | None = None
+    """Cycles of the mapping."""
+    gap: NonNegativeNumber | None = None
+    """How far the mapping can be above the optimum, as a share."""
+    record: dict[str, Any] | None = None
+    """The mapping, as a mapping record."""
+    lower_bound: NonNegativeNumber | None = None
+    """What no mapping's objective undercuts."""
+    reason: str = ""
+    """Why there is no mapping."""
+    seconds: NonNegativeNumber
+    """How long it took."""
+    limit_seconds: PositiveNumber
+    """How long it might have taken."""
+
+    def answers(self, limit_seconds: float) -> bool:
+        """Whether more work under a time limit cannot tell more.
+
+        What was unsupported is asked again: that costs nothing, and a later version may treat it.
+        """
+        if self.status == "time_limit":
+            return self.limit_seconds >= limit_seconds
+        return self.status != "unsupported"
+
+
+def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
+    """Proves the best mapping of a problem, or gets as far as the time allows."""
+    from costmodel.exact.certificate import certify
+    from costmodel.exact.problem import why_not
+    from costmodel.exact.prover import Prover
+
+    started = time.perf_counter()
+
+    def proof(status: Status, **known: Any) -> Proof:
+        seconds = time.perf_counter() - started
+        common = {"key": problem.key, "seconds": seconds, "limit_seconds": limit_seconds}
+        return Proof(status=status, **common, **known)
+
+    try:
+        space = MapSpace(problem.workload, problem.accelerator)
+        reason = why_not(space)
+    except ConfigError as error:
+        reason = str(error)
+    if reason is not None:
+        return proof("unsupported", reason=reason)
+    try:
+        # Tasks share the cores already.
+        prover = Prover(space, objective=problem.objective, threads=1)
+        while not prover.finished and time.perf_counter() - started < limit_seconds:
+            prover.step()
+        if prover.best_outcome is None:
+            prover.offer(_searched(space, problem.objective))
+        certificate = certify(prover, time.perf_counter() - started)
+    except ConfigError as error:
+        return proof("infeasible", reason=str(error))
+    except DataError as error:
+        return proof("time_limit", reason=str(error))
+    return proof(
+        "proven" if certificate.proven else "time_limit",
+        energy_pj=certificate.energy_pj,
+        latency_cycles=certificate.latency_cycles,
+        gap=certificate.gap,
+        record=certificate.record,
+        lower_bound=certificate.lower_bound,
+    )
+
+
+def _searched(space: MapSpace, objective: Objective) -> Codes:
+    """`[0 or 1, D]` a good mapping, for a proof that was stopped before it had found one."""
+    import searchers
+
+    evaluator = searchers.Evaluator(
+        LoopNestModel(), space, objective=objective, iterations=SEARCH_ITERATIONS
+    )
+    searchers.make("structured", space, seed=0).run(evaluator)
+    result = evaluator.result()
+    found = [result.best_code] if math.isfinite(result.best_loss) else []
+    return np.array(found, np.int32).reshape(len(found), space.cardinality.size)
+
+
+def prove_chunk(folder: Place, limit_seconds: float, chunk: Sequence[Problem]) -> list[Proof]:
+    """Proves problems one after another and keeps each proof at once, at a URI within seconds.
+
+    Args:
+        folder: where the file of the chunk lies; a chunk that is tried again after its worker died
+            continues there.
+        limit_seconds: time of one proof.
+        chunk: the problems.
+    """
+    from costmodel.exact.prover import load_compiled
+
+    keys = "\n".join(problem.key for problem in chunk)
+    path = folder / f"{hashlib.sha256(keys.encode()).hexdigest()[:16]}.jsonl"
+    known = read_proofs([path]) if path.exists() else {}
+    load_compiled()
+    proofs = []
+    with _kept_in(path) as keep:
+        for problem in chunk:
+            proof = known.get(problem.key)
+            if proof is None or not proof.answers(limit_seconds):
+                proof = prove_problem(problem, limit_seconds)
+                keep(proof)
+            proofs.append(proof)
+    return proofs
+
+
+@contextmanager
+def _kept_in(path: Place) -> Iterator[Callable[[Proof], None]]:
+    """Adds proofs to a file."""
+    if isinstance(path, RemotePath):
+        # Nothing can be appended to an object: it is written again, not too often.
+        content = path.read_bytes() if path.exists() else b""
+        written, written_at = content, time.monotonic()
+
+        def extend(proof: Proof) -> None:
+            nonlocal content, written, written_at
+            content += f"{proof.model_dump_json()}\n".encode()
+            if time.monotonic() - written_at >= WRITE_SECONDS:
+                path.write_bytes(content)
+                written, written_at = content, time.monotonic()
+
+        try:
+            yield extend
+        finally:
+            if content != written:
+                path.write_bytes(content)
+        return
+    with path.open("a", encoding="utf-8") as file:
+        if path.stat().st_size:
+            # What was torn before must not spoil the next line; a blank one is passed over.
+            file.write("\n")
+
+        def append(proof: Proof) -> None:
+            file.write(proof.model_dump_json() + "\n")
+            file.flush()
+
+        yield append
+
+
+def read_proofs(files: Iterable[Place]) -> dict[str, Proof]:
+    """The proofs in files by key; of several of one problem the one that tells most."""
+    found: dict[str, Proof] = {}
+    for path in files:
+        for line in path.read_bytes().decode(errors="replace").splitlines():
+            try:
+                proof = Proof.model_validate_json(line)
+            except ValidationError:
+                continue
+            before = found.get(proof.key)
+            if before is None or _rank(proof) >= _rank(before):
+                found[proof.key] = proof
+    return found
+
+
+def _rank(proof: Proof) -> tuple[bool, float]:
+    """Rises with what a proof tells: any answer is above a time limit, a long one above a short."""
+    return proof.status in ("proven", "infeasible"), proof.limit_seconds
+
+
+def chunks_of(problems: Sequence[Problem], most: int, *, tasks: int) -> list[tuple[Problem, ...]]:
+    """Problems in chunks of equal size, so many at the most, and at least so many tasks."""
+    size = max(1, min(most, -(-len(problems) // tasks)))
+    return [tuple(problems[start : start + size]) for start in range(0, len(problems), size)]
+
+
+def distinct(problems: Iterable[Problem]) -> Mapping[str, Problem]:
+    """Each problem once, by key, in the order of their first occurrence."""
+    found: dict[str, Problem] = {}
+    for problem in problems:
+        found.setdefault(problem.key, problem)
+    return found

@@ -1,0 +1,1 @@
+"""`mapspace generate` and `mapspace train`: data sets and surrogates."""

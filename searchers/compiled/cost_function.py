@@ -1,0 +1,116 @@
+"""Cost models in the form that a compiled search can call between two of its steps.
+
+Python between a proposal and its cost takes a hundred times as long as either. A searcher whose
+proposals are compiled may therefore walk for a while by itself: the evaluator lends it the model's
+compiled form, and counts, times and checks what it scored (`Evaluator.walk`).
+
+Letters: m mappings scored, D attributes of a code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.by_reference import by_reference
+from costmodel.compiled import part
+from costmodel.loop_nest.cost_kernel import evaluate_mappings
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.tables import NestTables, Scratch, make_scratch
+
+if TYPE_CHECKING:
+    from costmodel.costs import Objective
+    from costmodel.space import CostModel, Space
+
+# Powers of energy and latency that make up an objective.
+_POWERS: Mapping[Objective, tuple[int, int]] = {
+    "edp": (1, 1),
+    "energy": (1, 0),
+    "latency": (0, 1),
+    "ed2p": (1, 2),
+}
+
+
+@by_reference
+class CompiledCosts(NamedTuple):
+    """What compiled code passes to `cost_kernel.evaluate_mappings` to score one mapping.
+
+    The loss is energy ^ energy_power x latency ^ latency_power, infinite where infeasible. All but
+    the tables and the powers is overwritten by every call.
+    """
+
+    tables: NestTables
+    scratch: Scratch
+    energy_power: int
+    latency_power: int
+    energy: npt.NDArray[np.float64]
+    latency: npt.NDArray[np.float64]
+    status: npt.NDArray[np.int32]
+    excess: npt.NDArray[np.int64]
+    tiles: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    instances: npt.NDArray[np.int64]
+    network: npt.NDArray[np.float64]
+
+
+def compiled_costs(model: CostModel, space: Space, objective: Objective) -> CompiledCosts | None:
+    """A model in a form that compiled code can call; None where it has none."""
+    # No subclass: what it changes compiled code would not see.
+    if type(model) is not LoopNestModel or not isinstance(space, MapSpace):
+        return None
+    levels, tensors = len(space.accelerator.levels), len(space.workload.tensors)
+    return CompiledCosts(
+        space.tables,
+        make_scratch(space.tables),
+        *_POWERS[objective],
+        energy=np.empty(1),
+        latency=np.empty(1),
+        status=np.empty(1, np.int32),
+        excess=np.empty(1, np.int64),
+        tiles=np.zeros((0, levels, tensors), np.int64),
+        counts=np.zeros((0, 3, levels, tensors), np.int64),
+        instances=np.zeros((0, levels), np.int64),
+        network=np.zeros((0, tensors)),
+    )
+
+
+@part
+def score(
+    costs: CompiledCosts, codes: npt.NDArray[np.int32], scores: npt.NDArray[np.float64]
+) -> None:
+    """Scores codes `[1, D]` in compiled code.
+
+    Args:
+        costs: how a mapping is scored.
+        codes: `[1, D]` int32 the mapping.
+        scores: `[2]`, overwritten: the loss, and what decides between equal losses
+            (`costmodel.costs.TIE_BREAKERS`); both inf where infeasible.
+    """
+    evaluate_mappings(
+        costs.tables,
+        costs.scratch,
+        codes,
+        costs.energy,
+        costs.latency,
+        costs.status,
+        costs.excess,
+        costs.tiles.size > 0,
+        costs.tiles,
+        costs.counts,
+        costs.instances,
+        costs.network,
+    )
+    loss: float = costs.energy[0] ** costs.energy_power
+    for _ in range(costs.latency_power):
+        loss *= costs.latency[0]
+    scores[0] = loss
+    scores[1] = costs.latency[0] if costs.latency_power == 0 else costs.energy[0]
+
+
+# Takes the costs and the iterations left; returns the codes `[m, D]` scored and, `[m, 2]`, their
+# losses and what decides between equal ones.
+Walk = Callable[[CompiledCosts, int], tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]]

@@ -1,0 +1,594 @@
+"""Compiled proposals of the structured searcher: whole mappings and moves, many chains per call.
+
+Letters: C chains, D attributes of a code, n dimensions, S slots, L levels, T tensors, as in
+`costmodel.loop_nest.tables`. Inside, a mapping is its factors `[n, S]`, the extents of its
+tiles `[L, n]` and the tensors kept `[L, T]`; the code is written back at the end.
+Every chain has its own stream of random numbers, so that it depends on no other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.compiled import lean, part
+from costmodel.costs import STATUS_OK
+from costmodel.loop_nest.feasibility import check_mapping
+from costmodel.loop_nest.moves import find_row, order_index
+from costmodel.loop_nest.tables import NestTables
+from costmodel.space import Codes
+from searchers.compiled.cost_function import CompiledCosts, score
+from searchers.compiled.random_numbers import below, copy, uniform
+from searchers.compiled.structured_state import Chains, Choices, Schedule, Workspace
+
+# Cumulative shares of the moves that every machine has; the rest of 1 moves a single prime.
+_REORDER = 0.20
+_REFILL = 0.50
+_EXCHANGE_SPATIAL = 0.75
+_EXCHANGE = 0.92
+
+# Share of new mappings that do not use the most processing elements.
+_NEAR = 0.05
+
+# The most often that a chain tries to move, or to sample, before it gives up.
+_ATTEMPTS = 20
+
+
+@part
+def _axis_extent(tables: NestTables, work: Workspace, level: int, axis: int) -> int:
+    """Extent of a level's tile along an axis of a tensor."""
+    extent = 1
+    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+        inside = work.extents[level, tables.term_dimension[k]]
+        extent += tables.term_coefficient[k] * (inside - 1)
+    return extent
+
+
+@part
+def _level_fits(
+    tables: NestTables, work: Workspace, level: int, words: npt.NDArray[np.int64]
+) -> bool:
+    """Whether a level holds tiles of words `[L, T]`; in banks, whether some allocation does."""
+    if tables.capacity[level] < 0:
+        return True
+    used = 0
+    bank = tables.bank_words[level]
+    if bank == 0:
+        for t in range(words.shape[1]):
+            if work.kept[level, t]:
+                used += words[level, t]
+        return used <= tables.capacity[level]
+    banks = 0
+    for t in range(words.shape[1]):
+        banks += tables.allocations[tables.allocation_start[level], t]
+        used += max(1, (words[level, t] + bank - 1) // bank) if work.kept[level, t] else 1
+    return used <= banks
+
+
+@part
+def _fits(tables: NestTables, work: Workspace) -> bool:
+    """Whether every level below the outermost holds its tiles."""
+    for level in range(1, work.words.shape[0]):
+        if not _level_fits(tables, work, level, work.words):
+            return False
+    return True
+
+
+@part
+def _measure(tables: NestTables, work: Workspace) -> None:
+    """Extents and words of all tiles below the outermost level, from the factors."""
+    levels = work.extents.shape[0]
+    for d in range(work.factors.shape[0]):
+        extent = 1
+        level = levels - 1
+        for s in range(work.factors.shape[1] - 1, tables.temporal_slot[0], -1):
+            extent *= work.factors[d, s]
+            if s == tables.temporal_slot[level]:
+                work.extents[level, d] = extent
+                level -= 1
+    for level in range(1, levels):
+        for t in range(work.words.shape[1]):
+            words = 1
+            for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+                words *= _axis_extent(tables, work, level, axis)
+            work.words[level, t] = words
+
+
+@part
+def _shift(work: Workspace, pair: int, source: int, target: int, listed: Choices) -> None:
+    """Moves the prime of a pair from one slot to another."""
+    d = listed.dimension[pair]
+    work.factors[d, source] //= listed.prime[pair]
+    work.factors[d, target] *= listed.prime[pair]
+
+
+@part
+def _grow(tables: NestTables, listed: Choices, work: Workspace, level: int, pair: int) -> bool:
+    """Moves a prime from the outermost level to `level` if all tiles still fit."""
+    d = listed.dimension[pair]
+    prime = listed.prime[pair]
+    fits = True
+    reached = level
+    # The innermost level first: it is the one that fills up.
+    while fits and reached > 0:
+        small = work.extents[reached, d]
+        for t in range(work.words.shape[1]):
+            words = work.words[reached, t]
+            if tables.relevant[t, d]:
+                axis = tables.axis_start[t] + tables.axis_of[t, d]
+                extent = _axis_extent(tables, work, reached, axis)
+                added = tables.coefficient_of[t, d] * small * (prime - 1)
+                words = words // extent * (extent + added)
+            work.grown[reached, t] = words
+        fits = _level_fits(tables, work, reached, work.grown)
+        reached -= 1
+    if not fits:
+        return False
+    for further in range(1, level + 1):
+        work.extents[further, d] *= prime
+        for t in range(work.words.shape[1]):
+            work.words[further, t] = work.grown[further, t]
+    _shift(work, pair, tables.temporal_slot[0], tables.temporal_slot[level], listed)
+    return True
+
+
+@part
+def _fill(tables: NestTables, listed: Choices, work: Workspace, level: int, barred: int) -> None:
+    """Moves random primes from the outermost level to `level` until none fits any more.
+
+    The pair `barred` (-1: none) is not the first to move, so that what was just taken out does
+    not simply return.
+    """
+    outermost = tables.temporal_slot[0]
+    count = 0
+    for pair in range(listed.prime.size):
+        if work.factors[listed.dimension[pair], outermost] % listed.prime[pair] == 0:
+            work.open_pairs[count] = pair
+            count += 1
+    while count > 0:
+        pick = below(work.stream, count)
+        pair = work.open_pairs[pick]
+        if pair == barred and count > 1:
+            continue
+        barred = -1
+        moved = _grow(tables, listed, work, level, pair)
+        left = work.factors[listed.dimension[pair], outermost]
+        if not moved or left % listed.prime[pair] != 0:
+            count -= 1
+            work.open_pairs[pick] = work.open_pairs[count]
+
+
+@part
+def _fill_outer(tables: NestTables, listed: Choices, work: Workspace, probability: float) -> None:
+    """Fills each level between the outermost and the innermost with a probability."""
+    for level in range(work.extents.shape[0] - 2, 0, -1):
+        if uniform(work.stream) < probability:
+            _fill(tables, listed, work, level, -1)
+
+
+@part
+def _pick(listed: Choices, work: Workspace, slot: int, without: int) -> int:
+    """A random distinct prime that `slot` holds of a dimension other than `without`; -1: none."""
+    count = 0
+    for pair in range(listed.prime.size):
+        d = listed.dimension[pair]
+        if d != without and work.factors[d, slot] % listed.prime[pair] == 0:
+            work.open_pairs[count] = pair
+            count += 1
+    return work.open_pairs[below(work.stream, count)] if count else -1
+
+
+@part
+def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
+    """Draws a reuse class for a level's loops: a tensor that rests while the inner loops run.
+
+    Innermost is a loop over a dimension that the tensor does not depend on, around it the others
+    that it does not depend on, outermost those that it does.
+    """
+    n = work.factors.shape[0]
+    slot = tables.temporal_slot[level]
+    count = 0
+    innermost = -1
+    for d in range(n):
+        if work.factors[d, slot] > 1:
+            count += 1
+            if below(work.stream, count) == 0:
+                innermost = d
+    if innermost < 0:
+        return
+    count = 0
+    resting = -1
+    for t in range(tables.relevant.shape[0]):
+        if tables.relevant[t, innermost] == 0:
+            count += 1
+            if below(work.stream, count) == 0:
+                resting = t
+    position = 0
+    for wanted in (1, 0):
+        for d in range(n):
+            relevant = 1 if resting < 0 else tables.relevant[resting, d]
+            if d != innermost and relevant == wanted:
+                work.order[position] = d
+                position += 1
+    work.order[position] = innermost
+    code[tables.order_column[level]] = order_index(work.order)
+
+
+@part
+def _redraw_some_order(tables: NestTables, work: Workspace, code: Codes) -> None:
+    """Draws a reuse class for a random level above the innermost."""
+    _redraw_order(tables, work, below(work.stream, max(1, work.words.shape[0] - 1)), code)
+
+
+@part
+def _place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
+    """Draws the order and the mesh axes of the spatial loops anew where they are a choice."""
+    n = work.order.size
+    for level in range(tables.fanout.size):
+        if tables.spatial_order_column[level] >= 0:
+            for d in range(n):
+                other = below(work.stream, d + 1)
+                work.order[d] = work.order[other]
+                work.order[other] = d
+            code[tables.spatial_order_column[level]] = order_index(work.order)
+        if tables.spatial_axis_column[level] >= 0:
+            code[tables.spatial_axis_column[level]] = below(work.stream, 1 << n)
+
+
+@part
+def _allocation_holds(tables: NestTables, work: Workspace, level: int, row: int) -> bool:
+    """Whether an allocation holds every tile that is kept, and no tile that is to overflow."""
+    bank = tables.bank_words[level]
+    for t in range(work.words.shape[1]):
+        holds = work.words[level, t] <= tables.allocations[row, t] * bank
+        if work.kept[level, t] and not holds:
+            return False
+        if tables.bypass_on_overflow and holds and not work.kept[level, t]:
+            return False
+    return True
+
+
+@part
+def _allocate(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
+    """Chooses at random among the bank allocations that hold the tiles; the old one if it does."""
+    column = tables.banks_column[level]
+    first = tables.allocation_start[level]
+    if _allocation_holds(tables, work, level, first + code[column]):
+        return
+    count = 0
+    for row in range(first, tables.allocation_start[level + 1]):
+        if _allocation_holds(tables, work, level, row):
+            count += 1
+            if below(work.stream, count) == 0:
+                code[column] = row - first
+
+
+@part
+def _finish(tables: NestTables, work: Workspace, code: Codes) -> None:
+    """Writes factors, orders, kept tensors and banks into the code, in one canonical form.
+
+    Loops of a single trip and the innermost level's order change no cost: they take a fixed
+    place, so that equal mappings have equal codes. Any allocation of banks that holds the tiles
+    costs the same, so banks are given after the tiles are chosen.
+    """
+    n = work.factors.shape[0]
+    levels = work.words.shape[0]
+    for d in range(n):
+        row = tables.row_start[d] + code[d]
+        for s in range(work.factors.shape[1]):
+            if tables.factors[row, s] != work.factors[d, s]:
+                code[d] = find_row(tables, d, work.factors[d]) - tables.row_start[d]
+                break
+    for level in range(levels):
+        slot = tables.temporal_slot[level]
+        given = code[tables.order_column[level]]
+        position = 0
+        for moving in range(2):
+            for i in range(n):
+                d = tables.orders[given, i] if moving and level < levels - 1 else i
+                looped = level < levels - 1 and work.factors[d, slot] > 1
+                if looped == (moving == 1):
+                    work.order[position] = d
+                    position += 1
+        code[tables.order_column[level]] = order_index(work.order)
+        if tables.keep_column[level] >= 0:
+            mask = 0
+            for t in range(work.words.shape[1]):
+                mask |= work.kept[level, t] << t
+            code[tables.keep_column[level]] = mask
+        if tables.banks_column[level] >= 0:
+            _allocate(tables, work, level, code)
+
+
+@part
+def _shrink(tables: NestTables, listed: Choices, work: Workspace) -> None:
+    """Takes random primes out to the outermost level until all tiles fit."""
+    outermost = tables.temporal_slot[0]
+    while not _fits(tables, work):
+        count = 0
+        chosen = -1
+        source = -1
+        for s in range(work.factors.shape[1]):
+            for pair in range(listed.prime.size):
+                held = work.factors[listed.dimension[pair], s] % listed.prime[pair] == 0
+                if held and s != outermost:
+                    count += 1
+                    if below(work.stream, count) == 0:
+                        chosen = pair
+                        source = s
+        if chosen < 0:
+            return
+        _shift(work, chosen, source, outermost, listed)
+        _measure(tables, work)
+
+
+@part
+def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
+    """Draws the spatial factors of every level, mostly among those of the largest product."""
+    outermost = tables.temporal_slot[0]
+    for level in range(tables.fanout.size):
+        slot = tables.spatial_slot[level]
+        if slot < 0:
+            continue
+        for _ in range(_ATTEMPTS):
+            first = listed.vector_start[level]
+            last = listed.largest_end[level]
+            if last < listed.vector_start[level + 1] and uniform(work.stream) < _NEAR:
+                first, last = last, listed.vector_start[level + 1]
+            row = first + below(work.stream, last - first)
+            divides = True
+            for d in range(work.factors.shape[0]):
+                divides &= work.factors[d, outermost] % listed.vectors[row, d] == 0
+            if divides:
+                for d in range(work.factors.shape[0]):
+                    work.factors[d, outermost] //= listed.vectors[row, d]
+                    work.factors[d, slot] = listed.vectors[row, d]
+                break
+
+
+@part
+def _sample(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> None:
+    """A new mapping: full array, innermost level filled, a reuse class per level."""
+    work.factors[:] = 1
+    copy(tables.sizes, work.factors[:, tables.temporal_slot[0]])
+    _draw_spatial(tables, listed, work)
+    levels = work.words.shape[0]
+    for level in range(levels):
+        skipping = listed.skippable[level] == 1 and uniform(work.stream) < 0.5
+        for t in range(work.words.shape[1]):
+            skips = skipping and uniform(work.stream) < 0.5
+            work.kept[level, t] = 0 if skips else 1
+    _measure(tables, work)
+    _shrink(tables, listed, work)
+    if levels > 1:
+        _fill(tables, listed, work, levels - 1, -1)
+    _fill_outer(tables, listed, work, listed.outer_fill)
+    for level in range(levels - 1):
+        _redraw_order(tables, work, level, code)
+    _place_spatial(tables, work, code)
+
+
+@part
+def _refill(tables: NestTables, listed: Choices, work: Workspace) -> None:
+    """Takes one or two primes out of the innermost level and fills it anew."""
+    innermost = work.words.shape[0] - 1
+    outermost = tables.temporal_slot[0]
+    if uniform(work.stream) < 0.7:
+        for level in range(1, innermost):
+            slot = tables.temporal_slot[level]
+            for d in range(work.factors.shape[0]):
+                work.factors[d, outermost] *= work.factors[d, slot]
+                work.factors[d, slot] = 1
+    barred = -1
+    for _ in range(2 if uniform(work.stream) < 0.4 else 1):
+        pair = _pick(listed, work, tables.temporal_slot[innermost], -1)
+        if pair >= 0:
+            _shift(work, pair, tables.temporal_slot[innermost], outermost, listed)
+            barred = pair
+    _measure(tables, work)
+    _fill(tables, listed, work, innermost, barred)
+    _fill_outer(tables, listed, work, 0.5)
+
+
+@part
+def _exchange(listed: Choices, work: Workspace, first_slot: int, second_slot: int) -> None:
+    """Exchanges primes of two dimensions between two slots, if there are such."""
+    first = _pick(listed, work, first_slot, -1)
+    if first < 0:
+        return
+    second = _pick(listed, work, second_slot, listed.dimension[first])
+    if second < 0:
+        return
+    _shift(work, first, first_slot, second_slot, listed)
+    _shift(work, second, second_slot, first_slot, listed)
+
+
+@part
+def _flip_kept(tables: NestTables, listed: Choices, work: Workspace) -> None:
+    """Drops a tensor from a level that can be skipped, or keeps it there again."""
+    count = 0
+    chosen = -1
+    for level in range(listed.skippable.size):
+        if listed.skippable[level]:
+            count += 1
+            if below(work.stream, count) == 0:
+                chosen = level
+    work.kept[chosen, below(work.stream, work.words.shape[1])] ^= 1
+    _shrink(tables, listed, work)
+    if uniform(work.stream) < 0.7:
+        _fill(tables, listed, work, work.words.shape[0] - 1, -1)
+
+
+@part
+def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> None:
+    """One structured move of the mapping; it may come out infeasible."""
+    levels = work.words.shape[0]
+    if uniform(work.stream) < listed.skip_share:
+        _flip_kept(tables, listed, work)
+        return
+    if uniform(work.stream) < listed.place_share:
+        _place_spatial(tables, work, code)
+        return
+    kind = uniform(work.stream)
+    if kind < _REORDER:
+        _redraw_some_order(tables, work, code)
+        return
+    if levels > 1 and kind < _REFILL:
+        _refill(tables, listed, work)
+        return
+    refill = False
+    if listed.spatial_slots.size > 0 and kind < _EXCHANGE_SPATIAL:
+        spatial = listed.spatial_slots[below(work.stream, listed.spatial_slots.size)]
+        _exchange(listed, work, spatial, tables.temporal_slot[below(work.stream, levels)])
+        refill = levels > 1 and uniform(work.stream) < 0.5
+    elif levels > 1 and kind < _EXCHANGE:
+        first = below(work.stream, levels)
+        second = (first + 1 + below(work.stream, levels - 1)) % levels
+        _exchange(listed, work, tables.temporal_slot[first], tables.temporal_slot[second])
+    else:
+        source = below(work.stream, work.factors.shape[1])
+        target = below(work.stream, work.factors.shape[1])
+        pair = _pick(listed, work, source, -1)
+        if pair >= 0:
+            _shift(work, pair, source, target, listed)
+    _measure(tables, work)
+    if refill and _fits(tables, work):
+        _fill(tables, listed, work, levels - 1, -1)
+    elif uniform(work.stream) < 0.25:
+        _redraw_some_order(tables, work, code)
+
+
+@part
+def _propose_one(
+    tables: NestTables, listed: Choices, work: Workspace, held: Codes, fresh: bool, code: Codes
+) -> bool:
+    """A feasible mapping that differs from the one held, into code `[D]`; False: none was found."""
+    for attempt in range(2 * _ATTEMPTS):
+        copy(held, code)
+        # A mapping that finds no move in many attempts gives way to a new one.
+        if fresh or attempt >= _ATTEMPTS:
+            _sample(tables, listed, work, code)
+        else:
+            check_mapping(tables, code, work.rows, work.kept, work.tile)
+            for d in range(work.factors.shape[0]):
+                copy(tables.factors[work.rows[d]], work.factors[d])
+            _measure(tables, work)
+            _move(tables, listed, work, code)
+        _finish(tables, work, code)
+        differs = fresh
+        for i in range(code.size):
+            differs |= code[i] != held[i]
+        if differs and check_mapping(tables, code, work.rows, work.kept, work.tile)[0] == STATUS_OK:
+            return True
+    return False
+
+
+@lean
+def propose(
+    tables: NestTables,
+    listed: Choices,
+    work: Workspace,
+    codes: Codes,
+    fresh: npt.NDArray[np.bool_],
+    streams: npt.NDArray[np.uint64],
+    proposals: Codes,
+    found: npt.NDArray[np.bool_],
+) -> None:
+    """One feasible proposal per chain, into proposals `[C, D]` int32.
+
+    Args:
+        tables: the map space.
+        listed: from `structured_choices.list_choices`.
+        work: from `structured_choices.make_workspace`.
+        codes: `[C, D]` int32 where the chains stand; feasible where `fresh` is False.
+        fresh: `[C]` bool: a new mapping instead of a move.
+        streams: `[C]` uint64 random streams; those that found a proposal are moved on.
+        proposals: `[C, D]` int32, overwritten.
+        found: `[C]` bool, overwritten: whether the proposal is feasible and new, else of no use.
+    """
+    for c in range(codes.shape[0]):
+        work.stream[0] = streams[c]
+        found[c] = _propose_one(tables, listed, work, codes[c], fresh[c], proposals[c])
+        if found[c]:
+            streams[c] = work.stream[0]
+
+
+@part
+def _settle_one(schedule: Schedule, chains: Chains, c: int, code: Codes, loss: float) -> None:
+    """A chain's next step: it takes what it proposed, or stays (Metropolis' rule)."""
+    offered = np.log(loss)
+    held = chains.losses[c]
+    draw = uniform(chains.streams[c : c + 1])
+    step = chains.steps[c] - schedule.initial
+    chains.steps[c] += 1
+    if step < 0 or not np.isfinite(held) or not np.isfinite(offered):
+        # While it samples a chain only improves.
+        accepted = offered < held
+    else:
+        done = min(1.0, step / max(1, schedule.length - 1))
+        heat = schedule.hottest * (schedule.coldest / schedule.hottest) ** done
+        accepted = draw < np.exp(-max(0.0, offered - held) / heat)
+    if accepted:
+        chains.losses[c] = offered
+        copy(code, chains.codes[c])
+
+
+@lean
+def settle(
+    schedule: Schedule,
+    chains: Chains,
+    rows: npt.NDArray[np.int64],
+    codes: Codes,
+    losses: npt.NDArray[np.float64],
+) -> None:
+    """Chains `rows` `[m]` take what they proposed, codes `[m, D]` of losses `[m]`, or stay."""
+    for i in range(rows.size):
+        _settle_one(schedule, chains, rows[i], codes[i], losses[i])
+
+
+@lean
+def walk(
+    tables: NestTables,
+    listed: Choices,
+    work: Workspace,
+    schedule: Schedule,
+    chains: Chains,
+    turn: int,
+    costs: CompiledCosts,
+    spare: Codes,
+    codes: Codes,
+    scores: npt.NDArray[np.float64],
+) -> int:
+    """Runs chains in turn until all are at their ends, scoring what they propose.
+
+    Args:
+        tables: the map space.
+        listed: from `structured_choices.list_choices`.
+        work: from `structured_choices.make_workspace`.
+        schedule: of every chain.
+        chains: moved on, first chain `turn`.
+        turn: a chain that has made no more steps than another.
+        costs: how a mapping is scored.
+        spare: `[0 or 1, D]` what the first step proposes if it finds nothing.
+        codes: `[m, D]` int32, overwritten with what was scored.
+        scores: `[m, 2]`, overwritten with losses and tie-breakers.
+
+    Returns:
+        How many were scored: m, or fewer where all chains have ended or one finds no proposal.
+    """
+    for scored in range(codes.shape[0]):
+        c = (turn + scored) % chains.steps.size
+        if chains.steps[c] == schedule.initial + schedule.length:
+            return scored
+        code = codes[scored]
+        fresh = chains.steps[c] < schedule.initial or chains.losses[c] == np.inf
+        work.stream[0] = chains.streams[c]
+        if _propose_one(tables, listed, work, chains.codes[c], fresh, code):
+            chains.streams[c] = work.stream[0]
+        elif scored == 0 and spare.shape[0] > 0:
+            copy(spare[0], code)
+        else:
+            return scored
+        score(costs, codes[scored : scored + 1], scores[scored])
+        _settle_one(schedule, chains, c, code, scores[scored, 0])
+    return codes.shape[0]

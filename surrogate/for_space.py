@@ -1,0 +1,53 @@
+"""The surrogate that a learned searcher asks for a space."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mapspace.errors import ConfigError
+from mapspace.storage import place
+
+
+def predictor(space: Any, folder: str | None) -> Any:
+    """The surrogate that a learned searcher asks: from a folder, or the shipped one that fits.
+
+    Raises:
+        ConfigError: the folder holds none, it is for another workload family or accelerator, or
+            none is shipped.
+        DataError: its files are missing or damaged.
+    """
+    # Before torch is imported, which takes seconds.
+    path = place(folder or "")
+    if folder is not None and isinstance(path, Path):
+        card = path / "surrogate.json" if path.is_dir() else path.with_suffix(".json")
+        if not card.is_file():
+            raise ConfigError(f"{folder}: holds no surrogate; expected a folder that `train` made.")
+    import surrogate
+    from costmodel.loop_nest.map_space import MapSpace
+
+    if not isinstance(space, MapSpace):
+        raise ConfigError(f"There are surrogates of loop nests only; got a {type(space).__name__}.")
+    if folder is None:
+        return surrogate.shipped(space.workload, space.accelerator)
+    found = _load_surrogate(folder)
+    structure = found.card.structure
+    for what, ours, its in (
+        ("family", space.workload.family, structure.family),
+        ("accelerator", space.accelerator.hash, structure.accelerator_hash),
+    ):
+        if ours != its:
+            raise ConfigError(
+                f"{folder}: the surrogate is for {structure.family} on {structure.accelerator}; "
+                f"{space.workload.name} on {space.accelerator.name} is another {what}."
+            )
+    return found
+
+
+@lru_cache(maxsize=8)
+def _load_surrogate(folder: str) -> Any:
+    """A surrogate never changes once it is loaded, so that all seeds of a trial share it."""
+    import surrogate
+
+    return surrogate.load(folder)

@@ -1,0 +1,155 @@
+"""Milliseconds in which the structured searcher comes near proven optima (`make bench`).
+
+Times are those of the evaluator's curve, in processor seconds of one core, compilation excluded:
+the searcher's own work, the cost model and Python between them. Medians over seeds; a seed that
+never came so near counts as infinite. `--other` measures machines on which the searcher's prior
+need not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workload
+from costmodel.accelerators import Accelerator
+from costmodel.exact.prover import Prover
+from searchers import Evaluator, Searcher, make, structured
+from searchers.compiled import structured_moves
+
+PROBLEMS = (
+    "resnet-conv3",
+    "resnet-conv4",
+    "inception-conv2",
+    "vgg-conv2",
+    "alexnet-conv2",
+    "alexnet-conv4",
+    "mttkrp-0",
+    "mttkrp-1",
+    "gemm-1024",
+)
+# Element buffers of 512 words in place of 32,768: small beside what a sliding window needs.
+SMALL_L1 = {
+    "extends": "mm256",
+    "name": "mm256, L1 of 512 words",
+    "levels": [{"name": "L1", "capacity_words": 512}],
+}
+OTHERS = ("mm256-bw", SMALL_L1, "mindmappings", "mm256-bypass", "eyeriss-168", "edge-1024")
+TARGETS = (0.03, 0.01, 0.001)
+MAIN_SECONDS, OTHER_SECONDS = 1.0, 1.0
+
+
+class _ArrivedError(Exception):
+    """The last target is met."""
+
+
+def optimum(space: MapSpace) -> float:
+    """The least EDP of a space, proven."""
+    known = known_optimum(space.workload, space.accelerator)
+    if known is not None:
+        return known
+    prover = Prover(space, threads=1)
+    while not prover.finished:
+        prover.step()
+    best = LoopNestModel().evaluate(space, prover.codes())
+    return float(best.edp.min())
+
+
+def milliseconds(space: MapSpace, least: float, seed: int, seconds: float) -> list[float]:
+    """Milliseconds until a search is within each target, inf where it never was."""
+    evaluator = Evaluator(LoopNestModel(), space, seconds=seconds, clock=time.process_time)
+
+    def stop(_: Searcher) -> None:
+        if evaluator.best_loss <= least * (1 + TARGETS[-1]):
+            raise _ArrivedError
+
+    with contextlib.suppress(_ArrivedError):
+        make("structured", space, seed=seed).run(evaluator, stop)
+    result = evaluator.result()
+    if result.best_loss < least * (1 - 1e-9):
+        raise SystemExit(f"{space.workload.name}: {result.best_loss} undercuts {least}")
+    times = []
+    for target in TARGETS:
+        hits = np.flatnonzero(result.curve_loss <= least * (1 + target))
+        times.append(1e3 * float(result.curve_seconds[hits[0]]) if hits.size else float("inf"))
+    return times
+
+
+def measure(machine: Accelerator, seeds: int, seconds: float) -> None:
+    """Prints one row per problem, and their geometric mean and worst."""
+    table = Table(
+        "problem", *(f"ms to {target:.1%}" for target in TARGETS), "never", title=machine.name
+    )
+    rows = []
+    for name in PROBLEMS:
+        space = MapSpace(workload(name), machine)
+        least = optimum(space)
+        milliseconds(space, least, 0, 0.05)  # loads compiled code
+        times = [milliseconds(space, least, seed, seconds) for seed in range(seeds)]
+        rows.append([statistics.median(column) for column in zip(*times, strict=True)])
+        never = sum(np.isinf(row[-1]) for row in times)
+        table.add_row(name, *(f"{value:.2f}" for value in rows[-1]), f"{never} of {seeds}")
+    columns = np.array(rows).T
+    table.add_row("geometric mean", *(f"{np.exp(np.log(c).mean()):.2f}" for c in columns), "")
+    table.add_row("worst", *(f"{c.max():.2f}" for c in columns), "")
+    Console(width=100).print(table)
+
+
+def overhead(machine: Accelerator) -> None:
+    """Prints what Python takes: beside compiled walks, and beside batches that are asked for."""
+    space = MapSpace(workload("resnet-conv4"), machine)
+    inside = 0.0
+
+    def timed(*arguments: Any) -> Any:
+        nonlocal inside
+        start = time.process_time()
+        scored = structured_moves.walk(*arguments)
+        inside += time.process_time() - start
+        return scored
+
+    with mock.patch.object(structured, "walk", timed):
+        evaluator = Evaluator(
+            LoopNestModel(),
+            space,
+            iterations=200 * structured.LONGEST_WALK,
+            clock=time.process_time,
+        )
+        searcher = make("structured", space, seed=0)
+        inside = 0.0
+        searcher.run(evaluator)
+    count = evaluator.iterations_used
+    print(
+        f"compiled walks of {structured.LONGEST_WALK}: {1e6 * inside / count:.2f} us a mapping, "
+        f"Python {1e6 * (evaluator.elapsed - inside) / 200:.0f} us a walk"
+    )
+    for chains in (4, 256):
+        evaluator = Evaluator(
+            LoopNestModel(), space, iterations=200 * chains, clock=time.process_time
+        )
+        searcher = make("structured", space, seed=0, chains=chains)
+        Searcher.run(searcher, evaluator)
+        print(f"asked for {chains} at a time: {1e6 * evaluator.elapsed / 200:.0f} us a batch")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--other", action="store_true", help="other machines too")
+    options = parser.parse_args(arguments)
+    overhead(accelerator("mm256"))
+    measure(accelerator("mm256"), options.seeds, MAIN_SECONDS)
+    for machine in OTHERS if options.other else ():
+        measure(accelerator(machine), options.seeds, OTHER_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

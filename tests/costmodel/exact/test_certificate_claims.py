@@ -1,0 +1,154 @@
+"""What a certificate claims is checked claim by claim: every one that is false is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel import MapSpace, accelerator, workload
+from costmodel.exact.certificate import Certificate, certify, prove, read_certificate
+from costmodel.exact.prover import Prover
+from costmodel.exact.verification import verify
+from mapspace.errors import ConfigError, DataError
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "mac_energy_pj": 1.0,
+    "bypass": "searched",
+    "levels": [
+        {"name": "DRAM", "energy_pj": 100.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": 24, "fanout": 2},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 6},
+    ],
+}
+
+
+def space() -> MapSpace:
+    return MapSpace(workload("gemm:M=4,N=3,K=2"), accelerator(SMALL))
+
+
+def proof(**options: Any) -> Prover:
+    prover = Prover(space(), threads=1, **options)
+    while not prover.finished:
+        prover.step()
+    return prover
+
+
+@pytest.fixture(scope="module")
+def whole() -> Certificate:
+    return certify(proof(), 1.0)
+
+
+@pytest.fixture(scope="module")
+def restricted() -> Certificate:
+    return certify(proof(keep={"L1": ["Z"]}), 1.0)
+
+
+@pytest.fixture(scope="module")
+def unfinished() -> Certificate:
+    """Of the worst mapping among some, so that bound and mapping are apart."""
+    prover = proof()
+    draws = space().sample(np.random.default_rng(0), 200)
+    codes = draws[space().feasible(draws)]
+    outcomes = prover.outcomes(codes)
+    worst = max(range(len(codes)), key=lambda row: prover.rank_of(outcomes[row] or (0, 0)))
+    return certify(prover, 1.0, codes[worst])
+
+
+def test_what_is_true_holds(
+    whole: Certificate, restricted: Certificate, unfinished: Certificate
+) -> None:
+    for certificate, proven, under, tie in (
+        (whole, True, None, True),
+        (restricted, False, True, True),
+        (unfinished, False, None, False),
+    ):
+        claims = certificate.proven, certificate.proven_under_restriction, certificate.tie_proven
+        assert claims == (proven, under, tie)
+        verdict = verify(certificate)
+        assert verdict.holds, verdict.findings
+        assert not any(finding.startswith("WRONG") for finding in verdict.findings)
+        assert verdict.problem_hash == certificate.problem_hash
+    assert unfinished.gap > 0
+    assert whole.gap == restricted.gap == 0
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [
+        ("whole", {"proven": False}),
+        ("whole", {"proven_under_restriction": True}),
+        ("whole", {"tie_proven": False}),
+        ("whole", {"gap": 0.01}),
+        ("whole", {"latency_cycles": 11}),
+        ("whole", {"unit_pj": "2"}),
+        ("whole", {"bound_cycles": 13}),
+        ("whole", {"model_version": "0"}),
+        ("whole", {"workload_hash": "x"}),
+        ("whole", {"accelerator_hash": "x"}),
+        ("whole", {"problem_hash": "x"}),
+        ("restricted", {"proven": True}),
+        ("restricted", {"proven_under_restriction": False}),
+        ("restricted", {"keep": None}),
+        ("unfinished", {"proven": True}),
+        ("unfinished", {"tie_proven": True}),
+        ("unfinished", {"gap": 0.0}),
+    ],
+    ids=str,
+)
+def test_what_is_false_is_found(
+    which: str, change: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    certificate: Certificate = request.getfixturevalue(which)
+    verdict = verify(certificate.model_copy(update=change))
+    assert not verdict.holds
+    assert any(finding.startswith("WRONG") for finding in verdict.findings)
+
+
+def test_a_bound_above_the_optimum_is_found(whole: Certificate, unfinished: Certificate) -> None:
+    """Of the worse mapping, as if nothing were below it."""
+    claims = {
+        "bound_energy_units": unfinished.energy_units,
+        "bound_cycles": unfinished.latency_cycles,
+        "gap": 0.0,
+        "proven": True,
+        "tie_proven": True,
+    }
+    verdict = verify(unfinished.model_copy(update=claims))
+    assert [finding for finding in verdict.findings if finding.startswith("WRONG")] == [
+        f"WRONG: a mapping of ({whole.energy_units}, {whole.latency_cycles}) (energy in units, "
+        f"cycles) is below {unfinished.value:.9g}"
+    ]
+
+
+def test_one_unit_above_the_optimum_is_found(whole: Certificate) -> None:
+    above = str(int(whole.bound_energy_units) + 1)
+    changed = whole.model_copy(update={"bound_energy_units": above, "tie_proven": None})
+    assert not verify(changed).holds
+
+
+@pytest.mark.parametrize("content", [[], [1], "text", 3, None, {}, {"format": "else"}], ids=str)
+def test_what_is_no_certificate_is_refused(content: object, tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"c\.json: format: expected 'mapspace-certificate-2'"):
+        read_certificate(path)
+
+
+def test_what_was_written_is_read(whole: Certificate, tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(whole.text())
+    assert read_certificate(path) == whole
+    assert json.loads(whole.text())["counts"] == proof().counts
+
+
+def test_proving_says_what_it_reached() -> None:
+    found = prove(space(), threads=1)
+    assert found.proven
+    assert found.value == certify(proof(), 0.0).value
+    with pytest.raises(DataError, match="no mapping to certify"):
+        certify(Prover(space(), threads=1), 0.0)

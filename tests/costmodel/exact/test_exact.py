@@ -1,0 +1,271 @@
+"""The proof against exhaustive enumeration, the golden records and the optima proven before."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paths import GOLDEN
+from small_problems import check_problem, random_problem
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.exact.certificate import certify, prove, read_certificate
+from costmodel.exact.pareto import pareto_front
+from costmodel.exact.problem import why_not
+from costmodel.exact.prover import Prover
+from costmodel.exact.verification import verify
+from costmodel.loop_nest.records import read_mapping
+from mapspace.errors import ConfigError, ContractError
+
+RECORDS = sorted((GOLDEN / "timeloop").glob("*.jsonl.gz"))
+
+# Proven elsewhere, by an independent program, to seven digits (pJ x cycles).
+OPTIMA = {
+    "gemm-1024": 3.088396e16,
+    "mttkrp-0": 3.226108e22,
+    "mttkrp-1": 3.215334e22,
+    "resnet-conv3": 7.687803e16,
+    "resnet-conv4": 7.925257e16,
+    "alexnet-conv2": 2.875811e17,
+    "alexnet-conv4": 7.395732e16,
+    "vgg-conv2": 5.040044e18,
+    "inception-conv2-c64": 2.807981e18,
+    "inception-conv2": 2.517077e19,
+}
+
+
+def proven(space: MapSpace, **options: Any) -> Prover:
+    prover = Prover(space, **options)
+    while not prover.finished:
+        prover.step()
+    return prover
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_equals_exhaustive_enumeration(seed: int) -> None:
+    check_problem(seed, most=30_000)
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_equals_exhaustive_enumeration_of_tiny_problems(block: int) -> None:
+    """Problems of at most 150 mappings: few enough for an interpreter, as in `make mutants`."""
+    for seed in range(20_000 + 24 * block, 20_024 + 24 * block):
+        check_problem(seed, most=150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(80))
+def test_equals_exhaustive_enumeration_of_many(block: int) -> None:
+    """2,000 further problems of up to 120,000 mappings each."""
+    for seed in range(1000 + 25 * block, 1025 + 25 * block):
+        check_problem(seed)
+
+
+@pytest.mark.parametrize("name", OPTIMA)
+def test_the_known_optima_are_proven(name: str) -> None:
+    certificate = prove(MapSpace(workload(name), accelerator("mm256")))
+    assert certificate.proven
+    assert certificate.value == pytest.approx(OPTIMA[name], rel=1e-6)
+
+
+def test_a_product_by_hand() -> None:
+    """2 x 2 x 2 MACs on one element whose buffers hold everything: counted on paper.
+
+    Every tensor of 4 words crosses each level once. DRAM: 4 + 4 reads and 4 writes. Buffer: inputs
+    8 fills and 8 reads, the output 4 updates and 4 reads for DRAM less the 4 that were never
+    written before, 0 fills; so 20. Element: inputs 8 fills and 16 reads, the output 8 updates and
+    8 - 4 reads; so 36, 8 MACs in 8 cycles.
+    """
+    machine: dict[str, Any] = {
+        "name": "hand",
+        "levels": [
+            {"name": "DRAM", "energy_pj": 100.0},
+            {"name": "L2", "energy_pj": 10.0, "capacity_words": 100},
+            {"name": "L1", "energy_pj": 1.0, "capacity_words": 12},
+        ],
+        "mac_energy_pj": 0.5,
+    }
+    space = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator(machine))
+    certificate = prove(space)
+    assert certificate.energy_pj == 12 * 100 + 20 * 10 + 36 + 8 * 0.5
+    assert certificate.latency_cycles == 8
+    assert certificate.proven
+    # 8 words hold a column of A, a row of B and all of Z; with 7 something is fetched twice.
+    machine["levels"][2]["capacity_words"] = 7
+    assert prove(MapSpace(space.workload, accelerator(machine))).energy_pj > certificate.energy_pj
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=[path.name.split(".")[0] for path in RECORDS])
+def test_bounds_hold_on_the_golden_records(path: Path) -> None:
+    """No bound lies above what the real Timeloop counted."""
+    with gzip.open(path, "rt") as lines:
+        records = [json.loads(line) for line in lines]
+    groups: dict[str, tuple[MapSpace, list[Any], list[Any]]] = {}
+    for record in records:
+        key = json.dumps(
+            [record["problem"], record["arch"], "keep" in record["mapping"]], sort_keys=True
+        )
+        space, code = read_mapping(record)
+        _, codes, results = groups.setdefault(key, (space, [], []))
+        codes.append(code)
+        results.append(record["result"])
+    for space, codes, results in groups.values():
+        assert why_not(space) is None
+        prover = Prover(space)
+        energy, cycles = prover.bounds(np.array(codes))
+        true_energy = np.array([result["energy_pj"] for result in results])
+        true_cycles = np.array([result["cycles"] for result in results])
+        # Timeloop adds energies in floating point.
+        assert (energy * float(prover.unit_pj) <= true_energy[:, None] * (1 + 1e-9)).all()
+        assert (cycles <= true_cycles[:, None]).all()
+
+
+@pytest.mark.parametrize("seed", [2, 11, 17, 24, 46, 52])
+def test_the_best_tilings_equal_enumeration(seed: int) -> None:
+    space, codes, objective = random_problem(np.random.default_rng(seed), 30_000)
+    values = LoopNestModel().evaluate(space, codes).objective(objective)
+    tilings = codes.copy()
+    for column, kind in enumerate(space.attribute_kinds):
+        if kind in ("order", "banks", "spatial-order", "spatial-axis"):
+            tilings[:, column] = 0
+    # The element buffers' order is 0 throughout; what is left names the tiling.
+    _, group = np.unique(tilings, axis=0, return_inverse=True)
+    least = np.full(group.max() + 1, np.inf)
+    np.minimum.at(least, group.ravel(), values)
+    top = min(7, len(least))
+    prover = proven(space, objective=objective, top=top)
+    best = LoopNestModel().evaluate(space, prover.codes()).objective(objective)
+    np.testing.assert_allclose(best, np.sort(least)[:top], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [17, 20, 23, 37])
+def test_a_fixed_keep_set_equals_enumeration(seed: int) -> None:
+    space, codes, objective = random_problem(np.random.default_rng(seed), 30_000)
+    columns = {name: space.attribute_names.index(f"keep.{name}") for name in ("L2", "L1")}
+    values = LoopNestModel().evaluate(space, codes).objective(objective)
+    tensors = space.workload.tensor_names
+    for inner, outer in ((0b001, 0b110), (0b101, 0b111), (0b000, 0b011)):
+        allowed = (codes[:, columns["L1"]] == inner) & (codes[:, columns["L2"]] == outer)
+        kept = {
+            name: [tensor for t, tensor in enumerate(tensors) if (chosen >> t) & 1]
+            for name, chosen in (("L1", inner), ("L2", outer))
+        }
+        if not allowed.any():
+            continue
+        winner = proven(space, objective=objective, keep=kept).codes()[0]
+        assert winner[columns["L1"]] == inner
+        assert winner[columns["L2"]] == outer
+        reached = LoopNestModel().evaluate(space, winner[None]).objective(objective)[0]
+        assert reached == pytest.approx(values[allowed].min(), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 24, 31, 37, 46, 52, 54])
+def test_the_front_equals_enumeration(seed: int) -> None:
+    space, codes, _ = random_problem(np.random.default_rng(seed), 30_000)
+    costs = LoopNestModel().evaluate(space, codes)
+    expected = []
+    least = np.inf
+    for cycles in np.unique(costs.latency_cycles):
+        energy = costs.energy_pj[costs.latency_cycles == cycles].min()
+        if energy < least * (1 - 1e-12):
+            least = energy
+            expected.append((cycles, energy))
+    front = [(point.latency_cycles, point.energy_pj) for point in pareto_front(space)]
+    np.testing.assert_allclose(front, expected, rtol=1e-12)
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    space = MapSpace(workload("inception-conv2-c64"), accelerator("mm256"))
+    single, several = proven(space, threads=1), proven(space, threads=4)
+    assert single.counts == several.counts
+    np.testing.assert_array_equal(single.codes(), several.codes())
+
+
+def test_what_is_printed_on_the_way_stays_true() -> None:
+    space = MapSpace(workload("mttkrp-1"), accelerator("mm256"))
+    optimum = proven(space)
+    assert optimum.best_outcome is not None
+    best = optimum.value_of(optimum.best_outcome)
+    prover = Prover(space)
+    lower, gap = 0, float("inf")
+    while not prover.finished:
+        prover.step(bounds=2_000)
+        certain = prover.value_of(prover.lower_outcome)
+        assert lower <= certain <= best
+        assert prover.gap <= gap
+        lower, gap = certain, prover.gap
+    assert lower == best
+
+
+def test_an_offered_mapping_shortens_the_proof() -> None:
+    space = MapSpace(workload("alexnet-conv4"), accelerator("mm256"))
+    first = proven(space)
+    second = Prover(space)
+    second.offer(first.codes())
+    assert second.best_outcome == first.best_outcome
+    while not second.finished:
+        second.step()
+    assert second.best_outcome == first.best_outcome
+    assert second.counts["orders"] <= first.counts["orders"]
+    np.testing.assert_array_equal(second.codes(), first.codes())
+
+
+def test_a_stopped_proof_continues_exactly() -> None:
+    space = MapSpace(workload("inception-conv2"), accelerator("mm256"))
+    undisturbed, stopped = Prover(space), Prover(space)
+    for prover in (undisturbed, stopped):
+        for _ in range(2):
+            prover.step(bounds=500)
+    state = json.loads(json.dumps(stopped.state_dict(), default=lambda array: array.tolist()))
+    resumed = Prover(space)
+    resumed.load_state_dict(state)
+    while not undisturbed.finished:
+        assert resumed.lower_outcome == undisturbed.lower_outcome
+        assert resumed.best_outcome == undisturbed.best_outcome
+        undisturbed.step(bounds=5_000)
+        resumed.step(bounds=5_000)
+    assert resumed.finished
+    assert resumed.counts == undisturbed.counts
+    with pytest.raises(ContractError, match="finished"):
+        resumed.step()
+
+
+def test_a_certificate_survives_its_file(tmp_path: Path) -> None:
+    space = MapSpace(workload("resnet-conv3"), accelerator("mm256-bw-bypass"))
+    prover = Prover(space, objective="ed2p")
+    while prover.best_outcome is None:
+        prover.step(bounds=1000)
+    certificate = certify(prover, 1.0)
+    (tmp_path / "c.json").write_text(certificate.text())
+    assert read_certificate(tmp_path / "c.json") == certificate
+    small = prove(MapSpace(workload("gemm:M=24,N=24,K=24"), space.accelerator), objective="ed2p")
+    assert verify(small).holds
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        ("mindmappings-released", "overflow"),
+        ({"extends": "mm256", "levels": [{"name": "L1", "fanout": 2}]}, "fans out elsewhere"),
+        ({"extends": "mm256", "mac_energy_pj": 1.00000000001}, "Round the energies"),
+        (
+            {"levels": [{"name": "DRAM", "energy_pj": 1}], "mac_energy_pj": 1},
+            "1 memory levels; the exact search is for 3",
+        ),
+    ],
+)
+def test_what_cannot_be_proven_is_refused(machine: Any, reason: str) -> None:
+    space = MapSpace(workload("mttkrp-0"), accelerator(machine))
+    assert reason in str(why_not(space))
+    with pytest.raises(ConfigError, match=reason):
+        Prover(space)
+
+
+def test_an_objective_that_may_fall_is_refused() -> None:
+    space = MapSpace(workload("gemm-512"), accelerator("mm256"))
+    with pytest.raises(ConfigError, match="never falls when energy or latency rises"):
+        Prover(space, objective="utilisation")  # type: ignore[arg-type]

@@ -1,0 +1,183 @@
+"""Deliberately broken bounds and rules: the comparison with enumeration must catch each of them.
+
+Every mutation is one line of the proof's sources, changed in a copy that runs in another process,
+interpreted, on problems whose whole map spaces were evaluated here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paths import ROOT
+from small_problems import MOST_MAPPINGS, best_outcome, random_problem, tiling_minima
+
+# What a broken rule would claim: (file, the line, what it becomes).
+MUTATIONS = {
+    "no step is ever credited by coincidence": (
+        "traffic_bounds.py",
+        "cost = 1 if before != 0 and step[j] == moved else trip[j]",
+        "cost = trip[j]",
+    ),
+    "a resting tensor pays for the loops that leave it at rest": (
+        "traffic_bounds.py",
+        "bound[h, t] = whole * (resting if tables.relevant[t, h] else held[t])",
+        "bound[h, t] = whole * resting",
+    ),
+    "both buffers rest on the same innermost loop": (
+        "tiling_bounds.py",
+        "both = least_joint if inner_loops == 0 else least_inner + least_outer",
+        "both = least_joint if inner_loops == 0 else max(least_joint, least_inner + least_outer)",
+    ),
+    "the shared buffer's tile is the step, not a multiple of it": (
+        "dram_bounds.py",
+        "for c in range(tables.cover_start[at], tables.cover_start[at + 1]):",
+        "for c in range(0):",
+    ),
+    "cycles are rounded the wrong way": (
+        "access_energy.py",
+        "* (1 - 1e-14)",
+        "+ 1",
+    ),
+    "all tensors pay for extents that are left open": (
+        "subtree_bounds.py",
+        "if h < n and tables.relevant[t, h]:",
+        "if h < n:",
+    ),
+    "DRAM's loops bring whole tiles above any loop of the shared buffer": (
+        "branch_and_bound.py",
+        "moves = moves or work.buffer.extent[d] > work.element.step[d]",
+        "moves = True",
+    ),
+    "extents that are left open may not take what is best for their axis": (
+        "subtree_bounds.py",
+        "tables, outer.loose, axis, element.spatial_at, element.step_at, chosen",
+        "tables, outer.loose, axis, element.spatial_at, element.step_at, 9",
+    ),
+    "a tensor that has moved is settled": (
+        "loop_orders.py",
+        "if axis >= 0 and (changed == tile or",
+        "if axis >= 0 or (changed == tile and",
+    ),
+    "a buffer is never quite full": (
+        "access_energy.py",
+        "return used <= room",
+        "return used < room",
+    ),
+    "element tiles never matter where nothing is kept": (
+        "branch_and_bound.py",
+        "if inner_set == 0 and not vary:",
+        "if inner_set == 0:",
+    ),
+}
+# Problem 339 is one that an earlier version of the proof got wrong.
+SEEDS = (*range(150), 339)
+MOST_TILINGS = 100
+
+CHECK = """
+import json, sys
+import numpy as np
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.exact.prover import Prover
+from costmodel.loop_nest.map_space import MapSpace
+for problem in json.load(open(sys.argv[1])):
+    space = MapSpace(
+        Workload.model_validate(problem["workload"]),
+        Accelerator.model_validate(problem["accelerator"]),
+    )
+    prover = Prover(space, objective=problem["objective"], threads=1)
+    energy, cycles = prover.bounds(np.array(problem["tilings"], np.int32))
+    unit = float(prover.unit_pj)
+    if (energy * unit > np.array(problem["energy"])[:, None] * (1 + 1e-14)).any():
+        sys.exit(f"problem {problem['seed']}: a bound on energy is too high")
+    if (cycles > np.array(problem["cycles"])[:, None]).any():
+        sys.exit(f"problem {problem['seed']}: a bound on cycles is too high")
+    while not prover.finished:
+        prover.step()
+    winner = prover.codes()
+    if not len(winner) or prover.outcomes(winner)[0] != prover.best_outcome:
+        sys.exit(f"problem {problem['seed']}: the winner is none")
+    value = float(prover.value_of(prover.best_outcome))
+    value *= 1 if problem["objective"] == "latency" else unit
+    if list(prover.best_outcome) != problem["best"]:
+        sys.exit(f"problem {problem['seed']}: {prover.best_outcome} is not {problem['best']}")
+    if abs(value - problem["least"]) > 1e-12 * problem["least"]:
+        sys.exit(f"problem {problem['seed']}: {value} is not the optimum {problem['least']}")
+print("all equal")
+"""
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of small problems with their optimum and the least costs of every tiling."""
+    entries: list[dict[str, Any]] = []
+    for seed in SEEDS:
+        most = MOST_MAPPINGS if seed == SEEDS[-1] else 8000
+        space, codes, objective = random_problem(np.random.default_rng(seed), most)
+        if not len(codes):
+            continue
+        tilings, energy, cycles, least = tiling_minima(space, codes, objective)
+        entries.append(
+            {
+                "seed": seed,
+                "workload": space.workload.model_dump(mode="json"),
+                "accelerator": space.accelerator.model_dump(mode="json"),
+                "objective": objective,
+                "tilings": tilings[:MOST_TILINGS].tolist(),
+                "energy": energy[:MOST_TILINGS].tolist(),
+                "cycles": cycles[:MOST_TILINGS].tolist(),
+                "least": least,
+                "best": best_outcome(space, codes, objective),
+            }
+        )
+    path = tmp_path_factory.mktemp("problems") / "problems.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def run_check(folder: Path, problems: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-W", "ignore", "-c", CHECK, str(problems)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=folder, check=False
+    )
+
+
+def copy_package(folder: Path) -> Path:
+    for package in ("costmodel", "mapspace"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    copy = folder / "costmodel" / "exact"
+    # So that small problems are bounded in every way that large ones are.
+    branch = (copy / "branch_and_bound.py").read_text()
+    assert "FEWEST_LEAVES = 3" in branch
+    (copy / "branch_and_bound.py").write_text(
+        branch.replace("FEWEST_LEAVES = 3", "FEWEST_LEAVES = 1")
+    )
+    return copy
+
+
+def test_the_sources_as_they_are_pass(tmp_path: Path, problems: Path) -> None:
+    copy_package(tmp_path)
+    done = run_check(tmp_path, problems)
+    assert done.stdout == "all equal\n", done.stderr
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_broken_rule_is_caught(name: str, tmp_path: Path, problems: Path) -> None:
+    file, line, becomes = MUTATIONS[name]
+    path = copy_package(tmp_path) / file
+    source = path.read_text()
+    assert source.count(line) >= 1, f"{file} no longer says {line!r}"
+    path.write_text(source.replace(line, becomes))
+    done = run_check(tmp_path, problems)
+    assert done.returncode == 1, f"survived: {name}"
+    assert done.stderr.startswith("problem "), done.stderr

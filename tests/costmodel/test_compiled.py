@@ -1,0 +1,211 @@
+"""Machine code on disk: never older than its source, made anew only for cause, never foreign."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from costmodel.compiled_sources import Sources
+from mapspace.private_folder import private_folder, temporary_folder
+
+TOY = {
+    "__init__.py": "",
+    "errors.py": "class ToyError(Exception):\n    '''Old words.'''\n",
+    "parts.py": '''
+from typing import NamedTuple
+from toy.errors import ToyError
+
+SCALE = 3.0
+
+class Pair(NamedTuple):
+    """Two numbers."""
+    left: float
+    right: float
+
+def refuse():
+    raise ToyError("no")
+''',
+    "helper.py": '''
+from costmodel.compiled import part
+from toy import parts
+from toy.parts import SCALE, Pair
+
+@part
+def scaled(pair: Pair) -> float:
+    """Words."""
+    return SCALE * pair.left
+''',
+    "main.py": """
+from costmodel.compiled import lean
+from toy.helper import scaled
+from toy.parts import Pair
+
+@lean
+def answer(pair: Pair) -> float:
+    return scaled(pair) + 1.0
+
+print(answer(Pair(2.0, 5.0)), sum(answer.stats.cache_hits.values()))
+""",
+}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A package that compiles a function, which calls another file's."""
+    folder = tmp_path / "code" / "toy"
+    folder.mkdir(parents=True)
+    for name, text in TOY.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def run(toy: Path, **environment: str) -> tuple[float, int, str]:
+    """What a new process computes, how often it took machine code from disk, and its complaints."""
+    path = os.pathsep.join([str(toy.parent), str(ROOT)])
+    known = {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(toy.parent.parent / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-m", "toy.main"],
+        env={**known, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    number, hits = done.stdout.split()
+    return float(number), int(hits), done.stderr
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_a_changed_helper_changes_the_number_in_the_next_process(toy: Path) -> None:
+    assert run(toy)[:2] == (7.0, 0)
+    assert run(toy)[:2] == (7.0, 1)
+    edit(toy / "helper.py", "SCALE * pair.left", "SCALE * pair.left * 2.0")
+    assert run(toy)[:2] == (13.0, 0)
+    edit(toy / "parts.py", "SCALE = 3.0", "SCALE = 4.0")
+    assert run(toy)[:2] == (17.0, 0)
+    edit(toy / "parts.py", "    left: float\n    right: float", "    right: float\n    left: float")
+    assert run(toy)[:2] == (41.0, 0)
+    assert run(toy)[:2] == (41.0, 1)
+
+
+def test_errors_and_words_recompile_nothing(toy: Path) -> None:
+    run(toy)
+    edit(toy / "errors.py", "Old words.", "New words.")
+    edit(toy / "parts.py", 'raise ToyError("no")', 'raise ToyError("never")')
+    edit(toy / "helper.py", '"""Words."""', '"""Other words."""')
+    assert run(toy)[:2] == (7.0, 1)
+
+
+def test_the_whole_of_a_module_counts_where_the_module_is_read(toy: Path) -> None:
+    edit(toy / "helper.py", "SCALE * pair.left", "parts.SCALE * pair.left")
+    before = Sources(None).digest(toy / "main.py")
+    edit(toy / "parts.py", "SCALE = 3.0", "SCALE = 5.0")
+    assert Sources(None).digest(toy / "main.py") != before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "compiled_anew"),
+    [
+        ("searchers/compiled/random_numbers.py", "2.0**-53", "2.0**-60", True),
+        ("costmodel/exact/objective.py", "INFINITE = 2**62", "INFINITE = 2**61", True),
+        (
+            "mapspace/errors.py",
+            "class MapspaceError(",
+            "class Other: ...\nclass MapspaceError(",
+            False,
+        ),
+        ("costmodel/workloads.py", "def workload(", "def other(): ...\ndef workload(", False),
+    ],
+)
+def test_this_projects_own_files(
+    file: str, old: str, new: str, compiled_anew: bool, tmp_path: Path
+) -> None:
+    for package in ("costmodel", "mapspace", "searchers"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    users = [
+        tmp_path / "searchers/compiled/structured_moves.py",
+        tmp_path / "costmodel/exact/branch_and_bound.py",
+    ]
+    before = [Sources(None).digest(user) for user in users]
+    edit(tmp_path / file, old, new)
+    after = [Sources(None).digest(user) for user in users]
+    assert (before != after) == compiled_anew
+
+
+def test_what_is_remembered_of_a_file_is_what_it_says(toy: Path, tmp_path: Path) -> None:
+    memory = tmp_path / "memory"
+    fresh = Sources(None).digest(toy / "main.py")
+    assert Sources(memory).digest(toy / "main.py") == fresh
+    assert Sources(memory).digest(toy / "main.py") == fresh
+    for file in memory.iterdir():
+        file.write_text("{")
+    assert Sources(memory).digest(toy / "main.py") == fresh
+
+
+def test_a_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    folder = private_folder(tmp_path / "one" / "two")
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    assert private_folder(folder) == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_can_replace_is_not_trusted(tmp_path: Path) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    assert private_folder(open_to_all / "mine") is None
+    open_to_all.chmod(0o1777)  # as /tmp: nobody can rename what is another's
+    assert private_folder(open_to_all / "mine") is not None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_not_trusted(tmp_path: Path) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    os.chown(planted, 12345, 12345)
+    assert private_folder(planted) is None
+
+
+def test_a_planted_link_is_followed_to_who_owns_it(tmp_path: Path) -> None:
+    open_to_all = tmp_path / "open"
+    (open_to_all / "trap").mkdir(parents=True)
+    open_to_all.chmod(0o777)
+    (tmp_path / "link").symlink_to(open_to_all / "trap")
+    assert private_folder(tmp_path / "link") is None
+
+
+def test_a_taken_name_in_the_temporary_folder_gives_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    first = temporary_folder("things")
+    assert first == temporary_folder("things")
+    (tmp_path / f"mapspace-{os.getuid()}").chmod(0o777)
+    second = temporary_folder("things")
+    assert second is not None
+    assert second != first
+    assert second.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_cache_that_cannot_be_trusted_is_left_with_a_line(toy: Path, tmp_path: Path) -> None:
+    open_to_all = tmp_path / "everybodys"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    number, _, complaint = run(toy, XDG_CACHE_HOME=str(open_to_all), TMPDIR=str(temporary))
+    assert number == 7.0
+    assert complaint.count("\n") == 1
+    assert str(temporary) in complaint
+    assert run(toy, XDG_CACHE_HOME=str(open_to_all), TMPDIR=str(temporary))[:2] == (7.0, 1)
+    assert list((temporary / f"mapspace-{os.getuid()}").rglob("*.nbi"))

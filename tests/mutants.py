@@ -1,0 +1,237 @@
+"""Breaks the core's sources one place at a time and sees whether the tests notice: `make mutants`.
+
+A seeded sample of small mutations (comparisons, arithmetic, constants, removed statements), each in
+a temporary copy of the tree, never in the tree itself. Compiled functions run interpreted, so that
+no machine code of other sources can answer. Each mutant runs the tests of its file in a fork of a
+process that has the heavy libraries imported already. Results are JSON lines; a run that is started
+again with the same output goes on where it stopped. Processes may share a sample, and its output:
+`--shard 1/4` to `--shard 4/4`. `--again FILE` runs what survived in an earlier output once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+
+from mutations import Mutant, mutants
+from parts import part_of
+from paths import ROOT
+
+TINY = "tests/costmodel/exact/test_exact.py::test_equals_exhaustive_enumeration_of_tiny_problems"
+PINNED_PROOFS = "tests/costmodel/exact/test_pinned_proofs.py"
+PINNED_RUNS = "tests/searchers/test_pinned_searches.py"
+MODEL = (
+    "tests/costmodel/loop_nest/test_loopnest_by_hand.py",
+    "tests/costmodel/loop_nest/test_golden_timeloop.py",
+    TINY,
+)
+FEASIBLE = (
+    "tests/costmodel/loop_nest/test_loopnest.py",
+    "tests/costmodel/loop_nest/test_golden_validity.py",
+    TINY,
+    "-k",
+    "tiny or judged or excess or fan_out or bank or overflow",
+)
+PROOFS = (
+    PINNED_PROOFS,
+    "tests/costmodel/exact/test_objective.py",
+    "tests/costmodel/exact/test_certificate_claims.py",
+    TINY,
+    "tests/costmodel/exact/test_exact.py",
+    "-k",
+    "pinned or objective or claims or tiny or by_hand",
+)
+
+
+def of_searcher(name: str) -> tuple[str, ...]:
+    """Its own tests, and its seeded runs."""
+    # All tests of a file have its name among their keywords.
+    own = f"tests/searchers/test_{name}.py"
+    return PINNED_RUNS, own, "-k", f"{name} and not primitive"
+
+
+# The tests of a file, or of all files of a folder, that run within seconds when interpreted.
+TESTS: dict[str, tuple[str, ...]] = {
+    "costmodel/loop_nest/cost_kernel.py": MODEL,
+    "costmodel/loop_nest/feasibility.py": FEASIBLE,
+    "costmodel/loop_nest/edits.py": ("tests/costmodel/loop_nest/test_edits.py",),
+    "costmodel/loop_nest/moves.py": (
+        PINNED_RUNS,
+        "tests/costmodel/loop_nest/test_mapspace.py",
+        "-k",
+        # What takes long without machine code is left out.
+        "rich or mapspace and not without_feasible and not uniform",
+    ),
+    "costmodel/exact": PROOFS,
+    "searchers/annealing.py": of_searcher("annealing"),
+    "searchers/genetic.py": of_searcher("genetic"),
+    "searchers/evaluator.py": ("tests/searchers/test_evaluator.py",),
+    "searchers/gradient.py": of_searcher("gradient"),
+    "orchestrator/comparison/results.py": ("tests/orchestrator/comparison/test_results.py",),
+    "surrogate/features.py": (
+        "tests/surrogate/test_surrogate.py",
+        "-k",
+        "features or step or gradients",
+    ),
+}
+# Imported before the forks: what takes long and is none of this project's.
+WARM = ("pytest", "numpy", "numba", "scipy.stats", "hypothesis", "pydantic", "yaml", "torch")
+
+# What the last tests printed, beside the copy of the tree.
+SAID = "said.txt"
+
+# A mutant and the tests that it runs.
+Work = tuple[Mutant, tuple[str, ...]]
+
+
+def every_mutant(only: list[str]) -> list[list[Work]]:
+    """The mutants of each entry of `TESTS`, or of those named only."""
+    pools = []
+    for path, tests in TESTS.items():
+        folder = ROOT / path
+        files = sorted(folder.glob("*.py")) if folder.is_dir() else [folder]
+        if not only or path in only:
+            names = [str(file.relative_to(ROOT)) for file in files]
+            pools.append([(broken, tests) for name in names for broken in mutants(name)])
+    return pools
+
+
+def sample(count: int, seed: int, only: list[str]) -> list[Work]:
+    """As many mutants of every entry of `TESTS` as of any other, as far as there are."""
+    rng = random.Random(seed)
+    pools = every_mutant(only)
+    for pool in pools:
+        rng.shuffle(pool)
+    chosen: list[Work] = []
+    while len(chosen) < count and any(pools):
+        chosen += [pool.pop() for pool in pools if pool]
+    return chosen[:count]
+
+
+def survivors(path: Path, only: list[str]) -> list[Work]:
+    """The mutants that survived in an output, as far as they are still made."""
+    wanted = {key(entry) for entry in read(path) if entry["outcome"] == "survived"}
+    files = {name for name, *_ in wanted}
+    every = [work for pool in every_mutant(only) for work in pool if work[0].file in files]
+    found = [work for work in every if key(work[0].name) in wanted]
+    print(f"{len(wanted)} survived in {path}; {len(found)} of them are still made.")
+    return found
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The entries of an output; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def key(entry: dict[str, Any]) -> tuple[Any, ...]:
+    """What names a mutant."""
+    return tuple(entry[name] for name in ("file", "line", "column", "was", "becomes"))
+
+
+def run_tests(tree: Path, tests: tuple[str, ...], limit: float) -> tuple[str, float]:
+    """`killed`, `survived` or `timeout`, and the seconds that it took; SAID holds what was said."""
+    started = time.monotonic()
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        sys.path[:0] = [str(tree), str(tree / "tests")]
+        os.chdir(tree)
+        said = os.open(tree.parent / SAID, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        import pytest
+
+        # Stopped tests leave no bytecode, so none of another mutant is read.
+        sys.dont_write_bytecode = True
+        plain = ("-q", "-x", "-p", "no:cacheprovider", "-W", "ignore", "-o", "timeout=0")
+        os._exit(int(pytest.main([*plain, "-m", "not slow and not faults", *tests])))
+    while time.monotonic() - started < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            survived = os.waitstatus_to_exitcode(status) == 0
+            return "survived" if survived else "killed", time.monotonic() - started
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "timeout", time.monotonic() - started
+
+
+def told(entry: dict[str, Any]) -> str:
+    """An entry as a line."""
+    where = f"{entry['file']}:{entry['line']}"
+    return f"{entry['outcome']:8} {where}: {entry['was']} -> {entry['becomes']}"
+
+
+def summarise(done: list[dict[str, Any]]) -> None:
+    """Prints every survivor and the kill rate; a timeout counts as killed."""
+    for entry in done:
+        if entry["outcome"] == "survived":
+            print(told(entry))
+    outcomes = Counter(entry["outcome"] for entry in done)
+    share = 1 - outcomes["survived"] / max(len(done), 1)
+    print(f"{len(done)} mutants: {dict(outcomes)}; {share:.1%} killed")
+
+
+def main() -> None:
+    """Runs the sample, or its part."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200, help="mutants in all")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--shard", type=part_of, metavar="K/N", default=(1, 1), help="a part")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="the survivors of that output")
+    parser.add_argument("--output", type=Path, default=Path("mutants.jsonl"), help="JSON lines")
+    parser.add_argument("--only", nargs="*", default=[], help=f"of {', '.join(TESTS)}")
+    options = parser.parse_args()
+    if options.again and options.again.resolve() == options.output.resolve():
+        parser.error("--again and --output: expected two files, got one.")
+    os.environ.update(NUMBA_DISABLE_JIT="1", OMP_NUM_THREADS="1")
+    for name in WARM:
+        importlib.import_module(name)
+    known = {key(entry) for entry in read(options.output)}
+    if options.again:
+        chosen = survivors(options.again, options.only)
+    else:
+        chosen = sample(options.count, options.seed, options.only)
+    number, shards = options.shard
+    limits: dict[tuple[str, ...], float] = {}
+    with tempfile.TemporaryDirectory() as folder, options.output.open("a") as output:
+        tree = Path(folder) / "tree"
+        ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
+        shutil.copytree(ROOT, tree, ignore=ignored)
+        for broken, tests in chosen[number - 1 :: shards]:
+            entry: dict[str, Any] = {**broken.name}
+            if key(entry) in known:
+                continue
+            if tests not in limits:
+                outcome, seconds = run_tests(tree, tests, 1800)
+                if outcome != "survived":
+                    print((Path(folder) / SAID).read_text()[-4000:])
+                    sys.exit(f"{' '.join(tests)} fails without any mutant ({outcome}), see above.")
+                limits[tests] = 30 + 4 * seconds
+            path = tree / broken.file
+            before = path.read_text()
+            path.write_text(broken.source)
+            outcome, seconds = run_tests(tree, tests, limits[tests])
+            path.write_text(before)
+            entry |= {"outcome": outcome, "seconds": round(seconds, 1)}
+            output.write(json.dumps(entry) + "\n")
+            output.flush()
+            print(told(entry), flush=True)
+    summarise(read(options.output))
+
+
+if __name__ == "__main__":
+    main()

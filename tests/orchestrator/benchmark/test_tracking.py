@@ -1,0 +1,192 @@
+"""Benchmarks in a real MLflow store on SQLite: what is logged, and that logging continues."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_results import make_results
+
+from mapspace.errors import MapspaceError
+from orchestrator.benchmark import mlflow_log
+from orchestrator.comparison.results import CERTIFICATES_FOLDER, save
+from orchestrator.runs import mlflow_client
+
+pytestmark = [
+    # MLflow and SQLAlchemy use what they deprecate themselves.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    # Making the database takes seconds: once for all tests, which log under their own names.
+    return mlflow_client.default_uri(tmp_path_factory.mktemp("store"))
+
+
+def client(uri: str) -> Any:
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def children(uri: str, parent: str) -> dict[str, Any]:
+    connection = client(uri)
+    experiment = connection.get_run(parent).info.experiment_id
+    found = connection.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
+    names = [run.info.run_name for run in found]
+    assert len(names) == len(set(names))
+    return dict(zip(names, found, strict=True))
+
+
+def logged(folder: Path, uri: str, name: str) -> tuple[Any, str]:
+    results = make_results(name=name)
+    folder.mkdir(exist_ok=True)
+    save(results, folder)
+    (folder / CERTIFICATES_FOLDER).mkdir(exist_ok=True)
+    (folder / CERTIFICATES_FOLDER / "left.json").write_text("{}")
+    return results, mlflow_log.log_results(results, folder, uri)
+
+
+def test_a_parent_and_a_child_per_searcher_and_workload(store: str, tmp_path: Path) -> None:
+    results, parent = logged(tmp_path / "run", store, "structure")
+    runs = children(store, parent)
+    expected = [f"{s} / {w}" for s in results.searchers for w in results.workloads]
+    assert sorted(runs) == sorted(expected)
+    assert all(run.info.status == "FINISHED" for run in runs.values())
+    run = runs["annealing / left"]
+    assert run.data.params["preset"] == "paper"
+    assert run.data.params["iterations"] == "100"
+    assert run.data.metrics["final"] == pytest.approx(6.0)
+    assert run.data.metrics["percent_above_optimum"] == pytest.approx(200.0)
+    assert run.data.params["optimum"] == "20.0"
+    assert run.data.params["optimum_proven"] == "true"
+    other = runs["annealing / right"]
+    assert other.data.metrics["percent_above_lower_bound"] == pytest.approx(400.0)
+    assert "percent_above_optimum" not in other.data.metrics
+    assert other.data.params["lower_bound"] == "80.0"
+    assert other.data.params["optimum_proven"] == "false"
+    top = client(store).get_run(parent)
+    assert top.info.status == "FINISHED"
+    assert top.data.metrics["normalised/gradient visited"] == pytest.approx(6**0.5)
+    assert top.data.params["optimum_proven"] == "false"
+    percent = top.data.metrics["percent_above_lower_bound/annealing"]
+    assert percent == pytest.approx(100 * (15**0.5 - 1))
+    assert "made up for a test" in top.data.tags["mlflow.note.content"]
+    artifacts = {file.path for file in client(store).list_artifacts(parent)}
+    assert artifacts == {"certificates", "curves.parquet", "summary.json"}
+    files = client(store).list_artifacts(parent, "certificates")
+    assert [file.path for file in files] == ["certificates/left.json"]
+
+
+def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "axes")
+    run = children(store, parent)["annealing / left"]
+    history = client(store).get_metric_history(run.info.run_id, "normalised_edp")
+    points = {metric.step: metric for metric in history}
+    # Time is counted from here, for every method alike.
+    assert math.isnan(points[0].value)
+    assert points[0].timestamp == run.info.start_time
+    assert points[1].value == pytest.approx(90.0)
+    assert points[100].value == pytest.approx(6.0)
+    assert points[100].timestamp - run.info.start_time == 1000
+    assert points[1].timestamp - run.info.start_time == 10
+    above = client(store).get_metric_history(run.info.run_id, "percent_above_optimum")
+    assert {metric.step for metric in above} == set(points)
+    assert above[-1].value == pytest.approx(200.0)
+
+
+def test_under_a_budget_of_time_the_grid_is_time(store: str, tmp_path: Path) -> None:
+    results = make_results(name="time", seconds=1.0, iterations=None)
+    save(results, tmp_path)
+    parent = mlflow_log.log_results(results, tmp_path, store)
+    run = children(store, parent)["random / right"]
+    history = client(store).get_metric_history(run.info.run_id, "normalised_edp")
+    assert history[-1].timestamp - run.info.start_time == 1000
+    assert history[-1].step == 100
+    assert [metric.step for metric in history] == sorted(metric.step for metric in history)
+
+
+def test_logging_again_adds_nothing(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "twice")
+    before = {run.info.run_id for run in children(store, parent).values()}
+    _, again = logged(tmp_path / "run", store, "twice")
+    assert again == parent
+    assert {run.info.run_id for run in children(store, parent).values()} == before
+
+
+def test_interrupted_logging_is_completed(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = mlflow_log._curve_metrics, 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 2:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow_log, "_curve_metrics", counted)
+        with pytest.raises(KeyboardInterrupt):
+            logged(tmp_path / "run", store, "interrupted")
+    _, parent = logged(tmp_path / "run", store, "interrupted")
+    runs = children(store, parent)
+    assert len(runs) == 6
+    assert all(run.info.status == "FINISHED" for run in runs.values())
+    assert all("final" in run.data.metrics for run in runs.values())
+
+
+def test_runs_that_a_repeated_request_has_made_twice_are_removed(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may make a run and die before it answers: the client asks again."""
+    from mlflow.tracking import MlflowClient
+
+    original = MlflowClient.create_run
+
+    def twice(self: Any, *arguments: Any, **named: Any) -> Any:
+        original(self, *arguments, **named)
+        return original(self, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "create_run", twice)
+        results, parent = logged(tmp_path / "run", store, "repeated")
+    connection = client(store)
+    experiment = connection.get_run(parent).info.experiment_id
+    found = connection.search_runs([experiment])
+    expected = {f"{s} / {w}" for s in results.searchers for w in results.workloads}
+    assert sorted(run.info.run_name for run in found) == sorted({"run", *expected})
+    assert all(run.info.status == "FINISHED" for run in found)
+
+
+def test_a_report_is_attached(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "attached")
+    page = tmp_path / "run" / "report.html"
+    page.write_text("page")
+    mlflow_client.attach(tmp_path / "run", [page], tracking_uri=store)
+    found = [file.path for file in client(store).list_artifacts(parent, "report")]
+    assert found == ["report/report.html"]
+    # Without a parent run there is nothing to do.
+    mlflow_client.attach(tmp_path, [page])
+
+
+def test_a_store_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -> None:
+    results = make_results()
+    save(results, tmp_path)
+    with pytest.raises(MapspaceError, match="MLflow at nonsense://x"):
+        mlflow_log.log_results(results, tmp_path, "nonsense://x")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("gradient (visited)", "gradient visited"), ("a/b-c.d e_f", "a/b-c.d e_f"), ("é!", "é")],
+)
+def test_metric_names_hold_only_what_is_allowed(label: str, name: str) -> None:
+    assert mlflow_client.metric_name(label) == name

@@ -1,0 +1,85 @@
+"""What a benchmark's trial clocks, and how many threads its searchers have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import searchers
+from costmodel import LoopNestModel
+from mapspace.strict_yaml import validate
+from orchestrator.benchmark import search_trial
+from orchestrator.benchmark.config import Benchmark, Plan, make_searcher, prepare
+from orchestrator.benchmark.search_trial import Searches
+from searchers import Evaluator
+
+
+def plan_of(**changes: Any) -> Plan:
+    content = {
+        "kind": "benchmark",
+        "name": "small",
+        "model": "loopnest",
+        "accelerator": "mm256",
+        "workloads": ["gemm-512"],
+        "searchers": {"exact": {}, "random": {}},
+        "seeds": [3],
+        "seconds": 1.0,
+        **changes,
+    }
+    return prepare(validate(Benchmark, content, "small"), "small")
+
+
+def test_the_exact_searcher_of_a_trial_has_one_thread() -> None:
+    plan = plan_of()
+    space = plan.space("gemm-512")
+    searcher = make_searcher(plan, plan.entry("exact"), space, seed=0)
+    assert searcher.options.threads == 1
+    assert searcher.prover.threads == 1
+    more = plan_of(searchers={"exact": {"parameters": {"threads": 3}}})
+    assert make_searcher(more, more.entry("exact"), space, seed=0).options.threads == 3
+
+
+def test_the_making_of_a_searcher_is_on_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marvel's off-chip half, for one: it is found when the object is made."""
+    plan, now = plan_of(), 0.0
+    made = searchers.make
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        nonlocal now
+        now += 0.75
+        return made(*arguments, **options)
+
+    monkeypatch.setattr(searchers, "make", slow)
+    monkeypatch.setattr(
+        search_trial,
+        "Evaluator",
+        lambda *arguments, **options: Evaluator(*arguments, **{**options, "clock": lambda: now}),
+    )
+    searches = Searches(plan, "random", "gemm-512", [3, 4])
+    searches.warm_up()
+    assert now == 0.75
+    for _ in range(2):
+        assert searches.start_next()
+        assert searches.evaluator.elapsed == 0.75
+        # The clock stands until the search begins.
+        now += 10.0
+        assert searches.evaluator.elapsed == 0.75
+        assert searches.evaluator.remaining > 0
+        now += 0.2
+        assert searches.evaluator.elapsed == pytest.approx(0.95)
+        assert math.isinf(searches.evaluator.best_loss)
+        searches.finish()
+
+
+def test_preparation_beyond_the_budget_leaves_nothing() -> None:
+    now = 0.0
+    space = plan_of().space("gemm-512")
+    evaluator = Evaluator(LoopNestModel(), space, seconds=1.0, clock=lambda: now)
+    with evaluator.running():
+        searcher = searchers.make("random", space, seed=0)
+        now += 1.5
+    searcher.run(evaluator)
+    assert evaluator.result().best_code is None
+    assert evaluator.result().iterations == 0

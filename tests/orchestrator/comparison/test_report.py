@@ -1,0 +1,262 @@
+"""The report: its numbers are the results', its figures are drawn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_results import make_results, make_run
+
+from mapspace.errors import ConfigError
+from orchestrator.comparison.figures import draw_final, styles
+from orchestrator.comparison.latency_section import paper_points
+from orchestrator.comparison.page import benchmark_document, text_table, write_report
+from orchestrator.comparison.results import Bounds, Results, save
+from orchestrator.report.document import NOTHING, Cell, Section, Table
+
+
+def section_of(results: Results, folder: Path = Path("run")) -> Section:
+    """A benchmark's part of the page."""
+    return benchmark_document({folder: results}, folder).sections[0]
+
+
+def table(results: Results, key: str) -> Table:
+    return next(table for table in section_of(results).tables if table.key == key)
+
+
+def cells(results: Results) -> list[str]:
+    """What the cells of all tables hold, with their small print."""
+    return [
+        f"{cell.value} {cell.note}".strip()
+        for table in section_of(results).tables
+        for row in [*table.body(), *table.ends()]
+        for cell in row
+    ]
+
+
+def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
+    for name, budget in (("t-iso-time", {"seconds": 1.0, "iterations": None}), ("t-iso-iter", {})):
+        (tmp_path / name).mkdir()
+        save(make_results(name=name, **budget), tmp_path / name)
+    path = write_report(tmp_path)
+    found = {tmp_path / "a": make_results(name="t-iso-iter")}
+    found[tmp_path / "b"] = make_results(name="t-iso-time", seconds=1.0, iterations=None)
+    document = benchmark_document(found, tmp_path)
+    assert document.title == "Mapping search compared: t"
+    headings = [section.heading for section in document.sections]
+    assert headings == ["t-iso-iter", "t-iso-time", "How it was measured"]
+    # Only iterations can be replayed at other latencies.
+    titles = [[figure.title for figure in section.figures] for section in document.sections]
+    assert ["When each method pays" in some for some in titles] == [True, False, False]
+    text = path.read_text()
+    assert text.count("<img ") == 7
+    # Iterations first, as in the paper.
+    assert text.index("t-iso-iter</h2>") < text.index("t-iso-time</h2>")
+    figures = sorted(file.name for file in (tmp_path / "figures").iterdir())
+    assert figures == sorted(
+        [
+            "t-iso-iter-latency.png",
+            *(
+                f"{name}-{kind}.png"
+                for name in ("t-iso-iter", "t-iso-time")
+                for kind in ("final", "iterations", "time")
+            ),
+        ]
+    )
+    assert all(
+        file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 5000
+        for file in (tmp_path / "figures").iterdir()
+    )
+
+
+def test_the_numbers_are_the_results() -> None:
+    results = make_results()
+    assert table(results, "normalised").cells()[0] == ["annealing", "6.000", "8.000", "6.928"]
+    above = table(results, "above")
+    assert above.header[1:] == ("left", "right (at most)", "mean")
+    # Annealing: in per cent above the optimum, and above the floor.
+    assert above.cells()[0][:3] == ["annealing", "200.00", "400.00"]
+    assert [row[2] for row in table(results, "bounds").cells()] == [
+        "the optimum, from the table of proven ones",
+        "a lower bound; the optimum is not proven (no proof was tried)",
+    ]
+    # Over gradient: sqrt(2 x 4).
+    assert table(results, "matrix").cells()[0][2] == "2.83\N{MULTIPLICATION SIGN}"
+    assert [row[1] for row in table(results, "spent").cells()][1] == "gradient chains=2"
+
+
+def test_the_best_of_a_column_stands_out() -> None:
+    rows = table(make_results(), "above").body()
+    assert [[cell.strong for cell in row[1:]] for row in rows] == [
+        [False, False, False],
+        [True, True, True],
+        [False, False, False],
+    ]
+
+
+def test_when_each_method_pays() -> None:
+    results = make_results()
+    slow = [dict(entry) for entry in results.experiment["searchers"]]
+    slow[0]["iterations"] = 50
+    results = replace(results, experiment={**results.experiment, "searchers": slow})
+    after, reach = (table(results, key).cells() for key in ("after", "reach"))
+    assert after[0][0] == reach[0][0] == "annealing (after 50)"
+    # After 60 s all 100 queries are made up to 0.1 s each, not at 1 s: then the 50th decides, and
+    # annealing still ends at sqrt(3 x 5) - 1; at 10 s each six are made: 900 for 20 and 80.
+    assert list(map(float, after[0][1:])) == pytest.approx([287.30] * 5 + [2150.00], abs=0.01)
+    # 20 and 80 are reached by nothing here within a tenth.
+    assert "not reached" in reach[0]
+    assert "bill of a surrogate" not in " ".join(section_of(results).notes)
+
+
+def test_the_papers_end_points_stand_beside_ours() -> None:
+    assert paper_points(make_results()) is None
+    results = make_results()
+    runs = tuple(
+        replace(run, workload={"left": "mttkrp-0", "right": "right"}[run.workload])
+        for run in results.runs
+    )
+    learned = tuple(
+        replace(run, surrogate_queries=100) if run.searcher == "gradient (visited)" else run
+        for run in runs
+    )
+    bounds = {"mttkrp-0": results.bounds["left"], "right": results.bounds["right"]}
+    points = paper_points(replace(results, runs=learned, bounds=bounds))
+    assert points is not None
+    assert points.header == ("normalised EDP after 100 iterations", "mttkrp-0")
+    # sqrt(20 x 45) and the optimum 20 over the minimum 10.
+    assert points.cells() == [
+        ["Mind Mappings, in the paper", "6.80"],
+        ["gradient (visited)", "3.00"],
+        ["proven optimum of our cost model", "2.00"],
+    ]
+
+
+def test_certificates_are_linked_where_they_lie(tmp_path: Path) -> None:
+    results = make_results(name="one")
+    file = "certificates/left-1.json"
+    proven = replace(results.bounds["left"], proof_seconds=0.125, certificate=file)
+    lost = replace(results.bounds["right"], certificate="certificates/lost.json", note="too slow.")
+    folder = tmp_path / "run 1"
+    (folder / "certificates").mkdir(parents=True)
+    (folder / file).write_text("{}")
+    made = replace(results, bounds={"left": proven, "right": lost})
+    for place, link in ((tmp_path, f"run%201/{file}"), (folder, file)):
+        bounds = benchmark_document({folder: made}, place).sections[0].tables[1]
+        (_, _, first, certificate), (_, _, second, nothing) = bounds.body()
+        assert certificate == Cell("certificate", link=link)
+        assert nothing == Cell("")
+        assert first.value == "the optimum, proven in 0.12 s"
+        assert second.value == "a lower bound; the optimum is not proven (too slow)"
+
+
+def test_the_table_for_a_terminal() -> None:
+    lines = text_table(make_results()).splitlines()
+    assert lines[0].split("  ")[0] == "EDP, % above the optimum"
+    assert lines[0].split()[-5:] == ["left", "right", "(at", "most)", "mean"]
+    # sqrt(3 x 5) - 1 is 287.3 %.
+    assert lines[2].split() == ["annealing", "200.00", "400.00", "287.30"]
+    assert set(lines[1]) == set(lines[5]) == {"-"}
+    assert lines[6].split()[-2:] == ["20", NOTHING]
+    assert lines[7].split()[-2:] == [NOTHING, "80"]
+    assert lines[8] == "at most: above a lower bound; no optimum is proven: no proof was tried"
+    assert len({line.find("400.00") for line in lines if "400.00" in line}) == 1
+
+
+def test_the_table_tells_the_optimum_from_what_is_close_to_it() -> None:
+    results = make_results()
+    values = {"left": 60.0 / (1 + 1e-6), "right": 600.0}
+    bounds = {name: Bounds(10.0, 15.0, value) for name, value in values.items()}
+    lines = text_table(replace(results, bounds=bounds)).splitlines()
+    assert lines[0].startswith("EDP, % above the proven optimum")
+    assert lines[4].split() == ["random", "<0.01", "0", "<0.01"]
+    assert "at most" not in "\n".join(lines)
+
+
+def test_a_method_has_one_hue_and_its_variants_differ() -> None:
+    searchers = [
+        {"name": name, "label": label, "preset": None, "parameters": {}}
+        for name, label in (
+            ("annealing", "annealing"),
+            ("gradient", "gradient (visited)"),
+            ("gradient", "random"),
+        )
+    ]
+    look = styles(make_results(searchers=searchers))
+    assert len({style.colour for style in look.values()}) == 3
+    assert look["gradient (visited)"].dash != look["random"].dash
+
+
+@pytest.mark.parametrize("budget", [{}, {"seconds": 1.0, "iterations": None}])
+def test_a_search_that_found_nothing_is_said_and_harms_no_other_figure(
+    budget: dict[str, Any],
+) -> None:
+    whole = make_results(**budget)
+    first = whole.runs[0]
+    lost = make_run(first.searcher, first.workload, first.seed, [(100, 1.0, math.inf)])
+    lacking = replace(whole, runs=(lost, *whole.runs[1:]))
+    before, after = cells(whole), cells(lacking)
+    assert not {"nan", "inf"} & {word for text in (*before, *after) for word in text.split()}
+    assert "found nothing" not in " ".join([*before, *section_of(whole).notes])
+    assert "annealing: 1 of 4 found nothing" in " ".join(section_of(lacking).notes)
+    assert len(before) == len(after)
+    changed = Counter(new for old, new in zip(before, after, strict=True) if old != new)
+    # Its share and its normalised loss, on the workload and in the mean; every ratio to it and of
+    # it; and where latencies are compared, how far it is after a minute and where it was the best.
+    latencies = Counter({NOTHING: 6, "gradient (visited) 2150.00": 2} if not budget else {})
+    assert changed - latencies == {
+        "n/a 1 of 2 found nothing": 2,
+        "n/a, 1 of 4 found nothing": 2,
+        "n/a": 6,
+    }
+    assert latencies <= changed
+    lines = text_table(lacking).splitlines()
+    assert lines[2].split(maxsplit=3) == ["annealing", "n/a", "400.00", "n/a, 1 of 4 found nothing"]
+    # The mean's column has become wider.
+    assert [line.strip("-").split() for line in lines[3:]] == [
+        line.strip("-").split() for line in text_table(whole).splitlines()[3:]
+    ]
+
+
+def test_a_mean_over_the_other_workloads_is_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.axes import Axes
+
+    texts: list[str] = []
+    bars: list[float] = []
+    annotate, barh = Axes.annotate, Axes.barh
+
+    def note(panel: Axes, text: str, *arguments: Any, **options: Any) -> Any:
+        texts.append(text)
+        return annotate(panel, text, *arguments, **options)
+
+    def bar(panel: Axes, place: float, *arguments: Any, **options: Any) -> Any:
+        bars.append(place)
+        return barh(panel, place, *arguments, **options)
+
+    monkeypatch.setattr(Axes, "annotate", note)
+    monkeypatch.setattr(Axes, "barh", bar)
+    results = make_results()
+    lost = tuple(
+        make_run(run.searcher, run.workload, run.seed, [(100, 1.0, math.inf)])
+        if run.searcher == "random" or (run.searcher, run.workload) == ("annealing", "left")
+        else run
+        for run in results.runs
+    )
+    draw_final(replace(results, runs=lost), tmp_path / "final.png")
+    assert texts == [
+        "n/a, 4 of 4 found nothing",
+        f"{100 * results.overall_above('gradient (visited)'):.2f} %",
+        "n/a, 2 of 4 found nothing",
+    ]
+    assert bars == [1]
+
+
+def test_without_results_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no finished benchmark"):
+        write_report(tmp_path)

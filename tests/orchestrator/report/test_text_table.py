@@ -1,0 +1,54 @@
+"""Tables for a terminal: aligned by what they hold, whole, and without markup."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Table
+from orchestrator.report.text_table import WIDTH, table_lines, wrapped
+
+TABLE = Table(
+    "t",
+    "a title",
+    ("name", "of two\nlines", "text"),
+    (LEFT, "{:,.2f}", RIGHT),
+    [("[bold]x[/]", 1234.5, "a"), (Cell("longer name", note="small", link="x"), None, "bcd")],
+)
+
+
+def test_texts_are_to_the_left_and_numbers_to_the_right() -> None:
+    assert table_lines(TABLE) == [
+        "name         of two lines  text",
+        "[bold]x[/]       1,234.50     a",
+        f"longer name             {NOTHING}   bcd",
+    ]
+
+
+def test_a_foot_is_set_apart() -> None:
+    lines = table_lines(replace(TABLE, foot=[("total", float("nan"), "")]))
+    assert [lines[0], *lines[2:4]] == table_lines(TABLE)
+    assert lines[1] == lines[4] == "-" * len(lines[0])
+    assert lines[5].split() == ["total", NOTHING]
+
+
+def test_no_line_is_broken_unless_it_shall_be() -> None:
+    words = "word " * 100
+    table = Table("t", "", ("", ""), (LEFT, LEFT), [("first", words), ("second", "short")])
+    assert table_lines(table) == [f"first   {words.strip()}", "second  short"]
+    first, *rest, last = table_lines(table, width=WIDTH)
+    assert first.startswith("first   word")
+    assert all(line.startswith("        word") for line in rest)
+    assert max(map(len, (first, *rest))) <= WIDTH
+    assert " ".join([first, *rest]).split() == ["first", *words.split()]
+    assert last == "second  short"
+    assert all(len(line) <= WIDTH and line[:2] == "  " for line in wrapped(words, "  "))
+
+
+def test_a_table_keeps_its_numbers_for_other_programs() -> None:
+    table = replace(TABLE, header=("", "x", "x"), foot=[("total", 1 / 3, "")])
+    assert table.csv().splitlines() == [
+        "column 1,x,x 3",
+        "[bold]x[/],1234.5,a",
+        "longer name,,bcd",
+        "total,0.3333333333333333,",
+    ]

@@ -1,0 +1,51 @@
+"""Live progress: what is said while a search is prepared, and what its last line is."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import numba
+
+from costmodel import MapSpace, accelerator, workload
+from orchestrator.runs.live import COMPILING, Live
+from searchers import make
+
+
+def test_compiling_is_said_when_something_compiles() -> None:
+    stream = io.StringIO()
+    live = Live(stream)
+    with live.preparing("loading", seconds=60.0):
+        for offset in (1, 2):
+            numba.njit(lambda number, offset=offset: number + offset)(1)
+    assert stream.getvalue() == f"{COMPILING}\n"
+
+
+def test_what_is_compiled_already_is_only_loaded() -> None:
+    space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator("mm256"))
+    make("exact", space, seed=0)
+    stream = io.StringIO()
+    with Live(stream).preparing("loading", seconds=60.0):
+        make("exact", space, seed=0)
+    assert stream.getvalue() == ""
+
+
+def test_what_takes_long_without_compiling_is_named() -> None:
+    stream = io.StringIO()
+    with Live(stream).preparing("importing it", seconds=0.0):
+        until = time.monotonic() + 30
+        while not stream.getvalue() and time.monotonic() < until:
+            time.sleep(0.001)
+    assert stream.getvalue() == "importing it\n"
+
+
+def test_the_last_line_is_not_said_twice() -> None:
+    stream = io.StringIO()
+    live = Live(stream)
+    live.update(lambda: "first")
+    live.update(lambda: "first")
+    live.end()
+    assert stream.getvalue() == "first\n"
+    live.update(lambda: "second")
+    live.end()
+    assert stream.getvalue() == "first\nsecond\n"

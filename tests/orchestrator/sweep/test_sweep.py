@@ -1,0 +1,548 @@
+"""Architecture sweeps: expansion, area, proofs that survive an interruption, results, tracking."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from paths import EXPERIMENTS
+
+from costmodel import MapSpace, accelerator, workload
+from costmodel.exact.certificate import prove
+from costmodel.loop_nest.records import record_code
+from mapspace.errors import ConfigError, MapspaceError
+from orchestrator.cli import main
+from orchestrator.runs.command import run_experiment
+from orchestrator.runs.experiments import load_experiment
+from orchestrator.runs.mlflow_client import default_uri
+from orchestrator.runs.ray_runtime import fan_out
+from orchestrator.sweep.config import AreaProxy, Sweep
+from orchestrator.sweep.plan import Layer, SweepPlan, prepare_sweep
+from orchestrator.sweep.proofs import Problem, Proof, read_proofs
+from orchestrator.sweep.report import text_summary, write_sweep_report
+from orchestrator.sweep.results import SweepResults, collect, front_ranks, problems_of
+from orchestrator.sweep.run import Chunk, sweep
+
+SMALL = "gemm:M=16,N=16,K=16"
+OTHER = "gemm:M=8,N=32,K=16"
+
+
+def content_for(**changes: object) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "kind": "sweep",
+        "name": "test",
+        "grid": {"L1.capacity_words": [16, 64], "L2.fanout": [4, 8, 16]},
+        "workloads": [SMALL, OTHER],
+        "points_per_task": 2,
+        **changes,
+    }
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def plan_for(**changes: object) -> SweepPlan:
+    return prepare_sweep(Sweep.model_validate(content_for(**changes)), "test.yaml")
+
+
+def proofs_in(folder: Path) -> dict[str, Proof]:
+    return read_proofs(sorted((folder / "proofs").glob("*.jsonl")))
+
+
+def test_the_grid_is_a_product_whose_last_axis_changes_fastest() -> None:
+    plan = plan_for()
+    machines = [architecture.accelerator for architecture in plan.architectures]
+    sizes = [(machine.levels[2].capacity_words, machine.levels[1].fanout) for machine in machines]
+    assert sizes == [(16, 4), (16, 8), (16, 16), (64, 4), (64, 8), (64, 16)]
+    assert plan.architectures[1].name == "L1.capacity_words=16 L2.fanout=8"
+    assert plan.architectures[1].parameters == {"L1.capacity_words": 16, "L2.fanout": 8}
+    # What the grid leaves alone is the base's.
+    assert machines[0].levels[1].capacity_words == accelerator("mm256").levels[1].capacity_words
+
+
+def test_keys_of_the_accelerator_itself_can_be_swept() -> None:
+    plan = plan_for(grid={"mac_energy_pj": [0.5, 2.0], "L1.read_bandwidth": [2.0, None]})
+    found = [a.accelerator for a in plan.architectures]
+    assert [machine.mac_energy_pj for machine in found] == [0.5, 0.5, 2.0, 2.0]
+    assert [machine.levels[2].read_bandwidth for machine in found] == [2.0, None, 2.0, None]
+
+
+def test_area_by_hand() -> None:
+    # One L2 of 262,144 words, 256 L1 of 32,768 words, 256 processing elements of 128 words, each
+    # word of 16 bits.
+    assert AreaProxy().bits(accelerator("mm256")) == 16 * (262_144 + 256 * 32_768 + 256 * 128)
+    proxy = AreaProxy(word=0.5, levels={"L1": 2.0}, processing_element=10.0)
+    words = 0.5 * 262_144 + 2 * 256 * 32_768 + 256 * 10
+    assert proxy.bits(accelerator("mm256")) == 16 * words
+    # 110,592 words, 168 elements with 512 words and 128 words of their own, each word of 8 bits.
+    eyeriss = accelerator("eyeriss-168")
+    assert AreaProxy().bits(eyeriss) == 8 * (110_592 + 168 * 512 + 168 * 128)
+    small = {
+        "extends": "mm256",
+        "word_bits": 1,
+        "levels": [
+            {"name": "DRAM", "fanout": 2},
+            {"name": "L2", "capacity_words": 10, "fanout": 3},
+            {"name": "L1", "capacity_words": 5, "fanout": 4},
+        ],
+    }
+    # 2 L2 of 10 words, 6 L1 of 5 words, 24 processing elements.
+    assert AreaProxy(processing_element=1.0).bits(accelerator(small)) == 20 + 30 + 24
+
+
+def test_energies_grow_with_the_square_root_of_the_capacity_in_hundredths() -> None:
+    grid = {"L1.capacity_words": [2, 8_192, 32_768, 131_072], "mac_energy_pj": [1.0]}
+    plan = plan_for(grid=grid, energy_scaling="sqrt")
+    energies = [a.accelerator.levels[2].energy_pj for a in plan.architectures]
+    # 1.12 pJ at 32,768 words; never rounded to nothing.
+    assert energies == [0.01, 0.56, 1.12, 2.24]
+    assert {a.accelerator.levels[1].energy_pj for a in plan.architectures} == {2.2}
+
+
+def test_accelerators_and_workloads_from_lists_files_and_networks(tmp_path: Path) -> None:
+    small = {"extends": "mm256", "levels": [{"name": "L2", "fanout": 16}]}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
+    (tmp_path / "layer.yaml").write_text("gemm: {M: 4, N: 4, K: 4}")
+    content = content_for(
+        grid=None,
+        accelerators=["mm256", "small.yaml", {**small, "name": "inline"}],
+        workloads=["layer.yaml", {"network": "vgg16"}, {"gemm": {"M": 2, "N": 2, "K": 2}}],
+    )
+    plan = prepare_sweep(Sweep.model_validate(content), str(tmp_path / "x.yaml"))
+    assert [a.name for a in plan.architectures] == ["mm256", "small", "inline"]
+    names = [layer.workload.name for layer in plan.layers]
+    assert (names[0], names[1], names[-1]) == ("layer", "vgg16-conv1_1", "gemm:M=2,N=2,K=2")
+    # VGG16 has 13 convolutions.
+    assert sum(layer.count for layer in plan.layers[1:-1]) == 13
+    assert max(layer.count for layer in plan.layers) > 1
+
+
+def test_points_are_what_prove_says_and_totals_add_them(tmp_path: Path) -> None:
+    plan = plan_for()
+    results = sweep(plan, tmp_path, execute=map)
+    assert list(results.points["status"].unique()) == ["proven"]
+    table = pd.read_parquet(tmp_path / "results.parquet")
+    assert len(table) == 12
+    for row in table.to_dict("records"):
+        machine = plan.architectures[row["point"] // 2].accelerator
+        space = MapSpace(workload([SMALL, OTHER][row["point"] % 2]), machine)
+        certificate = prove(space)
+        assert row["energy_pj"] == certificate.energy_pj
+        assert row["latency_cycles"] == certificate.latency_cycles
+        assert row["edp"] == pytest.approx(certificate.value, rel=1e-12)
+        assert (row["lower_bound"], row["gap"]) == (certificate.lower_bound, 0.0)
+        assert row["L1.capacity_words"] == machine.levels[2].capacity_words
+        assert row["processing_elements"] == machine.processing_elements
+        code = record_code(space, json.loads(row["record"]))
+        assert space.feasible(code[None, :]).all()
+    first = results.architectures.iloc[0]
+    assert first["energy_pj"] == table["energy_pj"][:2].sum()
+    assert first["latency_cycles"] == table["latency_cycles"][:2].sum()
+    assert first["edp"] == first["energy_pj"] * first["latency_cycles"]
+
+
+def test_a_layer_counts_as_often_as_it_occurs(tmp_path: Path) -> None:
+    content = content_for(grid={"L2.fanout": [16]}, workloads=[SMALL])
+    plan = prepare_sweep(Sweep.model_validate(content), "x.yaml")
+    thrice = SweepPlan(plan.sweep, plan.architectures, (Layer(workload(SMALL), 3),))
+    once = sweep(plan, tmp_path, execute=map).architectures.iloc[0]
+    total = sweep(thrice, tmp_path, execute=map).architectures.iloc[0]
+    assert total["energy_pj"] == 3 * once["energy_pj"]
+    assert total["edp"] == pytest.approx(9 * once["edp"])
+
+
+def test_equal_problems_are_proven_once(tmp_path: Path) -> None:
+    machines = ["mm256", {"extends": "mm256", "name": "twin"}]
+    layers = [SMALL, {"name": "same", "gemm": {"M": 16, "N": 16, "K": 16}}]
+    plan = plan_for(grid=None, accelerators=machines, workloads=layers)
+    results = sweep(plan, tmp_path, execute=map)
+    assert len(results.points) == 4
+    assert len(proofs_in(tmp_path)) == 1
+    assert results.points["edp"].nunique() == 1
+    assert "4 points (1 distinct): 4 proven" in text_summary(results)
+    # Of two equal architectures one is on the front.
+    assert list(results.front["architecture"]) == ["mm256"]
+
+
+def test_an_interrupted_sweep_continues_where_it_was(tmp_path: Path) -> None:
+    def interrupted(
+        function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk]
+    ) -> Iterator[list[Proof]]:
+        yield function(chunks[0])
+        raise KeyboardInterrupt
+
+    plan = plan_for()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(plan, tmp_path, execute=interrupted)
+    before = proofs_in(tmp_path)
+    assert 0 < len(before) < 12
+    # What a killed worker left half written is passed over.
+    torn = next((tmp_path / "proofs").glob("*.jsonl"))
+    torn.write_text(torn.read_text() + '{"key": "torn')
+    asked: list[str] = []
+
+    def recording(
+        function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk]
+    ) -> Iterator[list[Proof]]:
+        asked.extend(problem.key for chunk in chunks for problem in chunk)
+        return map(function, chunks)
+
+    continued = sweep(plan, tmp_path, execute=recording)
+    assert len(asked) == 12 - len(before)
+    assert not before.keys() & set(asked)
+    undisturbed = sweep(plan, tmp_path / "other", execute=map)
+    figures = ["architecture", "workload", "energy_pj", "latency_cycles", "status"]
+    pd.testing.assert_frame_equal(continued.points[figures], undisturbed.points[figures])
+    asked.clear()
+    sweep(plan, tmp_path, execute=recording)
+    assert not asked
+    # A larger grid proves what is new only.
+    sweep(plan_for(workloads=[SMALL, OTHER, "gemm:M=4,N=4,K=4"]), tmp_path, execute=recording)
+    assert len(asked) == 6
+
+
+def test_a_killed_worker_loses_only_the_proof_at_work(tmp_path: Path, ray_runtime: None) -> None:
+    marker = tmp_path / "killed"
+    plan = plan_for()
+    lines: list[int] = []
+
+    def dies_after(function: Callable[[Chunk], list[Proof]]) -> Callable[[Chunk], list[Proof]]:
+        def wrapped(chunk: Chunk) -> list[Proof]:
+            answers = function(chunk)
+            if not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answers
+
+        return wrapped
+
+    def execute(
+        function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk]
+    ) -> Iterator[list[Proof]]:
+        return fan_out(dies_after(function), chunks)
+
+    results = sweep(plan, tmp_path, execute=execute)
+    assert marker.exists()
+    assert results.points["proven"].all()
+    for path in (tmp_path / "proofs").glob("*.jsonl"):
+        lines += [1 for line in path.read_text().splitlines() if line]
+    assert len(lines) == 12  # The second try found the first one's proofs.
+
+
+def test_workers_that_keep_dying_are_an_error(ray_runtime: None) -> None:
+    def dies(chunk: Chunk) -> list[Proof]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return []
+
+    with pytest.raises(MapspaceError, match="died 1 times on the same points"):
+        list(fan_out(dies, [()], retries=0, what="points"))
+
+
+def test_a_point_without_a_mapping_is_data(tmp_path: Path) -> None:
+    plan = plan_for(grid={"L1.capacity_words": [2, 16]}, workloads=[SMALL])
+    results = sweep(plan, tmp_path, execute=map)
+    row = results.points.iloc[0]
+    assert (row["status"], row["proven"]) == ("infeasible", False)
+    assert "L1 holds 2 words" in row["reason"]
+    assert np.isnan(results.architectures["edp"].iloc[0])
+    assert list(results.architectures["front"]) == [0, 1]
+    assert "1 infeasible" in text_summary(results)
+    nothing = sweep(
+        plan_for(grid={"L1.capacity_words": [2]}, workloads=[SMALL]), tmp_path / "b", execute=map
+    )
+    assert "No accelerator has a mapping for every workload." in text_summary(nothing)
+    assert write_sweep_report(nothing, tmp_path / "b").exists()
+
+
+def test_a_proof_that_runs_out_of_time_is_data_and_tried_again_with_more(tmp_path: Path) -> None:
+    hard: dict[str, Any] = {
+        "base": "mm256-bw",
+        "grid": {"L1.capacity_words": [2048], "L2.fanout": [64]},
+        "workloads": ["vgg16-conv3_2"],
+    }
+    first = sweep(plan_for(**hard, seconds_per_point=0.001), tmp_path, execute=map)
+    row = first.points.iloc[0]
+    assert (row["status"], row["proven"]) == ("time_limit", False)
+    # A search finds a mapping where the proof has none yet, so the gap is known.
+    assert 0 < row["lower_bound"] < row["edp"]
+    assert row["lower_bound"] * (1 + row["gap"]) == pytest.approx(row["edp"])
+    # The same time again would tell nothing new.
+    again = sweep(plan_for(**hard, seconds_per_point=0.001), tmp_path, execute=map)
+    assert again.points["seconds"].iloc[0] == row["seconds"]
+    second = sweep(plan_for(**hard, seconds_per_point=60.0), tmp_path, execute=map)
+    assert second.points["status"].iloc[0] == "proven"
+    assert row["lower_bound"] <= second.points["edp"].iloc[0] <= row["edp"]
+    assert write_sweep_report(first, tmp_path).exists()
+
+
+def test_a_problem_too_large_for_a_proof_is_data(tmp_path: Path) -> None:
+    large = {
+        "dimensions": dict.fromkeys("ABCDE", 1440),
+        "tensors": {"X": ["A", "B", "C"], "Y": ["C", "D", "E"], "Z": ["A", "E"]},
+        "output": "Z",
+        "name": "large",
+    }
+    plan = plan_for(grid={"L2.fanout": [16]}, workloads=[SMALL, large])
+    results = sweep(plan, tmp_path, execute=map)
+    assert list(results.points["status"]) == ["proven", "unsupported"]
+    assert results.points["reason"].iloc[1]
+
+
+def test_the_front_is_what_nothing_beats_in_both() -> None:
+    area = np.array([4.0, 1.0, 2.0, 3.0, 2.0, 1.0])
+    objective = np.array([1.0, 9.0, 5.0, 6.0, np.nan, 9.0])
+    assert front_ranks(area, objective) == [3, 1, 2, 0, 0, 0]
+    # The last one equals the second in both, and takes less.
+    assert front_ranks(area, objective, np.array([1.0, 3.0, 1, 1, 1, 2])) == [3, 0, 2, 0, 0, 1]
+
+
+def proof_of(problem: Problem, energy_pj: float, cycles: int) -> Proof:
+    """A proof with costs of our own."""
+    return Proof(
+        key=problem.key,
+        status="proven",
+        energy_pj=energy_pj,
+        latency_cycles=cycles,
+        gap=0.0,
+        record={},
+        lower_bound=energy_pj * cycles,
+        seconds=1.0,
+        limit_seconds=1.0,
+    )
+
+
+def machines_of_two_clocks(**changes: Any) -> SweepResults:
+    """A small machine with a slow clock and a large one with a fast clock: `(pJ, cycles)`.
+
+    In pJ x cycles the small one wins, and the large one is dominated: 4e18 against 9e18. In J s it
+    is the other way round: 4e18 pJ x cycles are 4e-2 J s at 0.1 GHz, 9e18 are 9e-3 J s at 1 GHz.
+    """
+    small = {"extends": "mm256", "name": "slow", "clock_ghz": 0.1}
+    small["levels"] = [{"name": "L1", "capacity_words": 16}]
+    plan = plan_for(grid=None, accelerators=[small, "mm256"], workloads=[SMALL], **changes)
+    costs = [(2e9, 2_000_000_000), (3e9, 3_000_000_000)]
+    problems = problems_of(plan)
+    return collect(
+        plan,
+        {
+            problem.key: proof_of(problem, *cost)
+            for problem, cost in zip(problems, costs, strict=True)
+        },
+    )
+
+
+def test_machines_of_different_clocks_are_compared_in_joule_seconds(tmp_path: Path) -> None:
+    results = machines_of_two_clocks()
+    slow, fast = results.architectures.to_dict("records")
+    assert (slow["edp"], fast["edp"]) == (4e18, 9e18)
+    assert slow["area_bits"] < fast["area_bits"]
+    # 2 mJ in 20 s, 3 mJ in 3 s.
+    assert (slow["latency_s"], fast["latency_s"]) == (20.0, 3.0)
+    assert (slow["edp_js"], fast["edp_js"]) == pytest.approx((4e-2, 9e-3))
+    assert (slow["power_w"], fast["power_w"]) == pytest.approx((1e-4, 1e-3))
+    assert list(results.architectures["front"]) == [1, 2]
+    assert list(results.points["edp_js"]) == pytest.approx([4e-2, 9e-3])
+    text = text_summary(results)
+    header, *rows = (line.split() for line in text.splitlines()[2:5])
+    assert " ".join(header) == (
+        "# architecture area, bits energy, mJ cycles time, ms power, W EDP, J s proven"
+    )
+    assert rows[1][2:] == [
+        f"{fast['area_bits']:,.0f}", "3", "3,000,000,000", "3000", "0.001", "0.009", "1/1",
+    ]  # fmt: skip
+    assert "Least EDP: 0.009 J s, by mm256." in text
+    page = write_sweep_report(results, tmp_path).read_text()
+    assert "0.009 J s" in page
+    records = [json.loads(line) for line in (tmp_path / "front.jsonl").read_text().splitlines()]
+    assert [record["architecture"] for record in records] == ["slow", "mm256"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "ranks"),
+    # In cycles and in pJ the slow one would be alone on the front; in seconds it is not.
+    [("latency", [1, 2]), ("energy", [1, 0]), ("ed2p", [1, 2])],
+)
+def test_every_objective_is_compared_in_units_of_time(objective: str, ranks: list[int]) -> None:
+    assert list(machines_of_two_clocks(objective=objective).architectures["front"]) == ranks
+
+
+@pytest.mark.parametrize(
+    ("objective", "costs"),
+    [("latency", [(2e9, 1000), (1e9, 1000)]), ("energy", [(1e9, 2000), (1e9, 1000)])],
+)
+def test_equal_architectures_are_told_apart_by_the_other_cost(
+    objective: str, costs: list[tuple[float, int]]
+) -> None:
+    grid = {"mac_energy_pj": [2.0, 1.0]}
+    plan = plan_for(grid=grid, workloads=[SMALL], objective=objective)
+    proofs = [
+        proof_of(problem, *cost) for problem, cost in zip(problems_of(plan), costs, strict=True)
+    ]
+    results = collect(plan, {proof.key: proof for proof in proofs})
+    assert list(results.architectures["front"]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "within", "ranks"),
+    [
+        ({}, [True, True], [1, 2]),
+        ({"power_w": 5e-4}, [True, False], [1, 0]),
+        ({"latency_ms": 3000.0}, [False, True], [0, 1]),
+        ({"energy_mj": 1.0}, [False, False], [0, 0]),
+        ({"area_bits": 1e7, "power_w": 1.0}, [True, False], [1, 0]),
+    ],
+)
+def test_limits_keep_accelerators_off_the_front(
+    tmp_path: Path, limits: dict[str, float], within: list[bool], ranks: list[int]
+) -> None:
+    results = machines_of_two_clocks(limits=limits)
+    assert list(results.architectures["within_limits"]) == within
+    assert list(results.architectures["front"]) == ranks
+    text = text_summary(results)
+    if not any(within):
+        assert "No accelerator with energy at most 1 mJ has a mapping" in text
+    elif "power_w" in limits and "area_bits" not in limits:
+        assert "Least EDP with power at most 0.0005 W: 0.04 J s, by slow." in text
+    assert write_sweep_report(results, tmp_path).exists()
+
+
+def test_resnet50_on_machines_of_different_clocks(tmp_path: Path) -> None:
+    """In pJ x cycles mm256 would be dominated by edge-1024, which is smaller and clocked slower."""
+    plan = plan_for(
+        grid=None,
+        accelerators=["eyeriss-168", "edge-1024", "mm256"],
+        workloads=[{"network": "resnet50"}],
+        seconds_per_point=60.0,
+    )
+    results = sweep(plan, tmp_path, execute=map)
+    table = results.architectures
+    assert list(table["proven"]) == [20, 20, 20]
+    assert list(table["edp_js"]) == pytest.approx([5.260e-3, 7.021e-4, 4.256e-4], rel=2e-4)
+    assert list(table["front"]) == [1, 2, 3]
+    assert table["edp"][2] > table["edp"][1]
+
+
+def test_proofs_of_an_older_folder_are_used_and_its_results_replaced(tmp_path: Path) -> None:
+    """A folder whose results are of a version that knew no seconds and no bits."""
+    plan = plan_for(grid={"L2.fanout": [4]}, workloads=[SMALL])
+    sweep(plan, tmp_path, execute=map)
+    experiment = json.loads((tmp_path / "sweep.json").read_text())
+    del experiment["experiment"]["limits"]
+    (tmp_path / "sweep.json").write_text(json.dumps(experiment))
+    table = pd.read_csv(tmp_path / "architectures.csv")
+    old = table.drop(columns=["edp_js", "latency_s", "power_w", "within_limits"])
+    old.rename(columns={"area_bits": "area"}).to_csv(tmp_path / "architectures.csv", index=False)
+
+    def unasked(
+        function: Callable[[Chunk], list[Proof]], chunks: Sequence[Chunk]
+    ) -> Iterator[list[Proof]]:
+        raise AssertionError
+
+    results = sweep(plan, tmp_path, execute=unasked)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "architectures.csv"), table)
+    assert results.best is not None
+
+
+# MLflow's own queries use what SQLAlchemy has deprecated.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_sweep_from_file_to_mlflow(
+    tmp_path: Path, ray_runtime: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(content_for(name="mine", objective="energy")))
+    folder = tmp_path / "run"
+    lines: list[str] = []
+    run_experiment(str(file), folder, command="sweep", echo=lines.append)
+    text, *closing = lines
+    assert "12 points (12 distinct): 12 proven" in text
+    assert "energy, mJ" in text
+    assert closing[:2] == [f"results  {folder}", f"page     {folder / 'sweep.html'}"]
+    page = (folder / "sweep.html").read_text()
+    assert 'href="front.jsonl"' in page
+    assert page.count("data:image/png;base64,") == 1
+    table = pd.read_csv(folder / "architectures.csv")
+    client = MlflowClient(tracking_uri=default_uri(folder))
+    experiment = client.get_experiment_by_name("mine")
+    runs = client.search_runs([experiment.experiment_id])
+    assert [run.info.status for run in runs] == ["FINISHED"]
+    data = runs[0].data
+    assert data.params["grid.L2.fanout"] == "[4, 8, 16]"
+    assert (data.metrics["points"], data.metrics["points_proven"]) == (12.0, 12.0)
+    assert data.metrics["best_energy_pj"] == table["energy_pj"].min()
+    assert len(client.get_metric_history(runs[0].info.run_id, "architecture_area_bits")) == 6
+    files = {artifact.path for artifact in client.list_artifacts(runs[0].info.run_id)}
+    assert files == {
+        "results.parquet", "architectures.csv", "pareto.png", "sweep.html", "front.json",
+        "front.jsonl",
+    }  # fmt: skip
+    # The same results are not logged twice.
+    with pytest.raises(SystemExit) as exit_:
+        main(["sweep", str(file), "--output", str(tmp_path / "run")])
+    assert exit_.value.code == 0
+    assert text in capsys.readouterr().out
+    assert len(client.search_runs([experiment.experiment_id])) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "benchmark"}, "kind: expected sweep, got 'benchmark'"),
+        ({"grids": {}}, "grids: unknown key; did you mean grid"),
+        ({"name": "../x"}, "name: expected a name that a file can have"),
+        ({"grid": None}, "expected either a grid or a list of accelerators"),
+        ({"accelerators": ["mm256"]}, "expected either a grid or a list of accelerators"),
+        ({"grid": None, "accelerators": ["mm256"], "base": "mm256"}, "base: goes with a grid"),
+        ({"grid": {"L1.capacity_words": []}}, "expected 1 or more entries"),
+        ({"grid": {"L1.capacity_words": [16, 16]}}, "L1.capacity_words: 16 is given twice"),
+        ({"grid": {"L3.fanout": [1]}}, "grid: L3.fanout: Unknown level 'L3'"),
+        ({"grid": {"L2.fan_out": [1]}}, "Unknown key 'fan_out'; did you mean fanout"),
+        ({"grid": {"processing_elements": [1]}}, "Unknown key 'processing_elements'"),
+        ({"grid": {"L2.fanout": [0]}}, "L2.fanout=0: levels[L2].fanout: expected at least 1"),
+        ({"grid": {"L2.fanout": list(range(1, 60_001))}}, "at most 100,000 points, got 120,000"),
+        ({"grid": {"L1.energy_pj": [1.0]}, "energy_scaling": "sqrt"}, "sets the energies"),
+        ({"grid": {"DRAM.fanout": [1, 2]}}, "fans out elsewhere than below its second level"),
+        ({"workloads": [SMALL, "gem-512"]}, "workloads: Unknown workload 'gem-512'"),
+        ({"workloads": [{"network": "resnet"}]}, "Unknown network 'resnet'"),
+        ({"workloads": [{"network": "vgg16", "n": 1}]}, "expected {network: NAME} alone"),
+        ({"workloads": ["gemm-512", "gemm_512"]}, "the name 'gemm-512' is given twice"),
+        ({"base": "tpu"}, "Unknown accelerator 'tpu'"),
+        ({"area": {"levels": {"DRAM": 1.0}}}, "area: levels: Unknown level 'DRAM'"),
+        ({"area": {"word": -1.0}}, "area.word: expected at least 0, got -1.0"),
+        ({"limits": {"power": 2.0}}, "limits.power: unknown key; did you mean power_w"),
+        ({"limits": {"power_w": 0.0}}, "limits.power_w: expected more than 0"),
+        ({"objective": "area"}, "objective: expected"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(yaml.safe_dump(content_for(**changes)))
+    with pytest.raises(ConfigError) as caught:
+        run_experiment(str(path), tmp_path / "out", command="sweep")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
+    sweep(plan_for(grid={"L2.fanout": [4]}, workloads=[SMALL]), tmp_path, execute=map)
+    with pytest.raises(ConfigError, match="expected the sweep 'new', found 'test'"):
+        sweep(plan_for(name="new"), tmp_path, execute=map)
+
+
+@pytest.mark.parametrize(("name", "points"), [("sweep-smoke", 12), ("sweep-buffers", 1000)])
+def test_shipped_experiments_are_valid(name: str, points: int) -> None:
+    path = EXPERIMENTS / f"{name}.yaml"
+    plan = prepare_sweep(load_experiment(path, Sweep), str(path))
+    assert plan.sweep.name == name
+    assert len(plan.architectures) * len(plan.layers) == points

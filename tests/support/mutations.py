@@ -1,0 +1,269 @@
+"""Which one-place changes of a source file `tests/mutants.py` makes, and which it leaves out."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from paths import ROOT
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
+    ast.Div: ast.Mult, ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum"}
+
+
+class Unseen(NamedTuple):
+    """A change that no answer shows."""
+
+    file: str
+    function: str
+    """The innermost function or class around it; empty for the file's own level."""
+    code: str
+    """The expression or statement as `ast.unparse` writes it."""
+    becomes: str
+    """What it is after the change."""
+    reason: str
+
+
+class Place(NamedTuple):
+    """A node whose change may change what code does."""
+
+    parent: ast.AST
+    field: str
+    index: int | None
+    """In the parent's field, where that is a list."""
+    node: ast.AST
+    function: str
+    """The innermost function or class around it; empty for the file's own level."""
+    around: tuple[ast.AST, ...]
+    """The node and what it lies in, up to its statement."""
+
+
+class Mutant(NamedTuple):
+    """One change of a file."""
+
+    file: str
+    tree: ast.Module
+    place: Place
+    new: ast.AST
+    """What replaces the place's node."""
+
+    @property
+    def name(self) -> dict[str, str | int]:
+        """Where, what stands there and what it becomes: JSON, and no other mutant has it."""
+        node = self.place.node
+        return {
+            "file": self.file,
+            "line": getattr(node, "lineno", 0),
+            "column": getattr(node, "col_offset", 0),
+            "was": ast.unparse(node),
+            "becomes": ast.unparse(self.new),
+        }
+
+    @property
+    def source(self) -> str:
+        """The broken file."""
+        self._put(self.new)
+        source = ast.unparse(ast.fix_missing_locations(self.tree))
+        self._put(self.place.node)
+        return source
+
+    @property
+    def around(self) -> list[str]:
+        """What the node and what it lies in, up to its statement, become."""
+        self._put(self.new)
+        nodes = (self.new, *self.place.around[1:])
+        texts = [ast.unparse(ast.fix_missing_locations(node)) for node in nodes]
+        self._put(self.place.node)
+        return texts
+
+    def _put(self, node: ast.AST) -> None:
+        parent, field, index, *_ = self.place
+        if index is None:
+            setattr(parent, field, node)
+        else:
+            getattr(parent, field)[index] = node
+
+
+COLUMN_0 = "column 0 is a factorisation, never a choice of the machine; no column is -1"
+SLOT_0 = "slot 0 is the outermost level's own loops, never a spatial slot; none is -1"
+UNDERFLOW = "e^-700 and e^-701 are below every share and every random number"
+KERNEL = "costmodel/loop_nest/cost_kernel.py"
+FEASIBLE = "costmodel/loop_nest/feasibility.py"
+EXACT = "costmodel/exact"
+EQUIVALENT: tuple[Unseen, ...] = (
+    Unseen(FEASIBLE, "check_fanout", "slot < 0", "slot <= 0", SLOT_0),
+    Unseen(FEASIBLE, "check_fanout", "slot < 0", "slot < 1", SLOT_0),
+    Unseen(FEASIBLE, "check_fanout", "column >= 0", "column > 0", COLUMN_0),
+    Unseen(FEASIBLE, "check_fanout", "column >= 0", "column >= 1", COLUMN_0),
+    Unseen(FEASIBLE, "check_fanout", "column < 0", "column <= 0", COLUMN_0),
+    Unseen(FEASIBLE, "check_fanout", "column < 0", "column < 1", COLUMN_0),
+    Unseen(FEASIBLE, "check_capacity", "column >= 0", "column > 0", COLUMN_0),
+    Unseen(FEASIBLE, "check_capacity", "column >= 0", "column >= 1", COLUMN_0),
+    Unseen(FEASIBLE, "check_capacity", "bank_row = -1", "bank_row = -2", "only its sign is read"),
+    Unseen(FEASIBLE, "check_capacity", "capacity < 0", "capacity <= 0", "none has 0 words"),
+    Unseen(FEASIBLE, "check_capacity", "capacity < 0", "capacity < 1", "none has 0 words"),
+    Unseen(FEASIBLE, "check_capacity", "tile[t] = 0", "tile[t] = 1", "read only where kept"),
+    Unseen(KERNEL, "sort", "gap * 3 + 1", "gap * 3 + 2", "any gaps that end with 1 sort"),
+    Unseen(
+        KERNEL, "sort", "values[j - gap] > value", "values[j - gap] >= value",
+        "equal values in another order are the same values",
+    ),
+    Unseen(
+        KERNEL, "hops_per_delivery",
+        "offsets[axis] += tables.coefficient_of[t, d] * inside[d] * index",
+        "offsets[axis] -= tables.coefficient_of[t, d] * inside[d] * index",
+        "the same tiles coincide in the mirror image",
+    ),
+    Unseen(KERNEL, "evaluate_mappings", "column >= 0", "column > 0", COLUMN_0),
+    Unseen(KERNEL, "evaluate_mappings", "column >= 0", "column >= 1", COLUMN_0),
+    Unseen(KERNEL, "evaluate_mappings", "slot >= 0", "slot > 0", SLOT_0),
+    Unseen(KERNEL, "evaluate_mappings", "slot >= 0", "slot >= 1", SLOT_0),
+    Unseen(
+        f"{EXACT}/objective.py", "is_below", "1e-14", "1.00000000000001",
+        "fewer pairs are decided in floating point; the exact comparison says the same",
+    ),
+    Unseen(
+        f"{EXACT}/decode.py", "code_of", "tables.spatial_slot[BUFFER] >= 0",
+        "tables.spatial_slot[BUFFER] > 0", SLOT_0,
+    ),
+    Unseen(
+        f"{EXACT}/decode.py", "code_of", "tables.spatial_slot[BUFFER] >= 0",
+        "tables.spatial_slot[BUFFER] >= 1", SLOT_0,
+    ),
+    Unseen(
+        f"{EXACT}/workspace.py", "charges", "fixed=zeros(tensors, 4)",
+        "fixed=zeros(tensors, 5)", "more scratch memory than is read",
+    ),
+    Unseen(
+        "searchers/annealing.py", "acceptance", "700.0", "701.0", UNDERFLOW,
+    ),
+    Unseen(
+        "searchers/annealing.py", "find_temperatures",
+        "acceptance(hottest) < initial_acceptance", "acceptance(hottest) <= initial_acceptance",
+        "the next loop takes the step back",
+    ),
+    Unseen("searchers/gradient.py", "_accepts", "700.0", "701.0", UNDERFLOW),
+    Unseen("searchers/gradient.py", "", "UNGROUPED = -2", "UNGROUPED = -3", "any name will do"),
+    Unseen(
+        "searchers/gradient.py", "_round", "visits[-1][0]", "visits[-1][1]",
+        "codes and values of a visit are as many",
+    ),
+    Unseen(
+        "searchers/gradient.py", "_step_relative", "np.where(factor, points, 1.0)",
+        "np.where(factor, points, 2.0)", "the slope is divided by the steepest of its kind",
+    ),
+    Unseen(
+        "searchers/genetic.py", "_breed", "missing <= 0", "missing < 0",
+        "where nobody is missing, the turns that are left breed nobody and draw nothing",
+    ),
+    Unseen("searchers/genetic.py", "_breed", "break", "continue", "as for the line above"),
+    Unseen(
+        "searchers/genetic.py", "_mutate", "moves.max(initial=0)", "moves.max(initial=1)",
+        "where nothing is struck, moves of no rows draw nothing",
+    ),
+    Unseen(
+        "orchestrator/comparison/results.py", "_curves",
+        "file.read(columns=list(types), use_threads=False)",
+        "file.read(columns=list(types), use_threads=True)",
+        "the same table; threads only crash while an interpreter ends (apache/arrow#34314)",
+    ),
+)  # fmt: skip
+
+
+def changed(node: ast.AST, **fields: object) -> ast.AST:
+    """A copy with other fields."""
+    other = copy.copy(node)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
+def replacements(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node may become."""
+    match node:
+        # A fresh random number meets a bound exactly once in 2^53 draws.
+        case ast.Compare(left=drawn) if ".random(" in ast.unparse(drawn):
+            return
+        case ast.Compare(ops=[op, *rest]) if type(op) in COMPARISONS:
+            yield changed(node, ops=[COMPARISONS[type(op)](), *rest])
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in ARITHMETIC:
+            yield changed(node, op=ARITHMETIC[type(op)]())
+            if isinstance(node, ast.AugAssign):
+                yield ast.Pass()
+        case ast.BoolOp(op=both):
+            yield changed(node, op=ast.Or() if isinstance(both, ast.And) else ast.And())
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield ast.Constant(value + 1)
+        case ast.Expr(value=ast.Call()) | ast.Continue():
+            yield ast.Pass()
+        case ast.Break():
+            yield ast.Continue()
+        case ast.Name(id=name) if name in SWAPPED:
+            yield ast.Name(SWAPPED[name], ast.Load())
+        case ast.Attribute(attr=name) if name in SWAPPED:
+            yield changed(node, attr=SWAPPED[name])
+
+
+def places(tree: ast.AST, function: str = "", around: tuple[ast.AST, ...] = ()) -> Iterator[Place]:
+    """Every place whose node decides what code does.
+
+    Not: annotations, decorators, assertions, what is raised, the parameters' defaults, and whether
+    `zip` would complain of unequal lengths.
+    """
+    left_out = (ast.Raise, ast.Assert, ast.arguments)
+    if isinstance(tree, ast.FunctionDef | ast.ClassDef):
+        function = tree.name
+    for field, value in ast.iter_fields(tree):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        for index, child in enumerate(value if isinstance(value, list) else [value]):
+            if not isinstance(child, ast.AST) or isinstance(child, left_out):
+                continue
+            if isinstance(child, ast.keyword) and child.arg == "strict":
+                continue
+            outside = () if isinstance(child, ast.stmt) else around
+            at = index if isinstance(value, list) else None
+            yield Place(tree, field, at, child, function, (child, *outside))
+            yield from places(child, function, (child, *outside))
+
+
+def unseen(mutant: Mutant) -> Unseen | None:
+    """The entry of EQUIVALENT that a mutant is."""
+    entries = [
+        entry
+        for entry in EQUIVALENT
+        if (entry.file, entry.function) == (mutant.file, mutant.place.function)
+    ]
+    if not entries:
+        return None
+    before = [ast.unparse(node) for node in mutant.place.around]
+    after = mutant.around
+    pairs = list(zip(before, after, strict=True))
+    return next((entry for entry in entries if (entry.code, entry.becomes) in pairs), None)
+
+
+def every_change(file: str) -> list[Mutant]:
+    """The changes of a file, those that no answer shows among them."""
+    tree = ast.parse((ROOT / file).read_text())
+    return [
+        Mutant(file, tree, place, new) for place in places(tree) for new in replacements(place.node)
+    ]
+
+
+def mutants(file: str) -> list[Mutant]:
+    """The mutants of a file."""
+    return [mutant for mutant in every_change(file) if unseen(mutant) is None]

@@ -1,0 +1,226 @@
+"""What proofs and seeded searches computed once, so that a change of any of it is noticed.
+
+`python tests/support/pinned.py` writes `tests/golden/pinned` anew, where a change is meant. Only
+whole numbers, codes and losses that any processor computes alike are held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from paths import GOLDEN
+from small_problems import random_parts
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.costs import OBJECTIVES
+from costmodel.exact.infeasible import why_infeasible
+from costmodel.exact.pareto import pareto_front
+from costmodel.exact.prover import Prover
+from mapspace.testing.toy_space import ToyModel, ToyPredictor, ToySpace
+from searchers import SEARCHERS, Evaluator, hyperparameters, make
+
+Case = dict[str, Any]
+
+FOLDER = GOLDEN / "pinned"
+# Seeds of problems: seconds even without machine code.
+PROBLEMS = range(34)
+# Banks, keep bits and a mesh: attributes of every kind.
+RICH = {
+    "name": "rich",
+    "mac_energy_pj": 1.0,
+    "bypass": "searched",
+    "levels": [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": 64, "banks": 8, "fanout": 6,
+         "mesh": [3, 2], "hop_energy_pj": 1.0},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 16},
+    ],
+}  # fmt: skip
+
+
+def digest(codes: list[np.ndarray]) -> str:
+    """Names a run's codes, and how many there are in each batch."""
+    batches = [batch.astype(int).tolist() for batch in codes]
+    return hashlib.sha256(json.dumps(batches).encode()).hexdigest()[:16]
+
+
+# --- proofs
+
+
+def problem(seed: int) -> Case:
+    """A random problem with every rule of the proof."""
+    rng = np.random.default_rng(seed)
+    parts = random_parts(rng)
+    return {
+        "seed": seed,
+        "workload": parts[0],
+        "accelerator": parts[1],
+        "objective": OBJECTIVES[int(rng.integers(len(OBJECTIVES)))],
+    }
+
+
+def proof(case: Case) -> Case:
+    """What the prover answers, and with how many bounds and leaves."""
+    space = MapSpace(workload(case["workload"]), accelerator(case["accelerator"]))
+    if why_infeasible(space) is not None:
+        return {"infeasible": why_infeasible(space)}
+    prover = Prover(space, objective=case["objective"], threads=1)
+    draws = space.sample(np.random.default_rng(0), 4000)
+    codes = draws[space.feasible(draws)][:20]
+    energy, cycles = prover.bounds(codes)
+    lower = []
+    while not prover.finished:
+        prover.step(bounds=100)
+        lower.append([int(number) for number in prover.lower_outcome])
+    best = Prover(space, objective=case["objective"], threads=1, top=4)
+    while not best.finished:
+        best.step()
+    assert prover.best_outcome is not None
+    found = {
+        "outcome": [int(number) for number in prover.best_outcome],
+        "code": prover.codes()[0].tolist(),
+        "best": [[int(n) for n in outcome or ()] for outcome in best.outcomes(best.codes())],
+        "rounds": prover.rounds,
+        "counts": list(prover.counts.values()),
+        "counts of the best": list(best.counts.values()),
+        "bounds": [energy.sum(axis=0).tolist(), cycles.sum(axis=0).tolist()],
+        "lower": lower[:: max(1, len(lower) // 4)],
+    }
+    if not any(level.read_bandwidth or level.write_bandwidth for level in space.accelerator.levels):
+        front = pareto_front(space)
+        found["front"] = [[point.elements, point.latency_cycles] for point in front]
+    return found
+
+
+# --- searches
+
+
+def searches() -> Iterator[Case]:
+    """Runs of the searchers whose codes no library and no network decides."""
+    options: dict[str, list[Case]] = {
+        "random": [{}, {"patience": 20}],
+        "annealing": [
+            {"horizon": 300},
+            {"preset": "paper", "horizon": 300},
+            {"horizon": 90, "chains": 3, "tuning_share": 0.3, "log_loss": False},
+            {"horizon": 120, "temperatures": [2.0, 0.1], "further_moves": 0.2},
+            {"horizon": 5, "chains": 8},
+        ],
+        "genetic": [
+            {"population": 20, "offspring": 30},
+            {"preset": "paper"},
+            {"preset": "paper", "population": 12, "offspring": 10, "elite": 3, "mutation": 0.02},
+            {"population": 2, "offspring": 1, "tournament": 1},
+            {"population": 8, "offspring": 8, "moves": "attribute", "mutation": 0.0},
+            {"population": 8, "offspring": 8, "replacement": "generational", "elite": 0},
+        ],
+        "gradient": [
+            {"chains": 3},
+            {"preset": "paper", "inject_every": 4, "temperature": 0.5},
+            {"preset": "released", "inject_every": 4},
+            {"step": "whitened", "chains": 2, "learning_rate": 0.05, "temperature": 0.5},
+            {"chains": 5, "rescored": 1, "round_steps": 1, "inject_every": 3},
+        ],
+        "primitive-annealing": [{}],
+    }
+    for name, cases in options.items():
+        for case in cases:
+            for space in ("toy", "rich"):
+                if name != "primitive-annealing" or space == "rich":
+                    yield {"searcher": name, "space": space, "seed": len(case), **case}
+
+
+def search(case: Case) -> Case:
+    """What a searcher asks for within 400 iterations, and the best that it finds."""
+    space: Any = ToySpace()
+    model: Any = ToyModel()
+    if case["space"] == "rich":
+        layer = "cnn:N=2,K=4,C=3,P=4,Q=3,R=3,S=1,stride=1"
+        space, model = MapSpace(workload(layer), accelerator(RICH)), LoopNestModel()
+    rest = {key: value for key, value in case.items() if key not in ("searcher", "space")}
+    if "predictor" in hyperparameters(case["searcher"]):
+        rest["predictor"] = ToyPredictor(len(space.feature_names))
+    searcher = make(case["searcher"], space, **rest)
+    evaluator = Evaluator(model, space, iterations=400)
+    asked = []
+    # Hosts ask for any number.
+    for n in (1, 2, 3, 10, 7, 50, 33, 1, 400, 17, 400, 5, 400, 400, 400):
+        left = min(n, evaluator.remaining)
+        if left == 0 or not searcher.step(_Noting(evaluator, asked), left):
+            break
+    searcher.run(_Noting(evaluator, asked))
+    result = evaluator.result()
+    return {
+        "codes": digest(asked),
+        "asks": len(asked),
+        "iterations": [result.iterations, result.true_queries, result.surrogate_queries],
+        "best_loss": result.best_loss,
+        "best_code": None if result.best_code is None else result.best_code.tolist(),
+        "improvements": len(result.curve_loss) - 1,
+    }
+
+
+class _Noting:
+    """An evaluator that notes what it is asked."""
+
+    def __init__(self, evaluator: Evaluator, asked: list[np.ndarray]) -> None:
+        self._evaluator, self._asked = evaluator, asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._evaluator, name)
+
+    def __call__(self, codes: np.ndarray, **counts: Any) -> np.ndarray:
+        self._asked.append(codes.copy())
+        return self._evaluator(codes, **counts)
+
+    def walk(self, walk: Any) -> bool:
+        """Passes on a compiled search, and notes what it scored."""
+
+        def noted(costs: Any, left: int) -> Any:
+            codes, scores = walk(costs, left)
+            self._asked.append(codes.copy())
+            return codes, scores
+
+        return self._evaluator.walk(noted)
+
+
+# --- defaults
+
+
+def defaults() -> Case:
+    """The hyperparameters of every searcher and their defaults."""
+
+    def said(value: Any) -> Any:
+        if value is inspect.Parameter.empty:
+            return "required"
+        return list(value) if isinstance(value, tuple) else value
+
+    return {
+        name: {key: said(value) for key, value in hyperparameters(name).items()}
+        for name in sorted(SEARCHERS)
+    }
+
+
+def read(name: str) -> Any:
+    """What one of the files holds."""
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def write(name: str, content: list[Any]) -> None:
+    """One line per entry, so that a change shows which."""
+    FOLDER.mkdir(exist_ok=True)
+    lines = ",\n".join(json.dumps(entry) for entry in content)
+    Path(FOLDER / f"{name}.json").write_text(f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    problems = [problem(seed) for seed in PROBLEMS]
+    write("proofs", [{**case, "found": proof(case)} for case in problems])
+    write("searches", [{"case": case, "found": search(case)} for case in searches()])
+    write("defaults", [[name, values] for name, values in defaults().items()])

@@ -1,0 +1,81 @@
+"""The mutation run: what it makes, what it leaves out, and how it is shared."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mutations import EQUIVALENT, Unseen, every_change, mutants, places, replacements, unseen
+from paths import ROOT, TESTS
+
+RUNNER = TESTS / "mutants.py"
+GENETIC = "searchers/genetic.py"
+
+
+def becomes(code: str) -> set[str]:
+    """What mutants a line of code has."""
+    return {
+        ast.unparse(new) for place in places(ast.parse(code)) for new in replacements(place.node)
+    }
+
+
+@pytest.mark.parametrize("file", sorted({entry.file for entry in EQUIVALENT}))
+def test_what_is_left_out_is_found_in_its_file(file: str) -> None:
+    """An entry that matches nothing hides a change of the code that it was written for."""
+    found = {unseen(mutant) for mutant in every_change(file)}
+    assert {entry for entry in EQUIVALENT if entry.file == file} <= found
+
+
+def test_an_entry_leaves_out_nothing_else() -> None:
+    left_out = [m for m in every_change(GENETIC) if unseen(m) is not None]
+    entries = [entry for entry in EQUIVALENT if entry.file == GENETIC]
+    assert len(left_out) == len(entries)
+    assert len(mutants(GENETIC)) == len(every_change(GENETIC)) - len(left_out)
+
+
+def test_every_entry_says_why() -> None:
+    assert len(set(EQUIVALENT)) == len(EQUIVALENT)
+    for entry in EQUIVALENT:
+        assert isinstance(entry, Unseen)
+        assert len(entry.reason) > 10
+
+
+def test_places_that_cannot_be_seen_have_no_mutant() -> None:
+    assert becomes("x < 1") == {"x <= 1", "2"}
+    assert becomes("rng.random(n) < share") == set()
+    assert becomes("c = zip(a, b, strict=True)") == set()
+    assert becomes("raise ValueError(x + 1)") == set()
+    assert becomes("def f(x: int = 3) -> int: ...") == set()
+
+
+def test_a_mutant_is_one_change_of_the_whole_file() -> None:
+    before = ast.unparse(ast.parse((ROOT / GENETIC).read_text())).splitlines()
+    for mutant in mutants(GENETIC)[::10]:
+        after = mutant.source.splitlines()
+        assert after != before
+        assert len(set(before) - set(after)) <= 1
+    names = [json.dumps(mutant.name) for mutant in mutants(GENETIC)]
+    assert len(set(names)) == len(names)
+
+
+def test_shards_share_a_sample_and_survivors_run_again(tmp_path: Path) -> None:
+    code = (
+        "import mutants, json, sys; from pathlib import Path\n"
+        "work = [m.name for m, _ in mutants.sample(30, 3, [])]\n"
+        "assert work == [m.name for m, _ in mutants.sample(30, 3, [])]\n"
+        "lines = [{**name, 'outcome': o} for name, o in zip(work, ['survived', 'killed'] * 15)]\n"
+        "Path(sys.argv[1]).write_text('\\n'.join(map(json.dumps, lines)))\n"
+        "again = [m.name for m, _ in mutants.survivors(Path(sys.argv[1]), [])]\n"
+        "key = lambda name: json.dumps(name)\n"
+        "assert sorted(map(key, again)) == sorted(map(key, work[::2])), (again, work[::2])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out.jsonl")],
+        cwd=RUNNER.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "15 survived" in done.stdout

@@ -1,0 +1,49 @@
+"""The pieces of a test run: together all of it, and no missing library hides a test."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import conftest
+import pytest
+from parts import in_part, part_of
+
+ALWAYS = [False, True, False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("parts", [1, 3, 6, 20])
+def test_the_parts_are_all_of_it_once(parts: int) -> None:
+    kept = [in_part(ALWAYS, (number, parts)) for number in range(1, parts + 1)]
+    times = [sum(column) for column in zip(*kept, strict=True)]
+    assert times == [parts if every else 1 for every in ALWAYS]
+
+
+def test_neighbours_fall_into_different_parts() -> None:
+    assert in_part([False] * 5, (2, 3)) == [False, True, False, False, True]
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "2", "a/b", "-1/2", "1/0", "1/2/3", ""])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    assert part_of("2/6") == (2, 6)
+    with pytest.raises(argparse.ArgumentTypeError, match="expected K/N with K from 1 to N, got"):
+        part_of(text)
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)]
+)
+def test_a_library_that_must_be_there_is_no_reason_to_skip(
+    required: bool, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    item: Any = SimpleNamespace(
+        get_closest_marker=lambda name: name == "tvm",
+        config=SimpleNamespace(getoption=lambda name: required),
+    )
+    with pytest.raises(outcome, match="TVM is not installed"):
+        conftest.pytest_runtest_setup(item)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    conftest.pytest_runtest_setup(item)
