@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
 import os
 import signal
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,9 @@ from processes import Nodes
 
 if TYPE_CHECKING:
     from mapspace.storage import RemotePath
+
+# Whether the files of tests share a cluster.
+CLUSTER = pytest.StashKey[bool]()
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -68,13 +73,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _ray_of_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No file of tests meets a Ray that another has started, perhaps with fewer processors."""
+    yield
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized() and not request.config.stash.get(CLUSTER, False):
+        # What only waits for the collector would be ended through a Ray that is gone.
+        gc.collect()
+        ray.shutdown()
+
+
 @pytest.fixture(scope="module")
 def ray_runtime() -> Iterator[None]:
     """A Ray per file of tests, so that none waits for what another has left behind."""
     from orchestrator.runs import ray_runtime
 
-    with ray_runtime.ray_runtime(cpus=2):
+    with ray_runtime.ray_runtime(cpus=2, needed=2):
         yield
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -134,19 +151,22 @@ def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def nodes() -> Iterator[Nodes]:
+def nodes(pytestconfig: pytest.Config) -> Iterator[Nodes]:
     """A cluster of several nodes, and this process connected to it; only in the faults' process."""
     import ray
 
+    from mapspace.ray_start import ENVIRONMENT
     from orchestrator.runs import ray_runtime
 
     if ray.is_initialized():
         pytest.fail("run the faults in a process of their own: make faults")
-    for name, value in ray_runtime.ENVIRONMENT.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     nodes = Nodes()
+    pytestconfig.stash[CLUSTER] = True
     try:
         with ray_runtime.ray_runtime(nodes.address):
             yield nodes
     finally:
+        pytestconfig.stash[CLUSTER] = False
         nodes.cluster.shutdown()

@@ -1,87 +1,49 @@
-"""How Ray is started, and how tasks are fanned out over it.
-
-Without an address a small embedded Ray runs on this machine for as long as a command needs it.
-`RAY_ADDRESS` (set for what `ray job submit` starts) or an explicit address attaches to a running
-cluster.
-"""
+"""Ray for as long as a command needs it, and tasks that are fanned out over it."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import MapspaceError
+from mapspace.ray_start import start_ray
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# What Ray and its workers read before anything of this project runs. Values that the user has set
-# win.
-ENVIRONMENT: Mapping[str, str] = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Two threads per process on two cores are eight times slower than one.
-    "OMP_NUM_THREADS": "1",
-    # Silences a warning about a future default that concerns tasks without GPUs.
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # No metrics are read: the exporter would only cost memory.
-    "RAY_enable_metrics_collection": "0",
-    "RAY_TRAIN_V2_ENABLED": "1",
-}
-# Ray takes 30 % of the memory by default. Only figures and codes pass through it, never data sets.
-OBJECT_STORE_BYTES = 512 << 20
 POLL_SECONDS = 0.1
 # An autoscaled cluster grows while tasks wait for it.
 RECOUNT_SECONDS = 1.0
 
 
 @contextmanager
-def ray_runtime(address: str | None = None, *, cpus: int | None = None) -> Iterator[None]:
+def ray_runtime(
+    address: str | None = None, *, cpus: int | None = None, needed: int = 1
+) -> Iterator[None]:
     """Ray for the length of a block; one that is running already is used and left running.
 
     Args:
-        address: A cluster to attach to; None: `RAY_ADDRESS`, or else an embedded Ray.
+        address: See `start_ray`, as the others.
         cpus: Tasks that an embedded Ray runs at once; None: one per core.
+        needed: Processors that must be free together.
 
     Raises:
-        ConfigError: If there is no cluster at the address, or it refuses the token.
+        ConfigError: As `start_ray` says.
     """
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    if address.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"RAY_ADDRESS: expected HOST:PORT of a cluster, got {address!r}, a job server; give "
-            "that to `ray job submit` as RAY_API_SERVER_ADDRESS."
-        )
-    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        if address == "local":
-            ray.init(
-                address="local",
-                num_cpus=cpus or os.cpu_count() or 1,
-                object_store_memory=OBJECT_STORE_BYTES,
-                **quiet,
-            )
-        else:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, ray.exceptions.AuthenticationError) as error:
-        raise ConfigError(f"Ray at {address!r}: {str(error).splitlines()[0]}") from error
+    started = start_ray(address, cpus=cpus, needed=needed)
     try:
         yield
     finally:
-        ray.shutdown()
+        if started:
+            import ray
+
+            ray.shutdown()
 
 
 def fan_out(

@@ -120,7 +120,7 @@ class TrainExperiment(Experiment[TrainConfig, "Card"]):
 
     def work(self, folder: Place, claim: Claim) -> Card:
         """Runs Ray Train, from its last checkpoint where there is one."""
-        with ray_runtime():
+        with ray_runtime(needed=self.plan.workers * self.plan.threads):
             _train(self.plan, folder, claim, drawn=self.bars)
         remove_folder(folder / RAY_FOLDER)
         (folder / PROGRESS_FILE).unlink(missing_ok=True)

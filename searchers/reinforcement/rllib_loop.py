@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import ray
 
+from mapspace.ray_start import start_ray
 from searchers.reinforcement.ask_tell_bridge import Channel, Conversation, LocalChannel
 from searchers.reinforcement.environment import MappingVectorEnv
 from searchers.reinforcement.remote_channel import RemoteChannel
@@ -26,9 +27,6 @@ QUIET = ("ray.rllib", "ray.tune")
 
 # How RLlib calls the environment of a runner.
 RLLIB_ENVIRONMENT = "rllib-single-agent-env-v0"
-
-# Only codes and losses pass through an embedded Ray.
-OBJECT_STORE_BYTES = 128 << 20
 
 
 class SearchEnv(MappingVectorEnv):
@@ -82,7 +80,7 @@ def converse(
     """
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    start_ray(runners)
+    start_ray(needed=max(1, runners))
     channel: Channel = RemoteChannel(space, runners) if runners else LocalChannel(space)
     complete = (
         config.environment(SearchEnv, env_config={"channel": channel, "settings": settings})
@@ -135,25 +133,3 @@ class LearningLoop:
             # Only remote runners need an end, and without Ray a call would end the process.
             if algorithm.config.num_env_runners and ray.is_initialized():
                 algorithm.stop()
-
-
-def start_ray(runners: int) -> None:
-    """Connects this process to a Ray, unless it is: RLlib does not run without.
-
-    That is the cluster at `RAY_ADDRESS` (set for a job), else a small one of its own.
-    """
-    if ray.is_initialized():
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    if address != "local":
-        ray.init(address=address, **quiet)
-        return
-    ray.init(
-        address="local",
-        num_cpus=1 + runners,
-        object_store_memory=OBJECT_STORE_BYTES,
-        include_dashboard=False,
-        **quiet,
-    )
