@@ -25,8 +25,10 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.tune.registry import register_env
 
 from mapspace.errors import ConfigError, ContractError, MapspaceError
-from searchers.reinforcement import ddpg_algorithm
-from searchers.reinforcement.ddpg_algorithm import DDPG, DDPGConfig, DDPGModule, Replay
+from searchers.reinforcement import ddpg_learner, ddpg_networks, ddpg_replay, rllib_seam
+from searchers.reinforcement.ddpg_algorithm import DDPG, DDPGConfig
+from searchers.reinforcement.ddpg_networks import DDPGModule
+from searchers.reinforcement.ddpg_replay import Replay
 
 pytestmark = [
     # RLlib registers its environment anew for every environment runner.
@@ -121,7 +123,7 @@ def test_actions_have_the_units_of_the_environment(space: gym.spaces.Box, noise:
 
 def test_noise_is_a_truncated_normal_distribution() -> None:
     torch.manual_seed(0)
-    drawn = ddpg_algorithm.truncated_normal(torch.full((40_000, 1), 0.8), 0.5).double()
+    drawn = ddpg_networks.truncated_normal(torch.full((40_000, 1), 0.8), 0.5).double()
     normal = torch.distributions.Normal(0.8, 0.5)
     low, high = normal.cdf(torch.tensor(-1.0)), normal.cdf(torch.tensor(1.0))
     for bound in (-0.2, 0.3, 0.9):
@@ -146,14 +148,14 @@ def test_losses_and_gradients_by_hand() -> None:
     }
     # Q(obs, action) is 1 + 2 * 0.5 = 2 and 0 - 1 = -1. The second transition is terminal.
     errors = [2 - (1 + 0.9 * (-1 + 2 * math.tanh(0.3))), -1 - 2]
-    loss = ddpg_algorithm.critic_loss(module, batch, gamma=0.9)
+    loss = ddpg_learner.critic_loss(module, batch, gamma=0.9)
     assert loss.item() == pytest.approx(sum(e * e for e in errors) / 2)
     loss.backward()
     # d loss / d u = mean of 2 * error * input.
     expected = [errors[0], errors[1], 0.0, 0.5 * errors[0] - 0.5 * errors[1]]
     assert critic.weight.grad[0].tolist() == pytest.approx(expected)
     assert actor.weight.grad is None
-    loss = ddpg_algorithm.actor_loss(module, batch)
+    loss = ddpg_learner.actor_loss(module, batch)
     assert loss.item() == pytest.approx(-(1 + 2 * math.tanh(0.1) + 2 * math.tanh(0.2)) / 2)
     (gradient,) = torch.autograd.grad(loss, actor.weight)
     slopes = [-(1 - math.tanh(x) ** 2) for x in (0.1, 0.2)]
@@ -194,15 +196,13 @@ def test_transitions_tell_termination_from_truncation(terminates: bool) -> None:
     chunk: dict[str, Any] = {"observations": [[0], [1], [2]], "actions": [[5], [6]]}
     ended = {"terminated": terminates, "truncated": not terminates, "len_lookback_buffer": 0}
     episode = SingleAgentEpisode(**chunk, rewards=[0.5, 7], **ended).to_numpy()
-    rows = ddpg_algorithm.transitions([episode])
+    rows = ddpg_replay.transitions([episode])
     assert rows["obs"].tolist() == [[0], [1]]
     assert rows["new_obs"].tolist() == [[1], [2]]
     assert rows["actions"].tolist() == [[5], [6]]
     assert rows["terminateds"].tolist() == [False, terminates]
     assert rows["rewards"].tolist() == [0.5, 7]
-    assert (
-        ddpg_algorithm.transitions([episode] * 2, final_reward=True)["rewards"].tolist() == [7] * 4
-    )
+    assert ddpg_replay.transitions([episode] * 2, final_reward=True)["rewards"].tolist() == [7] * 4
 
 
 @given(st.integers(1, 7), st.lists(st.integers(1, 12), max_size=6), st.integers(0, 5))
@@ -304,9 +304,7 @@ def test_what_is_no_number_is_reported(ray_runtime: None, monkeypatch: pytest.Mo
     unseen = walk({"broken": "observation"}, warmup_episodes=0).build_algo()
     with pytest.raises(MapspaceError, match="actor gave an action that is no number"):
         unseen.train()
-    monkeypatch.setattr(
-        ddpg_algorithm, "synchronous_parallel_sample", Mock(side_effect=RayActorError)
-    )
+    monkeypatch.setattr(rllib_seam, "synchronous_parallel_sample", Mock(side_effect=RayActorError))
     with pytest.raises(MapspaceError, match="remote environment runner of DDPG died"):
         unseen.train()
     unrewarded.stop()
