@@ -78,7 +78,12 @@ class Walk(VectorEnv[Any, Any, Any]):
 
 # Remote environment runners cannot import a test file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-register_env("walk", Walk)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(ray_runtime: None) -> None:
+    """A name is known to the Ray that was running when it was given."""
+    register_env("walk", Walk)
 
 
 def walk(settings: dict[str, Any] | None = None, **training: Any) -> DDPGConfig:

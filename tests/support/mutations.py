@@ -72,21 +72,22 @@ class Mutant(NamedTuple):
     @property
     def source(self) -> str:
         """The broken file."""
-        self._put(self.new)
+        self.put(self.new)
         source = ast.unparse(ast.fix_missing_locations(self.tree))
-        self._put(self.place.node)
+        self.put(self.place.node)
         return source
 
     @property
     def around(self) -> list[str]:
         """What the node and what it lies in, up to its statement, become."""
-        self._put(self.new)
+        self.put(self.new)
         nodes = (self.new, *self.place.around[1:])
         texts = [ast.unparse(ast.fix_missing_locations(node)) for node in nodes]
-        self._put(self.place.node)
+        self.put(self.place.node)
         return texts
 
-    def _put(self, node: ast.AST) -> None:
+    def put(self, node: ast.AST) -> None:
+        """Puts a node into the mutant's place."""
         parent, field, index, *_ = self.place
         if index is None:
             setattr(parent, field, node)
@@ -239,6 +240,24 @@ def places(tree: ast.AST, function: str = "", around: tuple[ast.AST, ...] = ()) 
             at = index if isinstance(value, list) else None
             yield Place(tree, field, at, child, function, (child, *outside))
             yield from places(child, function, (child, *outside))
+
+
+def broken(source: str, function: str, was: str, becomes: str) -> str:
+    """A source whose function has one expression or assignment for another, wherever it stands.
+
+    Compared as code, whatever its layout; `function` is empty for the file's own level. Fails where
+    the function does not say it any more.
+    """
+    tree = ast.parse(source)
+    old, new = (ast.parse(code).body[0] for code in (was, becomes))
+    if isinstance(old, ast.Expr) and isinstance(new, ast.Expr):
+        old, new = old.value, new.value
+    said = ast.unparse(old)
+    found = [p for p in places(tree) if p.function == function and ast.unparse(p.node) == said]
+    assert found, f"{function or 'the file'} no longer says {said!r}"
+    for place in found:
+        Mutant("", tree, place, new).put(new)
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def unseen(mutant: Mutant) -> Unseen | None:

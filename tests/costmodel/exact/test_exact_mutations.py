@@ -1,6 +1,6 @@
 """Deliberately broken bounds and rules: the comparison with enumeration must catch each of them.
 
-Every mutation is one line of the proof's sources, changed in a copy that runs in another process,
+Every mutation is one place of the proof's sources, changed in a copy that runs in another process,
 interpreted, on problems whose whole map spaces were evaluated here.
 """
 
@@ -16,65 +16,77 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mutations import broken
 from paths import ROOT
 from small_problems import MOST_MAPPINGS, best_outcome, random_problem, tiling_minima
 
-# What a broken rule would claim: (file, the line, what it becomes).
+# What a broken rule would claim: (file, function, what it says there, what it becomes).
 MUTATIONS = {
     "no step is ever credited by coincidence": (
         "traffic_bounds.py",
-        "cost = 1 if before != 0 and step[j] == moved else trip[j]",
-        "cost = trip[j]",
+        "least_uncredited",
+        "1 if before != 0 and step[j] == moved else trip[j]",
+        "trip[j]",
     ),
     "a resting tensor pays for the loops that leave it at rest": (
         "traffic_bounds.py",
-        "bound[h, t] = whole * (resting if tables.relevant[t, h] else held[t])",
-        "bound[h, t] = whole * resting",
+        "bound_entering",
+        "resting if tables.relevant[t, h] else held[t]",
+        "resting",
     ),
     "both buffers rest on the same innermost loop": (
         "tiling_bounds.py",
-        "both = least_joint if inner_loops == 0 else least_inner + least_outer",
-        "both = least_joint if inner_loops == 0 else max(least_joint, least_inner + least_outer)",
+        "bound_tiling",
+        "least_joint if inner_loops == 0 else least_inner + least_outer",
+        "least_joint if inner_loops == 0 else max(least_joint, least_inner + least_outer)",
     ),
     "the shared buffer's tile is the step, not a multiple of it": (
         "dram_bounds.py",
-        "for c in range(tables.cover_start[at], tables.cover_start[at + 1]):",
-        "for c in range(0):",
+        "_take_least",
+        "range(tables.cover_start[at], tables.cover_start[at + 1])",
+        "range(0)",
     ),
     "cycles are rounded the wrong way": (
         "access_energy.py",
-        "* (1 - 1e-14)",
-        "+ 1",
+        "least_cycles",
+        "traffic[level, way] / tables.bandwidth[level, way] * (1 - 1e-14)",
+        "traffic[level, way] / tables.bandwidth[level, way] + 1",
     ),
     "all tensors pay for extents that are left open": (
         "subtree_bounds.py",
-        "if h < n and tables.relevant[t, h]:",
-        "if h < n:",
+        "subtree_energy",
+        "h < n and tables.relevant[t, h]",
+        "h < n",
     ),
     "DRAM's loops bring whole tiles above any loop of the shared buffer": (
         "branch_and_bound.py",
+        "_hold_chosen",
         "moves = moves or work.buffer.extent[d] > work.element.step[d]",
         "moves = True",
     ),
     "extents that are left open may not take what is best for their axis": (
         "subtree_bounds.py",
-        "tables, outer.loose, axis, element.spatial_at, element.step_at, chosen",
-        "tables, outer.loose, axis, element.spatial_at, element.step_at, 9",
+        "subtree_energy",
+        "least_along(tables, outer.loose, axis, element.spatial_at, element.step_at, chosen)",
+        "least_along(tables, outer.loose, axis, element.spatial_at, element.step_at, 9)",
     ),
     "a tensor that has moved is settled": (
         "loop_orders.py",
-        "if axis >= 0 and (changed == tile or",
-        "if axis >= 0 or (changed == tile and",
+        "put_outside",
+        "axis >= 0 and (changed == tile or tables.credit_start[tables.axis_start[t] + axis] < 0)",
+        "axis >= 0 or (changed == tile and tables.credit_start[tables.axis_start[t] + axis] < 0)",
     ),
     "a buffer is never quite full": (
         "access_energy.py",
-        "return used <= room",
-        "return used < room",
+        "fits",
+        "used <= room",
+        "used < room",
     ),
     "element tiles never matter where nothing is kept": (
         "branch_and_bound.py",
-        "if inner_set == 0 and not vary:",
-        "if inner_set == 0:",
+        "_prove_unit",
+        "inner_set == 0 and not vary",
+        "inner_set == 0",
     ),
 }
 # Problem 339 is one that an earlier version of the proof got wrong.
@@ -157,11 +169,8 @@ def copy_package(folder: Path) -> Path:
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     copy = folder / "costmodel" / "exact"
     # So that small problems are bounded in every way that large ones are.
-    branch = (copy / "branch_and_bound.py").read_text()
-    assert "FEWEST_LEAVES = 3" in branch
-    (copy / "branch_and_bound.py").write_text(
-        branch.replace("FEWEST_LEAVES = 3", "FEWEST_LEAVES = 1")
-    )
+    branch = copy / "branch_and_bound.py"
+    branch.write_text(broken(branch.read_text(), "", "FEWEST_LEAVES = 3", "FEWEST_LEAVES = 1"))
     return copy
 
 
@@ -173,11 +182,9 @@ def test_the_sources_as_they_are_pass(tmp_path: Path, problems: Path) -> None:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_broken_rule_is_caught(name: str, tmp_path: Path, problems: Path) -> None:
-    file, line, becomes = MUTATIONS[name]
+    file, *change = MUTATIONS[name]
     path = copy_package(tmp_path) / file
-    source = path.read_text()
-    assert source.count(line) >= 1, f"{file} no longer says {line!r}"
-    path.write_text(source.replace(line, becomes))
+    path.write_text(broken(path.read_text(), *change))
     done = run_check(tmp_path, problems)
     assert done.returncode == 1, f"survived: {name}"
     assert done.stderr.startswith("problem "), done.stderr
