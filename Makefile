@@ -22,7 +22,7 @@ run: $(VENV)/.installed
 # Two processes: a file's tests stay together, and each process has a Ray of its own.
 JOBS ?= 2
 test: $(VENV)/.installed
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not slow and not faults'
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not faults'
 
 # All of the slow tests, or those that run every time and the PART-th of the others: PART=2/6.
 test-slow: $(VENV)/.installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the page, and in `site` the package installed."""
     folder = tmp_path_factory.mktemp("hill")
     blocks = re.findall(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     for name, text in blocks:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
@@ -69,6 +70,21 @@ def test_a_plug_in_runs_on_ray_and_the_page_names_it(project: Path) -> None:
         assert named in page
     assert "plug-in: cost model blocked" in page
     assert "mapspace-hill 0.1" in page
+
+
+@pytest.mark.timeout(900)
+def test_a_kind_of_its_own_runs_on_ray_and_is_read_again(project: Path) -> None:
+    command = ("orchestrator", "sweep", "fits.yaml", "--output", "fits")
+    first, second = run(project, *command), run(project, *command)
+    assert first.returncode == 0, first.stderr
+    shares = json.loads((project / "fits" / "shares.json").read_text())
+    assert len(shares) == 2
+    assert all(0 < share < 1 for share in shares.values())
+    assert "gemm:M=512,N=512,K=512" in first.stdout
+    assert second.stdout == first.stdout
+    assert "already finished" in second.stderr
+    other = run(project, "orchestrator", "benchmark", "hill.yaml", "--output", "fits")
+    assert "holds a study of feasibility (feasibility.json)" in other.stderr
 
 
 def test_mistakes_in_its_hyperparameters_are_one_line(project: Path) -> None:
