@@ -6,6 +6,7 @@ Letters: B mappings, D attributes, n dimensions, S slots, L levels, T tensors, F
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, explain_status
 from costmodel.loop_nest import feasibility, moves
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
+from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
 from costmodel.loop_nest.tables import build_tables, make_scratch
 from costmodel.space import Codes, check_cells, resampled
@@ -24,6 +26,8 @@ from mapspace.errors import ConfigError, ContractError
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
 _MOST_DRAWS_PER_MAPPING = 200_000
 _FEWEST_DRAWS = 4096
+# With a smaller feasible share mappings are counted and constructed rather than drawn and rejected.
+_LEAST_SHARE = 1e-3
 
 # Real points to project are clipped here.
 _FARTHEST = 1e15
@@ -91,13 +95,15 @@ class MapSpace:
         Args:
             rng: where the randomness comes from.
             n: how many.
-            feasible: draw uniformly among the feasible mappings instead, by rejection.
+            feasible: draw uniformly among the feasible mappings instead: by rejection, or where
+                hardly any is feasible by counting them (`FeasibleDraws`).
 
         Returns:
             `[n, D]` int32.
 
         Raises:
-            ConfigError: hardly any mapping is feasible; the message says what rejects them.
+            ConfigError: no mapping is feasible, or hardly any of a space that is too large to be
+                counted; the message says what rejects them.
         """
         if not feasible:
             return rng.integers(0, self.cardinality, (n, self.cardinality.size), dtype=np.int32)
@@ -111,6 +117,13 @@ class MapSpace:
             missing -= len(kept)
             drawn += batch
             share = max((n - missing) / drawn, 1e-5)
+            if missing > 0 and share < 10 * _LEAST_SHARE and self._draws is not None:
+                if self._draws.number == 0:
+                    raise ConfigError(self._why_infeasible(rng))
+                constructed = self.sample(rng, missing)
+                self._draws.sample(rng, constructed)
+                found.append(constructed)
+                break
             if missing > 0 and drawn > max(_FEWEST_DRAWS, _MOST_DRAWS_PER_MAPPING * (n - missing)):
                 raise ConfigError(self._why_infeasible(rng))
         return np.concatenate(found) if found else np.empty((0, self.cardinality.size), np.int32)
@@ -118,6 +131,19 @@ class MapSpace:
     def feasible_share(self, rng: np.random.Generator, n: int = 20_000) -> float:
         """Estimated share of the space's mappings that are feasible, from `n` uniform draws."""
         return float(self.feasible(self.sample(rng, n)).mean())
+
+    @cached_property
+    def _draws(self) -> FeasibleDraws | None:
+        """For spaces that are hardly feasible; None for others, and where counting takes too much.
+
+        A property of the space alone, so that draws do not depend on those made before.
+        """
+        hardly = self.feasible_share(np.random.default_rng(0), _FEWEST_DRAWS) < _LEAST_SHARE
+        return FeasibleDraws(self.tables) if hardly and countable(self.tables) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the counts, which are large and soon made again."""
+        return {name: value for name, value in vars(self).items() if name != "_draws"}
 
     def check(self, codes: npt.NDArray[Any]) -> None:
         """Refuses what is no batch of codes of this space.
@@ -428,6 +454,7 @@ class MapSpace:
         return features
 
     def _why_infeasible(self, rng: np.random.Generator) -> str:
+        few = "Hardly any" if self._draws is None else "No"
         status, excess = self.status(self.sample(rng, _FEWEST_DRAWS))
         levels = tuple(level.name for level in self.accelerator.levels)
         reasons = []
@@ -436,7 +463,7 @@ class MapSpace:
             share = float((status == value).mean())
             reasons.append(f"{share:.1%}: {explain_status(int(value), least, levels)} at the least")
         return (
-            f"Hardly any mapping of {self.workload.name} on {self.accelerator.name} is feasible "
+            f"{few} mapping of {self.workload.name} on {self.accelerator.name} is feasible "
             f"(rejected {'; '.join(reasons)})."
         )
 

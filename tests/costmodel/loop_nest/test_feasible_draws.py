@@ -1,0 +1,107 @@
+"""Counting feasible mappings and drawing them uniformly, against complete enumeration."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from small_problems import random_problem
+
+from costmodel import MapSpace, accelerator, workload
+from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
+from mapspace.errors import ConfigError
+
+ORDERS = ("order", "spatial-order")
+# Elements of twelve words below a shared buffer: hardly one mapping in ten million fits.
+TIGHT: dict[str, Any] = {
+    "name": "tight",
+    "mac_energy_pj": 1.0,
+    "levels": [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": 1024, "fanout": 168, "mesh": [14, 12]},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 12},
+    ],
+}
+
+
+def without_orders(space: MapSpace, codes: np.ndarray) -> np.ndarray:
+    """Codes with every loop order the first one, each once."""
+    free = [kind in ORDERS for kind in space.attribute_kinds]
+    return np.unique(np.where(free, 0, codes), axis=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_number_is_that_of_the_enumeration(seed: int) -> None:
+    space, codes, _ = random_problem(np.random.default_rng(seed), 100_000)
+    feasible = without_orders(space, codes[space.feasible(codes)])
+    assert FeasibleDraws(space.tables).number == len(feasible)
+
+
+@pytest.mark.parametrize(
+    ("work", "changes"),
+    [
+        ("gemm:M=4,N=6,K=4", {}),
+        ("gemm:M=4,N=4,K=2", {"bypass": "searched"}),
+        ("gemm:M=4,N=6,K=2", {"mesh": [2, 3]}),
+        ("gemm:M=4,N=4,K=4", {"banks": 4}),
+    ],
+)
+def test_every_feasible_mapping_is_as_likely(work: str, changes: dict[str, Any]) -> None:
+    """Chi-square over all feasible mappings of small spaces, with all that a code can hold."""
+    shared = {"name": "L2", "energy_pj": 2.0, "capacity_words": 40, "fanout": 6}
+    element = {"name": "L1", "energy_pj": 1.0, "capacity_words": 8}
+    shared |= {"mesh": changes["mesh"]} if "mesh" in changes else {}
+    element |= {"banks": changes["banks"]} if "banks" in changes else {}
+    space = MapSpace(
+        workload(work),
+        accelerator(
+            {
+                "name": "small",
+                "mac_energy_pj": 1.0,
+                "bypass": changes.get("bypass", "none"),
+                "levels": [{"name": "DRAM", "energy_pj": 9.0}, shared, element],
+            }
+        ),
+    )
+    draws = FeasibleDraws(space.tables)
+    drawn = space.sample(np.random.default_rng(1), 40 * int(draws.number))
+    draws.sample(np.random.default_rng(2), drawn)
+    assert space.feasible(drawn).all()
+    free = [kind in ORDERS for kind in space.attribute_kinds]
+    found, counts = np.unique(np.where(free, 0, drawn), axis=0, return_counts=True)
+    assert len(found) == draws.number
+    assert 1e-4 < stats.chisquare(counts).pvalue < 1 - 1e-4
+
+
+def test_a_space_without_a_chance_is_sampled() -> None:
+    space = MapSpace(workload("resnet-conv4"), accelerator(TIGHT))
+    rng = np.random.default_rng(0)
+    assert space.feasible_share(rng, 100_000) < 1e-3
+    codes = space.sample(rng, 2000, feasible=True)
+    assert space.feasible(codes).all()
+    assert len(np.unique(codes, axis=0)) == len(codes)
+    again = pickle.loads(pickle.dumps(space))
+    assert "_draws" not in vars(again)
+    one = np.random.default_rng(5), np.random.default_rng(5)
+    np.testing.assert_array_equal(
+        space.sample(one[0], 3, feasible=True), again.sample(one[1], 3, feasible=True)
+    )
+
+
+def test_a_space_without_a_feasible_mapping_says_so() -> None:
+    levels = [*TIGHT["levels"][:2], {"name": "L1", "energy_pj": 1.0, "capacity_words": 2}]
+    space = MapSpace(workload("gemm:M=64,N=64,K=64"), accelerator({**TIGHT, "levels": levels}))
+    with pytest.raises(ConfigError, match=r"^No mapping of .* is feasible .*L1"):
+        space.sample(np.random.default_rng(0), 1, feasible=True)
+
+
+def test_what_would_take_too_much_is_not_counted() -> None:
+    size = 720_720
+    dimensions = ",".join(f"{name}={size}" for name in "MNK")
+    space = MapSpace(workload(f"gemm:{dimensions}"), accelerator("mm256"))
+    assert not countable(space.tables)
+    assert math.prod(space.cardinality.tolist()) > 0
