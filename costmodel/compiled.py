@@ -23,9 +23,12 @@ from numba.core.registry import CPUDispatcher
 from costmodel import by_reference, compiled_linking
 from costmodel.compiled_linking import EntryCompiler, Part, PartCompiler
 from costmodel.compiled_sources import Sources
+from costmodel.compiled_typing import remember_operators
 from mapspace.private_folder import private_folder, temporary_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+remember_operators()
 
 
 def compiled(function: Function) -> Function:

@@ -137,7 +137,8 @@ def _shape(lattice: Lattice, tables: NestTables) -> tuple[int, int, int]:
 def _place(lattice: Lattice, d: int, vector: int) -> int:
     """Where a vector's extent stands among all divisors, those of dimension d."""
     count = lattice.start[d + 1] - lattice.start[d]
-    return lattice.start[d] + vector // lattice.stride[d] % count
+    place: int = lattice.start[d] + vector // lattice.stride[d] % count
+    return place
 
 
 @part

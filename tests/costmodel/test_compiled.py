@@ -209,3 +209,31 @@ def test_a_cache_that_cannot_be_trusted_is_left_with_a_line(toy: Path, tmp_path:
     assert str(temporary) in complaint
     assert run(toy, XDG_CACHE_HOME=str(open_to_all), TMPDIR=str(temporary))[:2] == (7.0, 1)
     assert list((temporary / f"mapspace-{os.getuid()}").rglob("*.nbi"))
+
+
+def test_operators_are_looked_up_once() -> None:
+    """And Numba still has the members that this rests on."""
+    import numba
+    from numba.core import types
+    from numba.core.types.functions import BaseFunction
+
+    from costmodel import compiled_typing
+
+    assert BaseFunction.get_call_type is compiled_typing._signature
+    assert callable(compiled_typing._SEARCH)
+
+    def product(x: int, y: int) -> int:
+        return x * y + x * y
+
+    assert numba.njit(product)(3, 4) == 24
+    before = len(compiled_typing._found)
+    multiplied = [key for key in compiled_typing._found if key[0].typing_key.__name__ == "mul"]
+    assert any(key[3] == (types.int64, types.int64) for key in multiplied)
+
+    def square(x: int) -> int:
+        return x * x
+
+    assert numba.njit(square)(5) == 25
+    assert len(compiled_typing._found) == before
+    assert numba.njit(square)(0.5) == 0.25
+    assert len(compiled_typing._found) == before + 1
