@@ -17,7 +17,8 @@ from costmodel.costs import STATUS_OK, explain_status
 from costmodel.loop_nest import feasibility, moves
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
-from costmodel.loop_nest.tables import build_tables, make_scratch
+from costmodel.loop_nest.scratch import make_scratch
+from costmodel.loop_nest.tables import build_tables
 from costmodel.space import Codes, check_cells, resampled
 from mapspace.errors import ConfigError, ContractError
 
