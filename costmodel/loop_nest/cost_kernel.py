@@ -181,8 +181,18 @@ def _charge_network(
     again = tables.part_kind[t] != PART_OF_INPUT and machine.dram[level] > 0
     energy = 0.0
     routed = 0.0
-    for i in range(find_classes(tables, scratch, code, t, level)):
-        accesses = through * scratch.classes[i, 1]
+    found = find_classes(tables, scratch, code, t, level)
+    scale = 1.0
+    if delivered != through:
+        # In the order of Timeloop's divisions: what is cut off below shows it.
+        children = 0.0
+        words = 0.0
+        for i in range(found):
+            children += scratch.classes[i, 0] * scratch.classes[i, 1]
+            words += scratch.classes[i, 0] * (delivered * scratch.classes[i, 1])
+        scale = through * children / words
+    for i in range(found):
+        accesses = delivered * scratch.classes[i, 1] * scale
         hops = delivered * scratch.classes[i, 2]
         if again:
             # A memory outside the chip is read before it is updated, but for what is new.

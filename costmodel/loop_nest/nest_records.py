@@ -159,7 +159,7 @@ def _level(scored: _Scored, mapping: Mapping, row: int, level: int) -> Record:
             tensors[tensor.name]["addr_gen_pj"] = float(details.charges[row, 1, level, t])
     entry = {"name": arch.name, "cycles": int(details.cycles[row, level]), "tensors": tensors}
     spread = any(factor > 1 for _, factor, _ in mapping[level].spatial)
-    if spread or arch.network is not None:
+    if spread or details.charges[row, 2, level].any():
         entry["network"] = _network(scored, mapping, row, level)
     return entry
 
@@ -178,7 +178,7 @@ def _network(scored: _Scored, mapping: Mapping, row: int, level: int) -> Record:
         network[tensor.name] = {
             "fanout": children,
             "multicast_scatter_accesses_hops": classes.tolist(),
-            "spatial_reductions": float(added),
+            "spatial_reductions": int(added),
             "energy_pj": float(scored.details.charges[row, 2, level, t]),
         }
     return network
