@@ -21,13 +21,14 @@ import numpy as np
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
-from costmodel.loop_nest.feasibility import Statuses, axes_in_use, check_mapping, footprint
+from costmodel.loop_nest.feasibility import Statuses, axes_in_use, check_mapping
+from costmodel.loop_nest.machine_tables import NETWORK_OF_CLASSES, NETWORK_OF_HOPS
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery
 from costmodel.loop_nest.projections import PART_BY_DIVISION, PART_OF_INPUT
 from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.spatial_groups import multicast_groups
 from costmodel.loop_nest.tables import Array, NestTables
-from costmodel.loop_nest.temporal_reuse import list_loops, words_entering
+from costmodel.loop_nest.temporal_reuse import box_words, list_loops, words_entering
 from costmodel.space import Codes
 
 
@@ -120,8 +121,8 @@ def _find_parts(
                 if tables.relevant[t, d]:
                     words[level] //= tables.factors[rows[d], slot]
             continue
-        inner = footprint(tables, t, tables.temporal_slot[level], rows)
-        spread = footprint(tables, t, slot, rows)
+        inner = box_words(tables, scratch, t, tables.temporal_slot[level])
+        spread = box_words(tables, scratch, t, slot)
         # words * inner // spread, without a product that could leave 64 bits.
         whole = words[level] // spread
         words[level] = whole * inner + (words[level] - whole * spread) * inner // spread
@@ -156,7 +157,7 @@ def _charge_network(
     code: Codes,
     place: tuple[int, int, int],
     through: int,
-    loops: tuple[int, int],
+    delivered: int,
     details: DetailArrays,
 ) -> float:
     """Energy of what the network below a level carries of a tensor, pJ.
@@ -167,17 +168,11 @@ def _charge_network(
         code: `[D]`.
         place: the mapping's row in the details, the level and the tensor.
         through: words that pass between one child and what stands below it.
-        loops: as `list_loops` returns them.
+        delivered: words that enter the tile of one child, whether it is kept there or not.
         details: takes the classes where they have room for them.
     """
     b, level, t = place
     machine = tables.machine
-    inner = level + 1
-    if inner == scratch.above.size:
-        delivered = loops[1]
-    else:
-        tile = footprint(tables, t, tables.temporal_slot[inner], scratch.rows)
-        delivered = words_entering(tables, scratch, t, inner, tile, loops[0])
     again = tables.part_kind[t] != PART_OF_INPUT and machine.dram[level] > 0
     energy = 0.0
     routed = 0.0
@@ -228,35 +223,43 @@ def _count_tensor(
     kept, tile, counts = scratch.kept, scratch.tile, scratch.counts
     machine = tables.machine
     steps = loops[1] * machine.cycles_per_mac
+    noted = machine.separate or details.tiles.shape[0] > 0
     outermost = 0
-    while outermost < kept.shape[0] and not kept[outermost, t]:
-        counts[0, outermost, t] = counts[1, outermost, t] = counts[2, outermost, t] = 0
+    while not kept[outermost, t]:
+        if noted:
+            counts[0, outermost, t] = counts[1, outermost, t] = counts[2, outermost, t] = 0
         outermost += 1
     produced = tables.part_kind[t] != PART_OF_INPUT
     if produced:
         _find_parts(tables, scratch, t)
     # From the inside out: `entering` words pass between a level and what stands below it.
-    entering = loops[1]
+    entering = delivered = loops[1]
     groups = 1
     hops = 0.0
     for level in range(kept.shape[0] - 1, outermost - 1, -1):
-        if machine.classed:
+        network = machine.network[level]
+        if network == NETWORK_OF_CLASSES:
             hops += _charge_network(
-                tables, scratch, code, (b, level, t), entering * groups, loops, details
+                tables, scratch, code, (b, level, t), entering * groups, delivered, details
             )
-        elif tables.hop_energy[level] > 0 and tables.spatial_slot[level] >= 0:
+        elif network == NETWORK_OF_HOPS:
             delivery = _hops(tables, scratch, code, t, level)
             hops += delivery * tables.hop_energy[level] * entering * scratch.above[level]
         groups *= multicast_groups(tables, scratch, t, level)
+        if level > outermost and (kept[level, t] or machine.classed):
+            words = tile[level, t]
+            if not kept[level, t]:
+                words = box_words(tables, scratch, t, tables.temporal_slot[level])
+            delivered = words_entering(tables, scratch, t, level, words, loops[0])
         if not kept[level, t]:
-            counts[0, level, t] = counts[1, level, t] = counts[2, level, t] = 0
+            if noted:
+                counts[0, level, t] = counts[1, level, t] = counts[2, level, t] = 0
             continue
         served = entering * groups
         groups = 1
         share = 0
         if level > outermost:
-            entering = words_entering(tables, scratch, t, level, tile[level, t], loops[0])
-            share = entering
+            entering = share = delivered
         if produced:
             # The first time that a word is produced at a level, nothing is read.
             reads = served - scratch.part[level]
@@ -271,9 +274,10 @@ def _count_tensor(
             # Summed per tensor, as Timeloop does: the rounding up below shows it.
             scratch.reading[level] += reads / steps
             scratch.writing[level] += (fills + updates) / steps
-        counts[0, level, t] = reads
-        counts[1, level, t] = fills
-        counts[2, level, t] = updates
+        if noted:
+            counts[0, level, t] = reads
+            counts[1, level, t] = fills
+            counts[2, level, t] = updates
     return hops
 
 

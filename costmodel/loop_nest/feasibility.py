@@ -37,6 +37,21 @@ def footprint(
 
 
 @part
+def axis_extent(
+    tables: NestTables,
+    axis: int,
+    slot: int,
+    rows: Array,
+) -> int:
+    """Words along an axis of the tile from a slot inwards."""
+    extent = 1
+    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+        inside = tables.within[rows[tables.term_dimension[k]], slot]
+        extent += tables.term_coefficient[k] * (inside - 1)
+    return extent
+
+
+@part
 def locate(
     tables: NestTables,
     code: Codes,
@@ -108,8 +123,9 @@ def check_capacity(
     """
     tensors = tile.size
     column = tables.keep_column[level]
-    mask = code[column] if column >= 0 else -1
-    mask = (mask | tables.machine.always_kept[level]) & ~tables.machine.never_kept[level]
+    mask = ~tables.machine.never_kept[level]
+    if column >= 0:
+        mask &= code[column] | tables.machine.always_kept[level]
     slot = tables.temporal_slot[level]
     bank_row = -1
     if tables.banks_column[level] >= 0:
@@ -185,23 +201,28 @@ def _missing_words(
 
 
 @part
-def _check_as_timeloop(
+def _check_meshes(
     tables: NestTables,
     code: Codes,
     rows: Array,
-    kept: Flags,
-    tile: Array,
-) -> tuple[int, int]:
-    """Status and excess as timeloop-model looks for them: the MACs, then levels from the inside.
+    first: int,
+    last: int,
+) -> int:
+    """Instances used beyond what a level has, or the MACs, for levels `first` to `last` (0: fits).
 
-    A fan-out limits the product of all spatial factors outside, so that one may be exceeded where
-    others are not used.
+    As timeloop-model has it: a fan-out limits the product of all spatial factors outside, so that
+    one may be exceeded where others are not used.
     """
-    levels = tables.capacity.size
     mesh = tables.machine.mesh
     along_x = 1
     along_y = 1
-    for level in range(levels):
+    for level in range(last + 1):
+        over = max(along_x * along_y - mesh[level, 0], along_x - mesh[level, 1])
+        over = max(over, along_y - mesh[level, 2])
+        if level >= first and over > 0:
+            return over
+        if level == last:
+            break
         axes = axes_in_use(tables, level, code)
         for d in range(rows.size):
             factor = tables.factors[rows[d], tables.spatial_slot[level]]
@@ -209,25 +230,45 @@ def _check_as_timeloop(
                 along_y *= factor
             else:
                 along_x *= factor
-    for level in range(levels, -1, -1):
-        if level < levels:
-            excess = check_capacity(tables, level, code, rows, kept[level], tile[level])
-            if excess > 0:
-                return STATUS_CAPACITY + level, excess
-            missing = _missing_words(tables, level, tile[level])
-            if missing > 0:
-                return STATUS_CAPACITY + levels + level, missing
-            axes = axes_in_use(tables, level, code)
-            for d in range(rows.size):
-                factor = tables.factors[rows[d], tables.spatial_slot[level]]
-                if (axes >> d) & 1:
-                    along_y //= factor
-                else:
-                    along_x //= factor
-        over = max(along_x * along_y - mesh[level, 0], along_x - mesh[level, 1])
-        over = max(over, along_y - mesh[level, 2])
-        if over > 0:
-            return STATUS_FANOUT, over
+    return 0
+
+
+@part
+def _check_as_timeloop(
+    tables: NestTables,
+    code: Codes,
+    rows: Array,
+    kept: Flags,
+    tile: Array,
+) -> tuple[int, int]:
+    """As `check_mapping`, in timeloop-model's order: the MACs, then levels from the innermost out.
+
+    Its machines have neither banks nor a way around what overflows, and its codes name what every
+    level keeps; so it looks for itself, and leaves `check_capacity` to the other caller, into
+    which it is compiled.
+    """
+    levels, tensors = tile.shape
+    excess = _check_meshes(tables, code, rows, levels, levels)
+    if excess > 0:
+        return STATUS_FANOUT, excess
+    for level in range(levels - 1, -1, -1):
+        used = 0
+        for t in range(tensors):
+            kept[level, t] = (code[tables.keep_column[level]] >> t) & 1
+            tile[level, t] = 0
+            if kept[level, t]:
+                tile[level, t] = 1
+                for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+                    tile[level, t] *= axis_extent(tables, axis, tables.temporal_slot[level], rows)
+            used += tile[level, t]
+        if tables.capacity[level] >= 0 and used > tables.capacity[level]:
+            return STATUS_CAPACITY + level, used - tables.capacity[level]
+        missing = _missing_words(tables, level, tile[level])
+        if missing > 0:
+            return STATUS_CAPACITY + levels + level, missing
+        excess = _check_meshes(tables, code, rows, level, level)
+        if excess > 0:
+            return STATUS_FANOUT, excess
     return _check_rules(tables, rows, kept, tile)
 
 
@@ -239,7 +280,11 @@ def check_mapping(
     kept: Flags,
     tile: Array,
 ) -> tuple[int, int]:
-    """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`."""
+    """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`.
+
+    Fan-outs come first, then capacities from the outermost level in; timeloop-model looks at the
+    MACs first, then at each level from the innermost out.
+    """
     locate(tables, code, rows)
     if tables.machine.cumulative:
         return _check_as_timeloop(tables, code, rows, kept, tile)

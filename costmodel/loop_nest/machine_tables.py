@@ -23,14 +23,18 @@ FloatArray = npt.NDArray[np.float64]
 ROLES = ("input", "weight", "output")
 
 
+NETWORK_IS_FREE = 0
+NETWORK_OF_HOPS = 1
+NETWORK_OF_CLASSES = 2
+
+
 @by_reference
 class MachineTables(NamedTuple):
     """What the compiled passes need of a machine that keeps separate accounts.
 
     What is kept and where: always_kept and never_kept `[L]` bit t: tensor t; only_x, only_y and
     barred `[L]` bit d: dimension d runs along the width only, the height only, or not at all;
-    multicast and reduction `[L]` 0 where every child is served by itself; least_words `[L]` words
-    that a level must hold; mesh `[L + 1, 3]` instances of a level, their width and height, the
+    least_words `[L]` words that a level must hold; mesh `[L + 1, 3]` instances of a level, their width and height, the
     MACs last.
 
     Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; block `[L]` words of
@@ -42,7 +46,8 @@ class MachineTables(NamedTuple):
     cycles before the first and after the last word; cycles_per_mac.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
-    limited 1 where a bandwidth is; classed 1 where a network distinguishes multicasts; restricted 1
+    limited 1 where a bandwidth is; network `[L]` free, of hops or of classes, classed 1 where any is
+    of classes; restricted 1
     where a mapping may break more than fan-outs and capacities; cumulative 1 where fan-outs limit
     the products of all spatial factors outside, as in timeloop-model.
     """
@@ -52,8 +57,6 @@ class MachineTables(NamedTuple):
     only_x: Array
     only_y: Array
     barred: Array
-    multicast: Array
-    reduction: Array
     least_words: FloatArray
     mesh: Array
     action: FloatArray
@@ -69,6 +72,7 @@ class MachineTables(NamedTuple):
     cycles_per_mac: int
     separate: int
     limited: int
+    network: Array
     classed: int
     restricted: int
     cumulative: int
@@ -120,17 +124,15 @@ def machine_tables(
         or level.leakage_pj > 0
         for level in levels
     )
+    classed = as_timeloop or any(level.router_pj or level.ingress_pj for level in levels)
     least = [level.min_utilisation * usable_words(level) for level in levels]
     bandwidths = (level.read_bandwidth or level.write_bandwidth or level.bandwidth for level in levels)
-    rules = [level.spatial for level in levels]
     return MachineTables(
         always_kept=np.array(always, dtype=np.int64),
         never_kept=np.array(never, dtype=np.int64),
         only_x=np.array([x for x, _, _ in spread], dtype=np.int64),
         only_y=np.array([y for _, y, _ in spread], dtype=np.int64),
         barred=np.array([barred for _, _, barred in spread], dtype=np.int64),
-        multicast=np.array([rule is None or rule.multicast for rule in rules], dtype=np.int64),
-        reduction=np.array([rule is None or rule.reduction for rule in rules], dtype=np.int64),
         least_words=np.array(least, dtype=np.float64),
         mesh=mesh,
         action=actions,
@@ -144,12 +146,20 @@ def machine_tables(
         shared=np.array([level.bandwidth or math.inf for level in levels]),
         waiting=sum(level.fill_latency + level.drain_latency for level in levels),
         cycles_per_mac=accelerator.cycles_per_mac,
-        separate=int(separate),
+        separate=int(as_timeloop or separate),
         limited=int(any(bandwidths)),
-        classed=int(as_timeloop or any(lv.router_pj or lv.ingress_pj for lv in levels)),
-        restricted=int(any(least) or any(b for _, _, b in spread) or bool(never[0])),
+        network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
+        classed=int(classed),
+        restricted=int(as_timeloop or any(least) or any(b for _, _, b in spread) or bool(never[0])),
         cumulative=int(as_timeloop),
     )
+
+
+def _network_kind(level: Level, classed: bool) -> int:
+    """How the energy of the network below a level is counted."""
+    if classed:
+        return NETWORK_OF_CLASSES
+    return NETWORK_OF_HOPS if level.hop_energy_pj > 0 and level.fanout > 1 else NETWORK_IS_FREE
 
 
 def usable_words(level: Level) -> int:
@@ -212,3 +222,12 @@ def _axis_masks(
     if level.width_height[1] == 1:
         return 0, 0, everything & ~along_x
     return along_x & ~along_y, along_y & ~along_x, everything & ~(along_x | along_y)
+
+
+def served_apart(accelerator: Accelerator) -> Array:
+    """`[L, 2]` 1 where the network below a level serves every child by itself: inputs, outputs."""
+    rules = [level.spatial for level in accelerator.levels]
+    return np.array(
+        [(0, 0) if rule is None else (not rule.multicast, not rule.reduction) for rule in rules],
+        dtype=np.int64,
+    )

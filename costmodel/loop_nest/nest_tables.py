@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from costmodel.accelerators import Accelerator
-from costmodel.loop_nest.machine_tables import machine_tables
+from costmodel.loop_nest.machine_tables import machine_tables, served_apart
 from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
-from costmodel.loop_nest.projections import ABSENT, projection_tables
+from costmodel.loop_nest.projections import ABSENT, grouping_table, projection_tables
 from costmodel.loop_nest.tables import NestTables, level_tables
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
@@ -163,6 +163,7 @@ def nest_tables(
     none = np.zeros(0, dtype=np.int64)
     tables = NestTables(
         **projected,
+        grouping=grouping_table(projected, served_apart(machine)),
         output=outputs[-1],
         output_words=int(projected["words"][outputs[-1]]),
         **level_tables(machine),

@@ -9,8 +9,9 @@ from typing import Any
 
 from costmodel.compiled import part
 from costmodel.loop_nest.feasibility import axes_in_use
+from costmodel.loop_nest.projections import GROUPS_PER_CHILD
 from costmodel.loop_nest.scratch import Scratch
-from costmodel.loop_nest.spatial_groups import serves_apart, sort, tile_key
+from costmodel.loop_nest.spatial_groups import sort, tile_key
 from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
@@ -143,7 +144,7 @@ def find_classes(
     height = max(tables.mesh[level, 1], along_y)
     column = tables.spatial_order_column[level]
     order = tables.orders[code[column] if column >= 0 else 0]
-    apart = serves_apart(tables, t, level)
+    apart = tables.grouping[level, t] == GROUPS_PER_CHILD
     for child in range(children):
         rest = child
         for position in range(rows.size - 1, -1, -1):

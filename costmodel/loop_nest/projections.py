@@ -18,6 +18,11 @@ Array = npt.NDArray[np.int64]
 
 ABSENT = -1
 
+GROUPS_PER_DIMENSION = 0
+GROUPS_PER_AXIS = 1
+GROUPS_OF_VECTORS = 2
+GROUPS_PER_CHILD = 3
+
 PART_OF_INPUT = 0
 PART_BY_DIVISION = 1
 PART_BY_SPREAD = 2
@@ -104,3 +109,16 @@ def projection_tables(
         "part_kind": part_kind,
         "words": np.array([tensor.words(dimensions) for tensor in tensors], dtype=np.int64),
     }
+
+
+def grouping_table(projected: Mapping[str, Array], apart: Array) -> Array:
+    """How the distinct tiles among the children of a level are counted, `[L, T]`.
+
+    Args:
+        projected: what `projection_tables` returned.
+        apart: `[L, 2]` 1 where a level serves every child by itself, of inputs and of outputs.
+    """
+    kinds = np.where(projected["sliding"] > 0, GROUPS_PER_AXIS, GROUPS_PER_DIMENSION)
+    kinds = np.where(projected["tangled"] > 0, GROUPS_OF_VECTORS, kinds)
+    outputs = (projected["part_kind"] != PART_OF_INPUT).astype(np.int64)
+    return np.where(apart[:, outputs] > 0, GROUPS_PER_CHILD, kinds)

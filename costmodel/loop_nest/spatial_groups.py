@@ -6,6 +6,11 @@ Letters: n dimensions, L levels, T tensors.
 from __future__ import annotations
 
 from costmodel.compiled import part
+from costmodel.loop_nest.projections import (
+    GROUPS_PER_AXIS,
+    GROUPS_PER_CHILD,
+    GROUPS_PER_DIMENSION,
+)
 from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.tables import Array, NestTables
 
@@ -101,17 +106,6 @@ def _count_distinct(
 
 
 @part
-def serves_apart(
-    tables: NestTables,
-    t: int,
-    level: int,
-) -> bool:
-    """Whether the network below a level serves every child by itself, whatever they share."""
-    able = tables.machine.reduction if tables.part_kind[t] else tables.machine.multicast
-    return able[level] == 0
-
-
-@part
 def tile_key(
     tables: NestTables,
     t: int,
@@ -184,16 +178,17 @@ def multicast_groups(
         return 1
     rows = scratch.rows
     groups = 1
-    if serves_apart(tables, t, level):
-        for d in range(rows.size):
-            groups *= tables.factors[rows[d], slot]
-    elif tables.tangled[t]:
-        groups = _count_vectors(tables, scratch, t, slot)
-    elif tables.sliding[t]:
-        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            groups *= _distinct_offsets(tables, axis, slot, rows, scratch.children)
-    else:
+    kind = tables.grouping[level, t]
+    if kind == GROUPS_PER_DIMENSION:
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
             d = tables.term_dimension[tables.term_start[axis]]
             groups *= tables.factors[rows[d], slot]
+    elif kind == GROUPS_PER_AXIS:
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            groups *= _distinct_offsets(tables, axis, slot, rows, scratch.children)
+    elif kind == GROUPS_PER_CHILD:
+        for d in range(rows.size):
+            groups *= tables.factors[rows[d], slot]
+    else:
+        groups = _count_vectors(tables, scratch, t, slot)
     return groups

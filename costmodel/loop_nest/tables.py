@@ -20,8 +20,18 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.by_reference import by_reference
-from costmodel.loop_nest.machine_tables import MachineTables, machine_tables, usable_words
-from costmodel.loop_nest.projections import ABSENT, projection_tables, projections_of
+from costmodel.loop_nest.machine_tables import (
+    MachineTables,
+    machine_tables,
+    served_apart,
+    usable_words,
+)
+from costmodel.loop_nest.projections import (
+    ABSENT,
+    grouping_table,
+    projection_tables,
+    projections_of,
+)
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
@@ -41,7 +51,8 @@ class NestTables(NamedTuple):
         axis has two or more terms; output the output's index; output_words its size. Beyond what
         a `Workload` may hold: axis_coefficient `[axes, n]` with its sign; tangled `[T]` 1 where a
         dimension stands in two axes; part_kind `[T]` 0 for inputs, else how the part of an output
-        that one instance produces is found (`costmodel.loop_nest.projections`); words `[T]`.
+        that one instance produces is found (`costmodel.loop_nest.projections`); words `[T]`; grouping
+        `[L, T]` how distinct tiles among children are counted, likewise.
 
     Slots and levels:
         slot_level `[S]`, slot_spatial `[S]`; temporal_slot `[L]`, spatial_slot `[L]` (-1: none);
@@ -76,6 +87,7 @@ class NestTables(NamedTuple):
     tangled: Array
     part_kind: Array
     words: Array
+    grouping: Array
     output: int
     output_words: int
     slot_level: Array
@@ -278,8 +290,10 @@ def build_tables(
         for d, size in enumerate(workload.dimensions.values())
         for prime in prime_factors(size)
     ]
+    projected = projection_tables(workload.dimensions, projections_of(workload))
     tables = NestTables(
-        **projection_tables(workload.dimensions, projections_of(workload)),
+        **projected,
+        grouping=grouping_table(projected, served_apart(accelerator)),
         output=len(tensor_names) - 1,
         output_words=workload.words(len(tensor_names) - 1),
         macs=workload.macs,

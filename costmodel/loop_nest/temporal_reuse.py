@@ -6,6 +6,7 @@ Letters: n dimensions, L levels, T tensors.
 from __future__ import annotations
 
 from costmodel.compiled import part
+from costmodel.loop_nest.feasibility import axis_extent
 from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
@@ -94,7 +95,8 @@ def words_entering(
     step_first = tables.coefficient_of[t, dimension[first]] * step[first]
     changed = 0
     if axis_first >= 0:
-        extent = axis_extent(tables, scratch, tables.axis_start[t] + axis_first, level)
+        axis = tables.axis_start[t] + axis_first
+        extent = axis_extent(tables, axis, tables.temporal_slot[level], scratch.rows)
         changed = tile - tile // extent * max(0, extent - abs(step_first))
     axes = tables.axis_start[t + 1] - tables.axis_start[t]
     for a in range(axes):
@@ -118,19 +120,21 @@ def words_entering(
 
 
 @part
-def axis_extent(
+def box_words(
     tables: NestTables,
     scratch: Scratch,
-    axis: int,
-    level: int,
+    t: int,
+    slot: int,
 ) -> int:
-    """Words of a level's tile along an axis."""
-    slot = tables.temporal_slot[level]
-    extent = 1
-    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-        inside = tables.within[scratch.rows[tables.term_dimension[k]], slot]
-        extent += tables.term_coefficient[k] * (inside - 1)
-    return extent
+    """Words of tensor t's tile from a slot inwards, kept or not.
+
+    As `feasibility.footprint`, which the hot path has for itself: what is called from one place
+    is compiled into it.
+    """
+    words = 1
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        words *= axis_extent(tables, axis, slot, scratch.rows)
+    return words
 
 
 @part
@@ -151,7 +155,7 @@ def _words_of_tangled(
     overlap = 1
     for a in range(axes):
         moved[a] = tables.axis_coefficient[begin + a, dimension[first]] * step[first]
-        extent = axis_extent(tables, scratch, begin + a, level)
+        extent = axis_extent(tables, begin + a, tables.temporal_slot[level], scratch.rows)
         overlap *= max(0, extent - abs(moved[a]))
     changed = tile - overlap
     words = tile + (trips[first] - 1) * outer[first + 1] * changed
