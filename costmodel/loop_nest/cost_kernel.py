@@ -61,9 +61,7 @@ class DetailArrays(NamedTuple):
     classes: FloatArray
 
 
-def make_details(
-    tables: NestTables, batch: int, *, classes: int = 0
-) -> DetailArrays:
+def make_details(tables: NestTables, batch: int, *, classes: int = 0) -> DetailArrays:
     """Zeroed arrays for the figures behind `batch` mappings, with room for classes of networks."""
     levels, tensors = tables.capacity.size, tables.sliding.size
     return DetailArrays(
@@ -401,7 +399,7 @@ def evaluate_mappings(
                 details.network[b, t] = hops
         steps = loops[1] * machine.cycles_per_mac
         total = tables.macs * tables.mac_energy + hop_energy
-        slowest = np.float64(steps)
+        slowest = float(steps)
         for level in range(levels):
             if machine.separate:
                 total += _charge_level(tables, scratch, level)

@@ -34,8 +34,8 @@ class MachineTables(NamedTuple):
 
     What is kept and where: always_kept and never_kept `[L]` bit t: tensor t; only_x, only_y and
     barred `[L]` bit d: dimension d runs along the width only, the height only, or not at all;
-    least_words `[L]` words that a level must hold; mesh `[L + 1, 3]` instances of a level, their width and height, the
-    MACs last.
+    least_words `[L]` words that a level must hold; mesh `[L + 1, 3]` instances of a level, their
+    width and height, the MACs last.
 
     Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; block `[L]` words of
     an access; clusters `[L]` groups of instances that one access serves; address `[L]` per word;
@@ -46,10 +46,10 @@ class MachineTables(NamedTuple):
     cycles before the first and after the last word; cycles_per_mac.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
-    limited 1 where a bandwidth is; network `[L]` free, of hops or of classes, classed 1 where any is
-    of classes; restricted 1
-    where a mapping may break more than fan-outs and capacities; cumulative 1 where fan-outs limit
-    the products of all spatial factors outside, as in timeloop-model.
+    limited 1 where a bandwidth is; network `[L]` free, of hops or of classes, classed 1 where any
+    is of classes; restricted 1 where a mapping may break more than fan-outs and capacities;
+    cumulative 1 where fan-outs limit the products of all spatial factors outside, as in
+    timeloop-model.
     """
 
     always_kept: Array
@@ -126,7 +126,7 @@ def machine_tables(
     )
     classed = as_timeloop or any(level.router_pj or level.ingress_pj for level in levels)
     least = [level.min_utilisation * usable_words(level) for level in levels]
-    bandwidths = (level.read_bandwidth or level.write_bandwidth or level.bandwidth for level in levels)
+    bandwidths = (lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels)
     return MachineTables(
         always_kept=np.array(always, dtype=np.int64),
         never_kept=np.array(never, dtype=np.int64),
@@ -176,9 +176,7 @@ def _instances(levels: Sequence[Level]) -> Array:
     rows = [(1, 1, 1)]
     for level in levels:
         width, height = level.width_height
-        rows.append(
-            (rows[-1][0] * level.fanout, rows[-1][1] * width, rows[-1][2] * height)
-        )
+        rows.append((rows[-1][0] * level.fanout, rows[-1][1] * width, rows[-1][2] * height))
     return np.array(rows, dtype=np.int64)
 
 

@@ -6,6 +6,7 @@ first.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Annotated, Literal
 
@@ -93,10 +94,9 @@ class NestArch(BaseModel):
         names = [level.name for level in self.levels]
         if steps[0].instances != 1:
             raise ValueError(
-                f"levels[0].instances: expected 1 of the outermost level, got "
-                f"{steps[0].instances}."
+                f"levels[0].instances: expected 1 of the outermost level, got {steps[0].instances}."
             )
-        for position, (outer, inner) in enumerate(zip(steps, steps[1:], strict=False)):
+        for position, (outer, inner) in enumerate(itertools.pairwise(steps)):
             if names.index(outer.name) != position:
                 raise ValueError(f"levels: the name {outer.name!r} is given to two levels.")
             for key in ("meshX", "meshY"):

@@ -8,7 +8,7 @@ instance of a level.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from costmodel.loop_nest.nest_record_models import (
     NestArch,
     NestProblem,
 )
-from costmodel.loop_nest.nest_tables import Mapping, check_nest, nest_accelerator, nest_tables
+from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
 from costmodel.loop_nest.nest_validity import why_invalid
 from costmodel.loop_nest.scratch import make_scratch, most_children, most_classes
 from costmodel.loop_nest.tables import NestTables
@@ -49,7 +49,7 @@ class _Group(NamedTuple):
     arch: NestArch
     machine: Accelerator
     members: list[int]
-    mappings: list[Mapping]
+    mappings: list[NestMapping]
 
 
 class _Scored(NamedTuple):
@@ -66,20 +66,20 @@ def is_nest_record(record: object) -> bool:
     return isinstance(record, dict) and isinstance(record.get("mapping"), list)
 
 
-def score_nests(records: Sequence[Record]) -> list[Record]:
+def score_nests(records: Mapping[int, Record]) -> dict[int, Record]:
     """Evaluates records, all those of one problem and architecture in one batch.
 
     Args:
-        records: of the form that `is_nest_record` knows.
+        records: of the form that `is_nest_record` knows, by their index.
 
     Returns:
-        Their results, in order: counts and energies, or `valid: false` and `why`.
+        Their results by index: counts and energies, or `valid: false` and `why`.
 
     Raises:
-        ConfigError: a record cannot be read; the message starts with its index, from 0.
+        ConfigError: a record cannot be read; the message starts with its index.
     """
     groups: dict[str, _Group] = {}
-    for index, record in enumerate(records):
+    for index, record in records.items():
         try:
             key = json.dumps([record.get("arch"), record.get("problem")], sort_keys=True)
             if key not in groups:
@@ -92,11 +92,11 @@ def score_nests(records: Sequence[Record]) -> list[Record]:
             raise ConfigError(f"record {index}: {error}") from None
         group.members.append(index)
         group.mappings.append(mapping)
-    results: list[Record] = [{} for _ in records]
-    for group in groups.values():
-        for index, result in zip(group.members, _score_group(group), strict=True):
-            results[index] = result
-    return results
+    return {
+        index: result
+        for group in groups.values()
+        for index, result in zip(group.members, _score_group(group), strict=True)
+    }
 
 
 def _group(record: Record) -> _Group:
@@ -126,7 +126,7 @@ def _score_group(group: _Group) -> list[Record]:
     return results
 
 
-def _result(scored: _Scored, mapping: Mapping, row: int) -> Record:
+def _result(scored: _Scored, mapping: NestMapping, row: int) -> Record:
     group, costs = scored.group, scored.costs
     macs, cycles = group.problem.macs, float(costs.latency[row])
     return {
@@ -139,7 +139,7 @@ def _result(scored: _Scored, mapping: Mapping, row: int) -> Record:
     }
 
 
-def _level(scored: _Scored, mapping: Mapping, row: int, level: int) -> Record:
+def _level(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Record:
     details, arch = scored.details, scored.group.arch.levels[level]
     kept = set(mapping[level].keep)
     tensors = {}
@@ -164,7 +164,7 @@ def _level(scored: _Scored, mapping: Mapping, row: int, level: int) -> Record:
     return entry
 
 
-def _network(scored: _Scored, mapping: Mapping, row: int, level: int) -> Record:
+def _network(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Record:
     """Classes of multicasts below a level, for tensors that are kept there or further out."""
     children = int(np.prod([factor for _, factor, _ in mapping[level].spatial] or [1]))
     outside = {name for loops in mapping[: level + 1] for name in loops.keep}

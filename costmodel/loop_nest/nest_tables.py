@@ -21,7 +21,8 @@ from costmodel.loop_nest.tables import NestTables, level_tables
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
-Mapping = tuple[NestLoops, ...]
+NestMapping = tuple[NestLoops, ...]
+"""What every level keeps and loops over, outermost first."""
 
 
 def nest_accelerator(arch: NestArch) -> Accelerator:
@@ -73,7 +74,7 @@ def _level(level: NestLevel) -> dict[str, object]:
     }
 
 
-def check_nest(problem: NestProblem, arch: NestArch, mapping: Mapping) -> None:
+def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> None:
     """Refuses a mapping that is none of this operation on this machine.
 
     Raises:
@@ -115,7 +116,7 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: Mapping) -> None:
 
 
 def nest_tables(
-    problem: NestProblem, machine: Accelerator, mappings: Sequence[Mapping]
+    problem: NestProblem, machine: Accelerator, mappings: Sequence[NestMapping]
 ) -> tuple[NestTables, Codes]:
     """Tables in which the code of the b-th mapping is row b of what is returned beside them.
 
@@ -140,11 +141,11 @@ def nest_tables(
                 factors[position[name], b, 2 * level] = factor
             for name, factor, axis in loops.spatial:
                 factors[position[name], b, 2 * level + 1] = factor
-                masks[b, 0, level] |= (axis == "Y") << position[name]
+                masks[b, 0, level] |= int(axis == "Y") << position[name]
             # The loops along the height stand outside those along the width.
             across = sorted(loops.spatial, key=lambda loop: loop[2] == "X")
             for k, listed in enumerate((loops.temporal, across)):
-                given = [position[loop[0]] for loop in listed]
+                given = [position[str(loop[0])] for loop in listed]
                 orders[b, k, level] = given + [d for d in range(n) if d not in given]
             masks[b, 1, level] = sum(1 << tensors.index(name) for name in set(loops.keep))
     within = np.ones((n * batch, 2 * levels + 1), dtype=np.int64)

@@ -26,11 +26,14 @@ def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, 
     why = _beyond(width, height, (mac.instances, mac.meshX, mac.meshY))
     if why:
         words = ("instances", "X expansion", "Y expansion")
-        return f"MAC: mapped max Arithmetic {words[why[0]]} {why[1]} exceeds hardware instances {why[2]}"
+        return (
+            f"MAC: mapped max Arithmetic {words[why[0]]} {why[1]} exceeds hardware instances "
+            f"{why[2]}"
+        )
     extents = dict.fromkeys(problem.dims, 1)
     for position in range(len(mapping) - 1, -1, -1):
         level, loops = arch.levels[position], mapping[position]
-        for name, factor, *_ in (*loops.temporal, *loops.spatial):
+        for name, factor in (*loops.temporal, *(loop[:2] for loop in loops.spatial)):
             extents[name] *= factor
         width //= used[position][0]
         height //= used[position][1]
@@ -50,9 +53,7 @@ def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, 
     return NO_FIGURES
 
 
-def _beyond(
-    width: int, height: int, limits: tuple[int, int, int]
-) -> tuple[int, int, int] | None:
+def _beyond(width: int, height: int, limits: tuple[int, int, int]) -> tuple[int, int, int] | None:
     """Which of instances, width and height is exceeded first, what is used and what there is."""
     for place, wanted in enumerate((width * height, width, height)):
         if wanted > limits[place]:
@@ -60,9 +61,7 @@ def _beyond(
     return None
 
 
-def _held(
-    problem: NestProblem, level: NestLevel, loops: NestLoops, extents: dict[str, int]
-) -> str:
+def _held(problem: NestProblem, level: NestLevel, loops: NestLoops, extents: dict[str, int]) -> str:
     """What is wrong with the tiles of a level; empty where nothing is."""
     if level.size_words is None:
         return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ def projections_of(workload: Workload) -> tuple[Projection, ...]:
 
 def projection_tables(
     dimensions: Mapping[str, int], tensors: Sequence[Projection]
-) -> dict[str, Array]:
+) -> dict[str, Any]:
     """The fields of `NestTables` that are about dimensions and tensors.
 
     Terms over dimensions of size 1 are dropped: they never move.
@@ -111,7 +111,7 @@ def projection_tables(
     }
 
 
-def grouping_table(projected: Mapping[str, Array], apart: Array) -> Array:
+def grouping_table(projected: Mapping[str, Any], apart: Array) -> Array:
     """How the distinct tiles among the children of a level are counted, `[L, T]`.
 
     Args:

@@ -33,12 +33,12 @@ class Scratch(NamedTuple):
     Per mapping: rows `[n]` its factorisation rows; kept and tile `[L, T]`; the temporal loops above
     the innermost level, innermost first, as dimension, trips, step `[n * L]` and outer
     `[n * L + 1]`, with start `[L]`; moved `[n]` displacements. Per level `[L]`: above, the
-    instances in use; accesses, reading and writing, the traffic of one instance; part, the words of an output that an
-    instance produces. counts `[3, L, T]` reads, fills and updates of one instance, charges
-    `[3, L, T]` the energy of the level, of its addresses and of its network; classes `[C, 3]` the
-    multicasts of one network: children that share a tile, how many such groups, their hops. For hops:
-    factor and inside `[n]`, the spatial factors and the extents of a child; per instance below a
-    level: children; per column of the mesh: lowest and highest.
+    instances in use; accesses, reading and writing, the traffic of one instance; part, the words
+    of an output that an instance is the first to see. counts `[3, L, T]` reads, fills and updates
+    of one instance, where they are asked for; charges `[2, L, T]` the energy of levels and
+    addresses. For networks: classes `[C, 3]` children that share a tile, how many such groups,
+    their hops; factor and inside `[n]`, the spatial factors and the extents of a child; per
+    instance below a level: children; per column of the mesh: lowest and highest.
     """
 
     rows: Array
@@ -78,14 +78,14 @@ def make_scratch(tables: NestTables) -> Scratch:
         trips=np.zeros(n * levels, np.int64),
         step=np.zeros(n * levels, np.int64),
         outer=np.zeros(n * levels + 1, np.int64),
-        moved=np.zeros(max(n, int(np.diff(tables.axis_start).max(initial=0))), np.int64),
+        moved=np.zeros(max(n, tables.term_start.size - 1), np.int64),
         above=np.zeros(levels, np.int64),
         accesses=np.zeros(levels, np.int64),
         reading=np.zeros(levels),
         writing=np.zeros(levels),
         part=np.zeros(levels, np.int64),
         counts=np.zeros((3, levels, tensors), np.int64),
-        charges=np.zeros((3, levels, tensors)),
+        charges=np.zeros((2, levels, tensors)),
         classes=np.zeros((most_classes(elements), 3)),
         factor=np.zeros(n, np.int64),
         inside=np.zeros(n, np.int64),

@@ -51,8 +51,8 @@ class NestTables(NamedTuple):
         axis has two or more terms; output the output's index; output_words its size. Beyond what
         a `Workload` may hold: axis_coefficient `[axes, n]` with its sign; tangled `[T]` 1 where a
         dimension stands in two axes; part_kind `[T]` 0 for inputs, else how the part of an output
-        that one instance produces is found (`costmodel.loop_nest.projections`); words `[T]`; grouping
-        `[L, T]` how distinct tiles among children are counted, likewise.
+        that one instance produces is found (`costmodel.loop_nest.projections`); words `[T]`;
+        grouping `[L, T]` how distinct tiles among children are counted, likewise.
 
     Slots and levels:
         slot_level `[S]`, slot_spatial `[S]`; temporal_slot `[L]`, spatial_slot `[L]` (-1: none);

@@ -84,7 +84,8 @@ def words_entering(
         # Without overlap only the innermost run of loops over other dimensions is free.
         for i in range(first, loops):
             if tables.relevant[t, dimension[i]]:
-                return tile * outer[i]
+                entering: int = tile * outer[i]
+                return entering
         return tile
     if tables.tangled[t]:
         return _words_of_tangled(tables, scratch, t, level, tile, loops)
@@ -103,7 +104,7 @@ def words_entering(
         moved[a] = 0
     if axis_first >= 0:
         moved[axis_first] = step_first
-    words = tile + (trips[first] - 1) * outer[first + 1] * changed
+    words: int = tile + (trips[first] - 1) * outer[first + 1] * changed
     for j in range(first + 1, loops):
         axis_j = tables.axis_of[t, dimension[j]]
         step_j = tables.coefficient_of[t, dimension[j]] * step[j]
@@ -158,7 +159,7 @@ def _words_of_tangled(
         extent = axis_extent(tables, begin + a, tables.temporal_slot[level], scratch.rows)
         overlap *= max(0, extent - abs(moved[a]))
     changed = tile - overlap
-    words = tile + (trips[first] - 1) * outer[first + 1] * changed
+    words: int = tile + (trips[first] - 1) * outer[first + 1] * changed
     for j in range(first + 1, loops):
         same = True
         for a in range(axes):
