@@ -34,6 +34,8 @@ _ALWAYS_WRITTEN = frozenset(
     }
 )  # fmt: skip
 
+_ROLES = frozenset({"input", "weight", "output"})
+
 # Keys that change no figure, or only say in another way what the first keys say.
 _WITHOUT_EFFECT = frozenset({"capacity_bits", "capacity_bytes", "word_bits", "beside"})
 
@@ -173,6 +175,11 @@ class Level(StrictModel):
             raise ValueError(
                 f"mesh: expected width x height = fanout = {self.fanout}, "
                 f"got {self.mesh[0]} x {self.mesh[1]}."
+            )
+        if self.capacity_words == 0 and self.technology is None and not set(self.bypass) >= _ROLES:
+            raise ValueError(
+                "capacity_words: expected at least 1, got 0; a level that holds nothing has "
+                f"bypass: [{', '.join(sorted(_ROLES))}]."
             )
         if self.min_utilisation > 0 and self.capacity_words is None:
             raise ValueError(

@@ -175,8 +175,6 @@ def test_a_case_counted_by_hand() -> None:
     assert counts["L1", "Z"] == (20, 20, 24)
 
 
-
-
 def changed(record: Record, path: str, value: object) -> Record:
     """A copy with one value changed; None takes the key away."""
     copy: Record = json.loads(json.dumps(record))
