@@ -1,6 +1,6 @@
 """Accelerators: a hierarchy of memories above an array of multiply-accumulate units.
 
-Levels are listed outermost first. A level's energy is that of one word read, filled or updated.
+Levels are listed outermost first; what a level may say stands in `costmodel.levels`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from costmodel.levels import CAPACITIES, Level
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import (
     Name,
@@ -28,48 +35,10 @@ from mapspace.strict_yaml import (
     validate,
 )
 
+__all__ = ["Accelerator", "AcceleratorSource", "Level", "accelerator", "accelerator_names"]
+
 PRESETS = Path(__file__).parent / "presets"
 _PREFIX = "accelerator-"
-
-
-class Level(StrictModel):
-    """One memory level; an instance of it serves `fanout` instances of the next level inwards."""
-
-    name: Name
-    """How mappings and reports call the level."""
-    capacity_words: Size | None = None
-    """Words that one instance holds; null means without limit, for the outermost level only."""
-    energy_pj: NonNegativeNumber
-    """Energy of one word read, filled or updated, pJ."""
-    read_bandwidth: PositiveNumber | None = None
-    """Words per cycle that one instance can read; null means without limit."""
-    write_bandwidth: PositiveNumber | None = None
-    """Words per cycle that one instance can take in (fills and updates); null: without limit."""
-    banks: Size | None = None
-    """Equal banks, each given to one tensor as a part of the mapping; null: one shared buffer."""
-    fanout: Size = 1
-    """Children below one instance: instances of the next level, or MACs below the innermost."""
-    mesh: tuple[Size, Size] | None = None
-    """The children's width and height, with width x height = fanout; null: fanout x 1."""
-    hop_energy_pj: NonNegativeNumber = 0.0
-    """Energy of one word over one hop of the network to the children, pJ."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Level:
-        if self.banks is not None:
-            if self.capacity_words is None:
-                raise ValueError(f"banks: {self.banks} banks need capacity_words, which is null.")
-            if self.capacity_words % self.banks:
-                raise ValueError(
-                    f"banks: expected a divisor of capacity_words = {self.capacity_words}, "
-                    f"got {self.banks}."
-                )
-        if self.mesh is not None and math.prod(self.mesh) != self.fanout:
-            raise ValueError(
-                f"mesh: expected width x height = fanout = {self.fanout}, "
-                f"got {self.mesh[0]} x {self.mesh[1]}."
-            )
-        return self
 
 
 class Accelerator(StrictModel):
@@ -81,6 +50,8 @@ class Accelerator(StrictModel):
     """Outermost (DRAM) first."""
     mac_energy_pj: NonNegativeNumber
     """Energy of one multiply-accumulate, pJ."""
+    cycles_per_mac: Size = 1
+    """Cycles that a unit needs for one multiply-accumulate."""
     word_bits: Size = 16
     """Width of a word, bits."""
     clock_ghz: PositiveNumber = 1.0
@@ -90,6 +61,23 @@ class Accelerator(StrictModel):
     bypass: Literal["none", "searched"] = "none"
     """Whether the map space decides which tensors skip which level."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _hand_down_word_bits(cls, value: object) -> object:
+        """A level's capacity in bits or bytes is of its own words, or else of the machine's."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("levels"), list | tuple):
+            return value
+        bits = value.get("word_bits", cls.model_fields["word_bits"].default)
+        levels = [
+            {**level, "word_bits": bits}
+            if isinstance(level, Mapping)
+            and level.get("word_bits") is None
+            and (level.get("capacity_bits") or level.get("capacity_bytes"))
+            else level
+            for level in value["levels"]
+        ]
+        return {**value, "levels": levels}
+
     @field_validator("levels")
     @classmethod
     def _check_levels(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
@@ -97,12 +85,27 @@ class Accelerator(StrictModel):
         for position, level in enumerate(levels):
             if names.index(level.name) != position:
                 raise ValueError(f"the name {level.name!r} is given to two levels.")
-            if position and level.capacity_words is None:
+            if position and level.capacity_words is None and level.technology is None:
                 raise ValueError(
                     f"{level.name}: capacity_words may be null at the outermost level "
                     f"({names[0]}) only."
                 )
         return levels
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Accelerator:
+        problem = _problem(self.levels)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out what says nothing: machines keep the hash that they were filed under."""
+        written: dict[str, Any] = handler(self)
+        if self.cycles_per_mac == 1:
+            written.pop("cycles_per_mac", None)
+        return written
 
     def __str__(self) -> str:
         parts = []
@@ -122,6 +125,15 @@ class Accelerator(StrictModel):
         return math.prod(level.fanout for level in self.levels)
 
     @property
+    def further_key(self) -> str | None:
+        """The first key beyond those of the first machine files that changes a figure."""
+        for position, level in enumerate(self.levels):
+            key = level.further_key
+            if key:
+                return f"levels[{position}].{key}"
+        return None if self.cycles_per_mac == 1 else "cycles_per_mac"
+
+    @property
     def hash(self) -> str:
         """16 hexadecimal digits of the SHA-256 of everything but the name."""
         content = self.model_dump(exclude={"name"})
@@ -129,6 +141,37 @@ class Accelerator(StrictModel):
             level["mesh"] = level["mesh"] or (level["fanout"], 1)
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _problem(levels: tuple[Level, ...]) -> str | None:
+    """What is wrong with levels beside each other, in one line, or None."""
+    instances = 1
+    for position, level in enumerate(levels):
+        if instances % level.cluster_size:
+            return (
+                f"levels[{position}].cluster_size: expected a divisor of the {instances} instances "
+                f"of {level.name}, got {level.cluster_size}."
+            )
+        instances *= level.fanout
+    for name in sorted({name for level in levels for name in level.bypass}):
+        if all(name in level.bypass for level in levels):
+            return f"levels: every level bypasses {name!r}; one at least must hold it."
+    groups = [level.beside for level in levels]
+    for position, level in enumerate(levels):
+        following = groups[position + 1 :]
+        if level.beside is None or level.beside not in following:
+            continue
+        if following[0] != level.beside:
+            return (
+                f"levels[{position}].beside: {level.beside!r} stands at levels that are not "
+                "consecutive; list them one after another."
+            )
+        if level.fanout > 1:
+            return (
+                f"levels[{position}].fanout: {level.name} lies beside the level below it; only "
+                f"the last level of {level.beside!r} fans out."
+            )
+    return None
 
 
 def accelerator_names() -> tuple[str, ...]:
@@ -200,5 +243,9 @@ def _extended(data: dict[str, Any], where: str) -> dict[str, Any]:
         if name in changed:
             raise ConfigError(f"{where}: levels: the name {name!r} is given to two levels.")
         changed.add(name)
-        levels[name] = {**levels[name], **change}
+        kept = levels[name]
+        if CAPACITIES & change.keys():
+            # A capacity in another unit takes the place of the preset's.
+            kept = {key: value for key, value in kept.items() if key not in CAPACITIES}
+        levels[name] = {**kept, **change}
     return {**base, **data, "levels": list(levels.values())}

@@ -12,11 +12,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from mapspace.strict_yaml import Identifier, Name, Size, StrictModel, shown
 
@@ -28,6 +29,11 @@ LARGEST_COUNT = 2**62
 
 LARGEST_SIZE = 2**32
 """What the size of a dimension may be at most: all its divisors have to be found."""
+
+# Which tensors of a family are learnt, or stand where a layer's weights stand, by position.
+_WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"cnn": (0,), "conv1d": (0,), "gemm": (1,), "mttkrp": (1, 2)}
+)
 
 _TERM = re.compile(r"(?:(\d{1,18})\s*\*\s*)?([A-Za-z][A-Za-z0-9_]*)(?:\s*\*\s*(\d{1,18}))?")
 
@@ -71,6 +77,16 @@ class Tensor(StrictModel):
     """Its axes; none for a single word."""
     output: bool = False
     """Whether the operation accumulates into it."""
+    role: Literal["input", "weight"] | None = None
+    """What machines call an input; null: what its family says, else `input`."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out a role that was not given: workloads read back as they were written."""
+        written: dict[str, Any] = handler(self)
+        if self.role is None:
+            written.pop("role", None)
+        return written
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.axes))}]"
@@ -131,6 +147,17 @@ class Workload(StrictModel):
         return tuple(tensor.name for tensor in self.tensors)
 
     @property
+    def roles(self) -> dict[str, str]:
+        """What machines call the tensors, in order: `input`, `weight` or `output`."""
+        weights = _WEIGHTS.get(self.family, ())
+        return {
+            tensor.name: "output"
+            if tensor.output
+            else tensor.role or ("weight" if position in weights else "input")
+            for position, tensor in enumerate(self.tensors)
+        }
+
+    @property
     def macs(self) -> int:
         """Multiply-accumulates: points of the iteration space."""
         return math.prod(self.dimensions.values())
@@ -154,7 +181,9 @@ class Workload(StrictModel):
             [tensor.name, [axis.terms for axis in tensor.axes], tensor.output]
             for tensor in self.tensors
         ]
-        return json.dumps([self.family, list(self.dimensions.items()), tensors])
+        content: list[object] = [self.family, list(self.dimensions.items()), tensors]
+        given = {tensor.name: tensor.role for tensor in self.tensors if tensor.role is not None}
+        return json.dumps([*content, given] if given else content)
 
     @property
     def hash(self) -> str:

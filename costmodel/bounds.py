@@ -58,7 +58,7 @@ def algorithmic_minimum(workload: Workload, accelerator: Accelerator) -> Bound:
         The bound; normalised EDP is EDP over its EDP.
     """
     words = np.array([_words_without_halo(workload, tensor) for tensor in workload.tensors])
-    energies = np.array([level.energy_pj for level in accelerator.levels])
+    energies = np.array([level.word_energy_pj for level in accelerator.levels])
     level_energy = energies[:, None] * words[None, :]
     return Bound(
         energy_pj=float(level_energy.sum()) + workload.macs * accelerator.mac_energy_pj,
@@ -108,17 +108,20 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
                 accesses[index, t] = words
             else:
                 accesses[index, t] = words if index == 0 else 2 * words
+    if accelerator.further_key is not None:
+        # Blocks, clusters, bypassed roles: nothing is certain but the work itself.
+        accesses[:] = 0
     # Summed in the order of the cost model, so that a mapping that reaches the floor equals it.
     energy = workload.macs * accelerator.mac_energy_pj
     for index, level in enumerate(levels):
-        energy += int(accesses[index].sum()) * level.energy_pj
+        energy += int(accesses[index].sum()) * level.word_energy_pj
     cycles = workload.macs / elements
     outer = levels[0]
-    if outer.read_bandwidth is not None:
+    if outer.read_bandwidth is not None and accesses.any():
         cycles = max(cycles, sum(certain[:-1]) / outer.read_bandwidth)
-    if outer.write_bandwidth is not None:
+    if outer.write_bandwidth is not None and accesses.any():
         cycles = max(cycles, certain[-1] / outer.write_bandwidth)
-    energies = np.array([level.energy_pj for level in levels])
+    energies = np.array([level.word_energy_pj for level in levels])
     return Bound(float(energy), float(math.ceil(cycles)), accesses * energies[:, None])
 
 

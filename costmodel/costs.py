@@ -24,9 +24,10 @@ TIE_BREAKERS: Mapping[Objective, Objective] = MappingProxyType(
     {"edp": "energy", "energy": "latency", "latency": "energy", "ed2p": "energy"}
 )
 
+STATUS_OUTSIDE = -1
 STATUS_OK = 0
 STATUS_FANOUT = 1
-STATUS_CAPACITY = 2  # + the level's index, outermost = 0
+STATUS_CAPACITY = 2  # + the level's index, outermost = 0; + L + it for a least utilisation
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -66,7 +67,9 @@ class Costs:
     Attributes:
         energy_pj: `[B]` energy in pJ, inf where infeasible.
         latency_cycles: `[B]` cycles, inf where infeasible.
-        status: `[B]` int32: 0 OK, 1 fan-out exceeded, 2 + l capacity of level l exceeded.
+        status: `[B]` int32: 0 OK, 1 fan-out exceeded, 2 + l capacity of level l exceeded,
+            2 + L + l least utilisation of level l missed, 2 + 2 L + t tensor t kept at no level,
+            -1 a result for which Timeloop has no figures.
         excess: `[B]` how far over: processing elements for a fan-out, words for a capacity.
         detail: counts per level and tensor, when they were asked for.
     """
@@ -143,9 +146,16 @@ def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> st
         return "feasible"
     if status < 0:
         return f"outside what the model can score (status {status}), over by {excess}"
+    levels = len(level_names)
     if status == STATUS_FANOUT:
         return f"fan-out exceeded by {excess} processing elements"
-    return f"capacity of {level_names[status - STATUS_CAPACITY]} exceeded by {excess} words"
+    place = status - STATUS_CAPACITY
+    if place < levels:
+        return f"capacity of {level_names[place]} exceeded by {excess} words"
+    if place < 2 * levels:
+        name = level_names[place - levels]
+        return f"least utilisation of {name} missed by {excess} words"
+    return f"tensor {place - 2 * levels} kept at no level"
 
 
 # The cost model's own units, in which objectives are searched, proven and stored.

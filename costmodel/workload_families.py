@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -144,6 +144,8 @@ class Einsum(StrictModel):
     """Axes by tensor, each a sum such as `2*P + R`."""
     output: OutputName
     """The tensor that is accumulated into."""
+    roles: dict[Identifier, Literal["input", "weight"]] = Field(default_factory=dict)
+    """What machines call the inputs; `input` where nothing is said."""
 
     @model_validator(mode="after")
     def _check_output(self) -> Einsum:
@@ -152,6 +154,13 @@ class Einsum(StrictModel):
                 f"output: expected one of the tensors {', '.join(self.tensors)}, "
                 f"got {shown(self.output)}."
             )
+        inputs = [name for name in self.tensors if name != self.output]
+        for name in self.roles:
+            if name not in inputs:
+                raise ValueError(
+                    f"roles.{name}: expected one of the inputs {', '.join(inputs)}; the output's "
+                    "role is output."
+                )
         return self
 
     def workload(self, name: str, where: str) -> Workload:
@@ -166,7 +175,13 @@ class Einsum(StrictModel):
         """
         names = [*(key for key in self.tensors if key != self.output), self.output]
         tensors = tuple(
-            Tensor(name=key, axes=self.tensors[key], output=key == self.output) for key in names
+            Tensor(
+                name=key,
+                axes=self.tensors[key],
+                output=key == self.output,
+                role=self.roles.get(key),
+            )
+            for key in names
         )
         return _build(name, where, "einsum", self.dimensions, tensors)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -72,18 +72,20 @@ class _File(StrictModel):
     dimensions: dict[Identifier, Size] | None = Field(default=None, min_length=1)
     tensors: dict[Identifier, tuple[Axis, ...]] | None = None
     output: OutputName | None = None
+    roles: dict[Identifier, Literal["input", "weight"]] | None = None
 
     @model_validator(mode="after")
     def _check_form(self) -> _File:
         families = [family for family in FAMILIES if getattr(self, family) is not None]
+        needed = [name for name, field in Einsum.model_fields.items() if field.is_required()]
         nest = [key for key in Einsum.model_fields if getattr(self, key) is not None]
         if len(families) + bool(nest) != 1:
             given = ", ".join(families + nest) or "none of them"
             raise ValueError(
                 f"expected either one of {', '.join(FAMILIES)} with its sizes, or "
-                f"{', '.join(Einsum.model_fields)} together; got {given}."
+                f"{', '.join(needed)} together; got {given}."
             )
-        absent = [key for key in Einsum.model_fields if nest and key not in nest]
+        absent = [key for key in needed if nest and key not in nest]
         if absent:
             raise ValueError(f"missing {', '.join(absent)} beside {', '.join(nest)}.")
         return self
@@ -93,7 +95,8 @@ class _File(StrictModel):
             sizes: Cnn | Conv1d | Gemm | Mttkrp | None = getattr(self, family)
             if sizes is not None:
                 return sizes
-        nest = {key: getattr(self, key) for key in Einsum.model_fields}
+        given = {key: getattr(self, key) for key in Einsum.model_fields}
+        nest = {key: value for key, value in given.items() if value is not None}
         return validate(Einsum, nest, where)
 
 

@@ -66,6 +66,9 @@ def of_searcher(name: str) -> tuple[str, ...]:
 # The tests of a file, or of all files of a folder, that run within seconds when interpreted.
 TESTS: dict[str, tuple[str, ...]] = {
     "costmodel/loop_nest/cost_kernel.py": MODEL,
+    "costmodel/loop_nest/networks.py": MODEL,
+    "costmodel/loop_nest/spatial_groups.py": MODEL,
+    "costmodel/loop_nest/temporal_reuse.py": MODEL,
     "costmodel/loop_nest/feasibility.py": FEASIBLE,
     "costmodel/loop_nest/edits.py": ("tests/costmodel/loop_nest/test_edits.py",),
     "costmodel/loop_nest/moves.py": (

@@ -16,7 +16,7 @@ from costmodel.exact.problem import BUFFER, DRAM, ELEMENT, ProofTables
 from costmodel.exact.structures import Unit
 from costmodel.exact.traffic_bounds import tile_words
 from costmodel.exact.workspace import Charges, Spread
-from costmodel.loop_nest.cost_kernel import sort
+from costmodel.loop_nest.spatial_groups import sort
 from costmodel.loop_nest.tables import Array
 
 KEPT_NOWHERE, KEPT_BUFFER, KEPT_ELEMENT, KEPT_BOTH = range(4)

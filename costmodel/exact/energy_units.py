@@ -41,7 +41,7 @@ def energy_units(workload: Workload, accelerator: Accelerator) -> EnergyUnits:
             so large, that they do not.
     """
     mac = _decimal(accelerator.mac_energy_pj)
-    levels = [_decimal(level.energy_pj) for level in accelerator.levels]
+    levels = [_decimal(level.word_energy_pj) for level in accelerator.levels]
     half_hops = [_decimal(level.hop_energy_pj) / 2 for level in accelerator.levels]
     unit = Fraction(
         1, math.lcm(*(energy.denominator for energy in (mac, *levels, *half_hops))) or 1

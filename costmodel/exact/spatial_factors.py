@@ -20,8 +20,8 @@ from costmodel.exact.structures import Problem, Vectors
 from costmodel.exact.tiling_bounds import bound_traffic, cell_of, enter_vector, unit_of
 from costmodel.exact.traffic_bounds import least_along
 from costmodel.exact.workspace import Work, make_work
-from costmodel.loop_nest.cost_kernel import hops_per_delivery
 from costmodel.loop_nest.moves import order_index
+from costmodel.loop_nest.networks import hops_per_delivery
 from costmodel.loop_nest.tables import Array
 
 

@@ -21,7 +21,7 @@ from costmodel.exact.problem import BUFFER, DRAM, ProofTables
 from costmodel.exact.structures import Problem, Unit
 from costmodel.exact.traffic_bounds import bound_entering, look_up_credits, split_credit
 from costmodel.exact.workspace import Work
-from costmodel.loop_nest.cost_kernel import hops_per_delivery
+from costmodel.loop_nest.networks import hops_per_delivery
 from costmodel.loop_nest.tables import Array
 
 

@@ -1,337 +1,372 @@
 """The compiled pass: traffic, energy and cycles of one mapping after another.
 
 The formulas are Timeloop's (v3, dense, perfect factors, link transfers off) in closed form; the
-names below follow it. Letters: B mappings, n dimensions, S slots, L levels, T tensors.
+names below follow it. Letters: B mappings, n dimensions, S slots, L levels, T tensors, C classes of
+multicasts.
 
 All counts are int64 and exact: `Workload` refuses sizes whose counts could leave 62 bits. Energy
 and the bandwidth limits are float64, where every count below 2^53 is exact as well.
+
+A machine of the first kind has one energy per level and a network that counts hops: its mappings
+take the short way. What a later machine has beyond stands in `NestTables.machine`, and is looked
+at where the flags there say that it is needed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
-from costmodel.costs import STATUS_OK, FloatArray
-from costmodel.loop_nest.feasibility import Statuses, check_mapping
-from costmodel.loop_nest.tables import Array, NestTables, Scratch
+from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
+from costmodel.loop_nest.feasibility import Statuses, axes_in_use, check_mapping
+from costmodel.loop_nest.machine_tables import NETWORK_OF_CLASSES, NETWORK_OF_HOPS
+from costmodel.loop_nest.networks import find_classes, hops_per_delivery
+from costmodel.loop_nest.projections import PART_BY_DIVISION, PART_OF_INPUT
+from costmodel.loop_nest.scratch import Scratch
+from costmodel.loop_nest.spatial_groups import multicast_groups
+from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.loop_nest.temporal_reuse import box_words, list_loops, words_entering
 from costmodel.space import Codes
 
 
+@by_reference
+class CostArrays(NamedTuple):
+    """Where the costs of B mappings go: energy (pJ), latency (cycles), status and excess `[B]`."""
+
+    energy: FloatArray
+    latency: FloatArray
+    status: Statuses
+    excess: Array
+
+
+@by_reference
+class DetailArrays(NamedTuple):
+    """Where the figures behind the costs go; all with B = 0 where they are not asked for.
+
+    tiles `[B, L, T]`; counts `[B, 3, L, T]` reads, fills, updates per instance; instances and
+    cycles `[B, L]`; network `[B, T]` pJ of the hops; charges `[B, 3, L, T]` pJ of levels, addresses
+    and networks; classes `[B, L, T, C, 4]` children per group, groups, accesses and hops of what
+    the network below a level carries, or C = 0.
+    """
+
+    tiles: Array
+    counts: Array
+    instances: Array
+    cycles: FloatArray
+    network: FloatArray
+    charges: FloatArray
+    classes: FloatArray
+
+
+def make_details(tables: NestTables, batch: int, *, classes: int = 0) -> DetailArrays:
+    """Zeroed arrays for the figures behind `batch` mappings, with room for classes of networks."""
+    levels, tensors = tables.capacity.size, tables.sliding.size
+    return DetailArrays(
+        tiles=np.zeros((batch, levels, tensors), np.int64),
+        counts=np.zeros((batch, 3, levels, tensors), np.int64),
+        instances=np.zeros((batch, levels), np.int64),
+        cycles=np.zeros((batch, levels)),
+        network=np.zeros((batch, tensors)),
+        charges=np.zeros((batch, 3, levels, tensors)),
+        classes=np.zeros((batch, levels, tensors, classes, 4)),
+    )
+
+
+def make_costs(batch: int) -> CostArrays:
+    """Arrays for the costs of `batch` mappings, to be filled."""
+    return CostArrays(
+        np.empty(batch), np.empty(batch), np.empty(batch, np.int32), np.empty(batch, np.int64)
+    )
+
+
 @part
-def _distinct_offsets(
+def _count_instances(
     tables: NestTables,
-    axis: int,
-    slot: int,
-    rows: Array,
-    children: Array,
-) -> int:
-    """Number of distinct offsets along an axis over the spatial loops of a slot."""
-    count = 0
-    first_factor = 1
-    first_step = 1
-    second_factor = 1
-    second_step = 1
-    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-        row = rows[tables.term_dimension[k]]
-        factor = tables.factors[row, slot]
-        if factor == 1:
-            continue
-        step = tables.term_coefficient[k] * tables.within[row, slot + 1]
-        count += 1
-        if count == 1:
-            first_factor, first_step = factor, step
-        elif count == 2:
-            second_factor, second_step = factor, step
-    if count <= 1:
-        return first_factor
-    if count == 2:
-        # (i, j) and (i + b/g, j - a/g) coincide; count the points that no other precedes.
-        a, b = first_step, second_step
-        while b:
-            a, b = b, a % b
-        repeat_first = max(0, first_factor - second_step // a)
-        repeat_second = max(0, second_factor - first_step // a)
-        return first_factor * second_factor - repeat_first * repeat_second
-    return _count_distinct(tables, axis, slot, rows, children)
-
-
-@part
-def sort(
-    values: Array,
-    count: int,
+    scratch: Scratch,
 ) -> None:
-    """Sorts the first `count` values in place (Shell's method: it needs no memory)."""
-    gap = 1
-    while gap < count // 3:
-        gap = gap * 3 + 1
-    while gap > 0:
-        for i in range(gap, count):
-            value = values[i]
-            j = i
-            while j >= gap and values[j - gap] > value:
-                values[j] = values[j - gap]
-                j -= gap
-            values[j] = value
-        gap //= 3
+    """Fills above `[L]`, the instances of every level in use, and clears the traffic."""
+    used = 1
+    for level in range(scratch.above.size):
+        scratch.above[level] = used
+        scratch.accesses[level] = 0
+        scratch.reading[level] = 0.0
+        scratch.writing[level] = 0.0
+        slot = tables.spatial_slot[level]
+        if slot >= 0:
+            for d in range(scratch.rows.size):
+                used *= tables.factors[scratch.rows[d], slot]
 
 
 @part
-def _count_distinct(
+def _find_parts(
     tables: NestTables,
-    axis: int,
-    slot: int,
-    rows: Array,
-    children: Array,
-) -> int:
-    """As _distinct_offsets, by enumeration, for axes of three and more moving terms."""
-    count = 1
-    children[0] = 0
-    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-        row = rows[tables.term_dimension[k]]
-        factor = tables.factors[row, slot]
-        step = tables.term_coefficient[k] * tables.within[row, slot + 1]
-        for x in range(1, factor):
-            for i in range(count):
-                children[x * count + i] = children[i] + x * step
-        count *= factor
-    sort(children, count)
-    distinct = 1
-    for i in range(1, count):
-        distinct += children[i] != children[i - 1]
-    return distinct
+    scratch: Scratch,
+    t: int,
+) -> None:
+    """Fills part `[L]`: the words of output t that one instance of a level is the first to see."""
+    rows, words = scratch.rows, scratch.part
+    words[0] = tables.words[t]
+    for level in range(1, words.size):
+        words[level] = words[level - 1]
+        slot = tables.spatial_slot[level - 1]
+        if slot < 0:
+            continue
+        if tables.part_kind[t] == PART_BY_DIVISION:
+            for d in range(rows.size):
+                if tables.relevant[t, d]:
+                    words[level] //= tables.factors[rows[d], slot]
+            continue
+        inner = box_words(tables, scratch, t, tables.temporal_slot[level])
+        spread = box_words(tables, scratch, t, slot)
+        # words * inner // spread, without a product that could leave 64 bits.
+        whole = words[level] // spread
+        words[level] = whole * inner + (words[level] - whole * spread) * inner // spread
 
 
 @part
-def _multicast_groups(
+def _hops(
     tables: NestTables,
+    scratch: Scratch,
+    code: Codes,
     t: int,
     level: int,
-    rows: Array,
-    children: Array,
-) -> int:
-    """Number of distinct child tiles of tensor t among the children of one instance: G(T, l)."""
+) -> float:
+    """Hops of one delivery from an instance of a level to its children, of a tensor's tiles."""
     slot = tables.spatial_slot[level]
-    if slot < 0:
-        return 1
-    groups = 1
-    if tables.sliding[t]:
-        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            groups *= _distinct_offsets(tables, axis, slot, rows, children)
-    else:
-        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            d = tables.term_dimension[tables.term_start[axis]]
-            groups *= tables.factors[rows[d], slot]
-    return groups
+    for d in range(scratch.rows.size):
+        scratch.factor[d] = tables.factors[scratch.rows[d], slot]
+        scratch.inside[d] = tables.within[scratch.rows[d], slot + 1]
+    hops: float = hops_per_delivery(
+        tables, t, tables.mesh[level],
+        tables.orders[code[tables.spatial_order_column[level]]],
+        axes_in_use(tables, level, code), scratch.factor, scratch.inside,
+        scratch.moved, scratch.children, scratch.lowest, scratch.highest,
+    )  # fmt: skip
+    return hops
 
 
 @part
-def _words_entering(
+def _charge_network(
     tables: NestTables,
-    t: int,
-    slot: int,
-    rows: Array,
-    tile: int,
-    first: int,
-    loops: int,
-    dimension: Array,
-    trips: Array,
-    step: Array,
-    outer: Array,
-    moved: Array,
-) -> int:
-    """Words entering a child tile over the whole run, per instance: Delta(T, c).
+    scratch: Scratch,
+    code: Codes,
+    place: tuple[int, int, int],
+    through: int,
+    delivered: int,
+    details: DetailArrays,
+) -> float:
+    """Energy of what the network below a level carries of a tensor, pJ.
 
     Args:
         tables: the map space.
-        t: the tensor.
-        slot: the child level's temporal slot.
-        rows: `[n]` factorisation rows.
-        tile: words of the child tile.
-        first: index of the innermost loop above the tile.
-        loops: number of loops; those from `first` on stand above the tile, innermost first.
-        dimension: `[n * L]` dimension of each loop.
-        trips: trip count of each loop, all larger than 1.
-        step: distance in its dimension that one iteration of each loop moves.
-        outer: product of the trip counts of a loop and all outside it; 1 past the last.
-        moved: `[axes]` scratch.
+        scratch: working memory; parts of an output are found.
+        code: `[D]`.
+        place: the mapping's row in the details, the level and the tensor.
+        through: words that pass between one child and what stands below it.
+        delivered: words that enter the tile of one child, whether it is kept there or not.
+        details: takes the classes where they have room for them.
     """
-    if first == loops:
-        return tile
-    if tables.sliding[t] == 0:
-        # Without overlap only the innermost run of loops over other dimensions is free.
-        for i in range(first, loops):
-            if tables.relevant[t, dimension[i]]:
-                return tile * outer[i]
-        return tile
-    # Overlap is credited to steps that move the tile just as the innermost loop does; Timeloop
-    # takes the inner loops at iteration 1 for that comparison.
-    axis_first = tables.axis_of[t, dimension[first]]
-    step_first = tables.coefficient_of[t, dimension[first]] * step[first]
-    changed = 0
-    if axis_first >= 0:
-        axis = tables.axis_start[t] + axis_first
-        extent = 1
-        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-            inside = tables.within[rows[tables.term_dimension[k]], slot]
-            extent += tables.term_coefficient[k] * (inside - 1)
-        changed = tile - tile // extent * max(0, extent - step_first)
-    axes = tables.axis_start[t + 1] - tables.axis_start[t]
-    for a in range(axes):
-        moved[a] = 0
-    if axis_first >= 0:
-        moved[axis_first] = step_first
-    words = tile + (trips[first] - 1) * outer[first + 1] * changed
-    for j in range(first + 1, loops):
-        axis_j = tables.axis_of[t, dimension[j]]
-        step_j = tables.coefficient_of[t, dimension[j]] * step[j]
-        same = True
-        for a in range(axes):
-            displacement = (step_j if a == axis_j else 0) - moved[a]
-            if displacement != (step_first if a == axis_first else 0):
-                same = False
-                break
-        words += (trips[j] - 1) * outer[j + 1] * (changed if same else tile)
-        if axis_j >= 0:
-            moved[axis_j] += step_j
-    return words
+    b, level, t = place
+    machine = tables.machine
+    again = tables.part_kind[t] != PART_OF_INPUT and machine.dram[level] > 0
+    energy = 0.0
+    routed = 0.0
+    found = find_classes(tables, scratch, code, t, level)
+    scale = 1.0
+    if delivered != through:
+        # In the order of Timeloop's divisions: what is cut off below shows it.
+        children = 0.0
+        words = 0.0
+        for i in range(found):
+            children += scratch.classes[i, 0] * scratch.classes[i, 1]
+            words += scratch.classes[i, 0] * (delivered * scratch.classes[i, 1])
+        scale = through * children / words
+    for i in range(found):
+        accesses = delivered * scratch.classes[i, 1] * scale
+        hops = delivered * scratch.classes[i, 2]
+        if again:
+            # A memory outside the chip is read before it is updated, but for what is new.
+            accesses = 2 * accesses - (scratch.part[level] if scratch.kept[level, t] else 0)
+        energy += hops * tables.hop_energy[level] + machine.ingress[level] * accesses
+        if accesses > 0:
+            routed = np.floor(routed + (1 + np.floor(hops / accesses)) * accesses)
+        if details.classes.shape[3] > i:
+            details.classes[b, level, t, i, 0] = scratch.classes[i, 0]
+            details.classes[b, level, t, i, 1] = scratch.classes[i, 1]
+            details.classes[b, level, t, i, 2] = accesses
+            details.classes[b, level, t, i, 3] = hops
+    energy = (energy + machine.router[level] * routed) * scratch.above[level]
+    if details.charges.shape[0] > 0:
+        details.charges[b, 2, level, t] = energy
+    return energy
 
 
 @part
-def _loops_above(
+def _count_tensor(
     tables: NestTables,
+    scratch: Scratch,
     code: Codes,
-    rows: Array,
-    start: Array,
-    dimension: Array,
-    trips: Array,
-    step: Array,
-    outer: Array,
-) -> tuple[int, int]:
-    """Lists the temporal loops above the innermost level, innermost first.
+    t: int,
+    loops: tuple[int, int],
+    b: int,
+    details: DetailArrays,
+) -> float:
+    """Counts what is done for tensor t at every level; returns the energy of its hops, pJ.
 
-    Fills start `[L]` with the index of the first loop above each level's tile, and dimension,
-    trips, step and outer as `_words_entering` takes them. Returns the number of loops and the
-    product of all temporal trip counts, the innermost level's included.
+    Fills counts `[3, L, T]` of the scratch, and adds to accesses, reading and writing.
     """
-    n = tables.sizes.size
-    levels = start.size
-    count = 0
-    for level in range(levels - 1, 0, -1):
-        start[level] = count
-        above = level - 1
-        slot = tables.temporal_slot[above]
-        order = tables.orders[code[tables.order_column[above]]]
-        for position in range(n - 1, -1, -1):
-            d = order[position]
-            trip = tables.factors[rows[d], slot]
-            if trip > 1:
-                dimension[count] = d
-                trips[count] = trip
-                step[count] = tables.within[rows[d], slot + 1]
-                count += 1
-    start[0] = count
-    outer[count] = 1
-    for i in range(count - 1, -1, -1):
-        outer[i] = outer[i + 1] * trips[i]
-    cycles = outer[0]
-    slot = tables.temporal_slot[levels - 1]
-    for d in range(n):
-        cycles *= tables.factors[rows[d], slot]
-    return count, cycles
+    kept, tile, counts = scratch.kept, scratch.tile, scratch.counts
+    machine = tables.machine
+    steps = loops[1] * machine.cycles_per_mac
+    noted = machine.separate or details.tiles.shape[0] > 0
+    outermost = 0
+    while not kept[outermost, t]:
+        if noted:
+            counts[0, outermost, t] = counts[1, outermost, t] = counts[2, outermost, t] = 0
+        outermost += 1
+    produced = tables.part_kind[t] != PART_OF_INPUT
+    if produced:
+        _find_parts(tables, scratch, t)
+    # From the inside out: `entering` words pass between a level and what stands below it.
+    entering = delivered = loops[1]
+    groups = 1
+    hops = 0.0
+    for level in range(kept.shape[0] - 1, outermost - 1, -1):
+        network = machine.network[level]
+        if network == NETWORK_OF_CLASSES:
+            hops += _charge_network(
+                tables, scratch, code, (b, level, t), entering * groups, delivered, details
+            )
+        elif network == NETWORK_OF_HOPS:
+            delivery = _hops(tables, scratch, code, t, level)
+            hops += delivery * tables.hop_energy[level] * entering * scratch.above[level]
+        groups *= multicast_groups(tables, scratch, t, level)
+        if level > outermost and (kept[level, t] or machine.classed):
+            words = tile[level, t]
+            if not kept[level, t]:
+                words = box_words(tables, scratch, t, tables.temporal_slot[level])
+            delivered = words_entering(tables, scratch, t, level, words, loops[0])
+        if not kept[level, t]:
+            if noted:
+                counts[0, level, t] = counts[1, level, t] = counts[2, level, t] = 0
+            continue
+        served = entering * groups
+        groups = 1
+        share = 0
+        if level > outermost:
+            entering = share = delivered
+        if produced:
+            # The first time that a word is produced at a level, nothing is read.
+            reads = served - scratch.part[level]
+            fills = share - scratch.part[level] if level > outermost else 0
+            updates = served
+        else:
+            reads = served
+            fills = share
+            updates = 0
+        scratch.accesses[level] += reads + fills + updates
+        if machine.limited:
+            # Summed per tensor, as Timeloop does: the rounding up below shows it.
+            scratch.reading[level] += reads / steps
+            scratch.writing[level] += (fills + updates) / steps
+        if noted:
+            counts[0, level, t] = reads
+            counts[1, level, t] = fills
+            counts[2, level, t] = updates
+    return hops
 
 
 @part
-def hops_per_delivery(
-    tables: Any,
-    t: int,
-    mesh: Array,
-    order: Array,
-    axes: int,
-    factor: Array,
-    inside: Array,
-    offsets: Array,
-    tile_of: Array,
-    lowest: Array,
-    highest: Array,
+def _charge_level(
+    tables: NestTables,
+    scratch: Scratch,
+    level: int,
 ) -> float:
-    """Hops that one delivery of every distinct child tile takes on the mesh below a level.
+    """Energy of a level, pJ, where actions, blocks, clusters or addresses have their own.
 
-    A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
-    mesh is filled row by row. A group of children that share a tile is reached along the first
-    row to its furthest column, then up and down each of its columns.
-
-    Args:
-        tables: anything with the sizes and projections of `NestTables`.
-        t: the tensor.
-        mesh: `[2]` width and height.
-        order: `[n]` dimensions of the spatial loops, outermost first.
-        axes: bit d: dimension d runs along the height.
-        factor: `[n]` spatial factors.
-        inside: `[n]` extents of the child tile.
-        offsets: `[n]` scratch; the others are scratch too, one entry per child.
-        tile_of: scratch.
-        lowest: scratch.
-        highest: scratch.
+    Fills charges `[2, L, T]` of the scratch: the level's and its addresses'.
     """
-    n = tables.sizes.size
-    along_x = 1
-    along_y = 1
-    for d in range(n):
-        if (axes >> d) & 1:
-            along_y *= factor[d]
-        else:
-            along_x *= factor[d]
-    children = along_x * along_y
-    if children == 1:
-        return 0.0
-    width = max(mesh[0], along_x)
-    height = max(mesh[1], along_y)
-    axes_of_tensor = tables.axis_start[t + 1] - tables.axis_start[t]
-    for child in range(children):
-        rest = child
-        for a in range(axes_of_tensor):
-            offsets[a] = 0
-        for position in range(n - 1, -1, -1):
-            d = order[position]
-            index = rest % factor[d]
-            rest //= factor[d]
-            axis = tables.axis_of[t, d]
-            if axis >= 0:
-                offsets[axis] += tables.coefficient_of[t, d] * inside[d] * index
-        key = 0
-        for a in range(axes_of_tensor):
-            span = 1
-            axis = tables.axis_start[t] + a
-            for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-                span += tables.term_coefficient[k] * tables.sizes[tables.term_dimension[k]]
-            key = key * span + offsets[a]
-        tile_of[child] = key * children + child
-    sort(tile_of, children)
-    centre = (height - 1) / 2
-    hops = 0.0
-    begin = 0
-    while begin < children:
-        end = begin
-        furthest = 0
-        for x in range(width):
-            lowest[x] = height
-            highest[x] = -1
-        while end < children and tile_of[end] // children == tile_of[begin] // children:
-            x = tile_of[end] % children % width
-            y = tile_of[end] % children // width
-            furthest = max(furthest, x)
-            lowest[x] = min(lowest[x], y)
-            highest[x] = max(highest[x], y)
-            end += 1
-        hops += furthest
-        for x in range(width):
-            if highest[x] >= 0:
-                hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
-        begin = end
-    return hops
+    machine, counts, charges = tables.machine, scratch.counts, scratch.charges
+    clusters = min(scratch.above[level], machine.clusters[level])
+    block = machine.block[level]
+    energy = 0.0
+    for t in range(counts.shape[2]):
+        charge = 0.0
+        for action in range(3):
+            # Rounded up once, over the whole run: a block is read or written as a whole.
+            blocks = -(-counts[action, level, t] // block)
+            charge += blocks * machine.action[level, action]
+        charges[0, level, t] = charge * clusters
+        addressed = counts[1, level, t]
+        addressed += counts[0 if tables.part_kind[t] == PART_OF_INPUT else 2, level, t]
+        charges[1, level, t] = machine.address[level] * clusters * addressed
+        energy += charges[0, level, t] + charges[1, level, t]
+    return energy
+
+
+@part
+def _level_cycles(
+    tables: NestTables,
+    scratch: Scratch,
+    level: int,
+    steps: int,
+) -> float:
+    """Cycles that a level needs for its traffic, at least `steps`."""
+    slowdown = 1.0
+    reading, writing = scratch.reading[level], scratch.writing[level]
+    if reading > 0:
+        slowdown = min(slowdown, tables.bandwidth[level, 0] / reading)
+    if writing > 0:
+        slowdown = min(slowdown, tables.bandwidth[level, 1] / writing)
+    if reading + writing > 0:
+        slowdown = min(slowdown, tables.machine.shared[level] / (reading + writing))
+    cycles: float = np.ceil(steps / slowdown)
+    return cycles
+
+
+@part
+def _has_figures(
+    scratch: Scratch,
+) -> bool:
+    """Whether no count is below zero, which outputs at sums of dimensions can bring about."""
+    counts = scratch.counts
+    for level in range(counts.shape[1]):
+        for t in range(counts.shape[2]):
+            if counts[0, level, t] < 0 or counts[1, level, t] < 0:
+                return False
+    return True
+
+
+@part
+def _write_details(
+    tables: NestTables,
+    scratch: Scratch,
+    b: int,
+    cycles: int,
+    details: DetailArrays,
+) -> None:
+    """Copies the figures of one mapping; its networks are written where they are counted."""
+    counts = scratch.counts
+    for level in range(counts.shape[1]):
+        details.instances[b, level] = scratch.above[level]
+        details.cycles[b, level] = cycles
+        if tables.machine.limited:
+            details.cycles[b, level] = _level_cycles(tables, scratch, level, cycles)
+        for t in range(counts.shape[2]):
+            details.tiles[b, level, t] = scratch.tile[level, t]
+            accesses = 0
+            for action in range(3):
+                details.counts[b, action, level, t] = counts[action, level, t]
+                accesses += counts[action, level, t]
+            if tables.machine.separate:
+                details.charges[b, 0, level, t] = scratch.charges[0, level, t]
+                details.charges[b, 1, level, t] = scratch.charges[1, level, t]
+            else:
+                energy = accesses * scratch.above[level] * tables.energy[level]
+                details.charges[b, 0, level, t] = energy
 
 
 @lean
@@ -339,129 +374,48 @@ def evaluate_mappings(
     tables: NestTables,
     scratch: Scratch,
     codes: Codes,
-    energy: FloatArray,
-    latency: FloatArray,
-    status: Statuses,
-    excess: Array,
-    detailed: bool,
-    tiles: Array,
-    counts: Array,
-    instances: Array,
-    network: FloatArray,
+    costs: CostArrays,
+    details: DetailArrays,
 ) -> None:
-    """Costs of codes `[B, D]`: energy (pJ), latency (cycles), status and excess `[B]`.
-
-    With `detailed` it also fills tiles `[B, L, T]`, counts `[B, 3, L, T]` (reads, fills, updates
-    per instance), instances `[B, L]` and network `[B, T]` (pJ); without, they are not touched.
-    """
-    n = tables.sizes.size
+    """Costs of codes `[B, D]`, and the figures behind them where there is room for them."""
+    machine = tables.machine
     levels = tables.capacity.size
-    tensors = tables.sliding.size
-    output = tables.output
-    rows, kept, tile = scratch.rows, scratch.kept, scratch.tile
-    start, dimension, trips, step = scratch.start, scratch.dimension, scratch.trips, scratch.step
-    outer, moved, above = scratch.outer, scratch.moved, scratch.above
-    accesses, reading, writing = scratch.accesses, scratch.reading, scratch.writing
-    limited = False
-    for level in range(levels):
-        limited |= np.isfinite(tables.bandwidth[level, 0])
-        limited |= np.isfinite(tables.bandwidth[level, 1])
-
     for b in range(codes.shape[0]):
         code = codes[b]
-        status[b], excess[b] = check_mapping(tables, code, rows, kept, tile)
-        if status[b] != STATUS_OK:
-            energy[b] = np.inf
-            latency[b] = np.inf
+        costs.status[b], costs.excess[b] = check_mapping(
+            tables, code, scratch.rows, scratch.kept, scratch.tile
+        )
+        if costs.status[b] != STATUS_OK:
+            costs.energy[b] = np.inf
+            costs.latency[b] = np.inf
             continue
-        loops, cycles = _loops_above(tables, code, rows, start, dimension, trips, step, outer)
-        used = 1
-        for level in range(levels):
-            above[level] = used
-            accesses[level] = 0
-            reading[level] = 0.0
-            writing[level] = 0.0
-            slot = tables.spatial_slot[level]
-            if slot >= 0:
-                for d in range(n):
-                    used *= tables.factors[rows[d], slot]
+        loops = list_loops(tables, scratch, code)
+        _count_instances(tables, scratch)
         hop_energy = 0.0
-
-        for t in range(tensors):
-            # From the inside out: `served` words pass between a level and what stands below it.
-            entering = cycles
-            groups = 1
-            hops = 0.0
-            for level in range(levels - 1, -1, -1):
-                groups *= _multicast_groups(tables, t, level, rows, scratch.children)
-                slot = tables.spatial_slot[level]
-                if tables.hop_energy[level] > 0 and slot >= 0:
-                    for d in range(n):
-                        scratch.factor[d] = tables.factors[rows[d], slot]
-                        scratch.inside[d] = tables.within[rows[d], slot + 1]
-                    column = tables.spatial_axis_column[level]
-                    per_delivery = hops_per_delivery(
-                        tables, t, tables.mesh[level],
-                        tables.orders[code[tables.spatial_order_column[level]]],
-                        code[column] if column >= 0 else 0, scratch.factor, scratch.inside,
-                        moved, scratch.children, scratch.lowest, scratch.highest,
-                    )  # fmt: skip
-                    hops += per_delivery * tables.hop_energy[level] * entering * above[level]
-                if not kept[level, t]:
-                    continue
-                served = entering * groups
-                groups = 1
-                share = 0
-                for further in range(level):
-                    if kept[further, t]:
-                        entering = _words_entering(
-                            tables, t, tables.temporal_slot[level], rows, tile[level, t],
-                            start[level], loops, dimension, trips, step, outer, moved,
-                        )  # fmt: skip
-                        share = entering
-                        break
-                if t == output:
-                    # The first time that a word is produced at a level, nothing is read.
-                    first_time = tables.output_words
-                    for further in range(level):
-                        slot = tables.spatial_slot[further]
-                        if slot >= 0:
-                            for d in range(n):
-                                if tables.relevant[t, d]:
-                                    first_time //= tables.factors[rows[d], slot]
-                    reads = served - first_time
-                    fills = share - first_time if share > 0 else 0
-                    updates = served
-                else:
-                    reads = served
-                    fills = share
-                    updates = 0
-                accesses[level] += reads + fills + updates
-                if limited:
-                    # Summed per tensor, as Timeloop does: the rounding up below shows it.
-                    reading[level] += reads / cycles
-                    writing[level] += (fills + updates) / cycles
-                if detailed:
-                    counts[b, 0, level, t] = reads
-                    counts[b, 1, level, t] = fills
-                    counts[b, 2, level, t] = updates
-                    tiles[b, level, t] = tile[level, t]
+        for t in range(tables.sliding.size):
+            hops = _count_tensor(tables, scratch, code, t, loops, b, details)
             hop_energy += hops
-            if detailed:
-                network[b, t] = hops
-
+            if details.network.shape[0] > 0:
+                details.network[b, t] = hops
+        steps = loops[1] * machine.cycles_per_mac
         total = tables.macs * tables.mac_energy + hop_energy
-        slowest = np.float64(cycles)
+        slowest = float(steps)
         for level in range(levels):
-            total += accesses[level] * above[level] * tables.energy[level]
-            if limited:
-                slowdown = 1.0
-                if reading[level] > 0:
-                    slowdown = min(slowdown, tables.bandwidth[level, 0] / reading[level])
-                if writing[level] > 0:
-                    slowdown = min(slowdown, tables.bandwidth[level, 1] / writing[level])
-                slowest = max(slowest, np.ceil(cycles / slowdown))
-            if detailed:
-                instances[b, level] = above[level]
-        energy[b] = total
-        latency[b] = slowest
+            if machine.separate:
+                total += _charge_level(tables, scratch, level)
+            else:
+                total += scratch.accesses[level] * scratch.above[level] * tables.energy[level]
+            if machine.limited:
+                slowest = max(slowest, _level_cycles(tables, scratch, level, steps))
+        slowest += machine.waiting
+        if machine.separate:
+            for level in range(levels):
+                total += machine.leakage[level] * slowest * scratch.above[level]
+        if details.tiles.shape[0] > 0:
+            _write_details(tables, scratch, b, steps, details)
+        costs.energy[b] = total
+        costs.latency[b] = slowest
+        if machine.cumulative and not _has_figures(scratch):
+            costs.status[b], costs.excess[b] = STATUS_OUTSIDE, 0
+            costs.energy[b] = np.inf
+            costs.latency[b] = np.inf

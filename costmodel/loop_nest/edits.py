@@ -22,7 +22,8 @@ from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK
 from costmodel.loop_nest.feasibility import check_mapping
 from costmodel.loop_nest.moves import allocation_row, find_row, order_index
-from costmodel.loop_nest.tables import Array, NestTables, Scratch
+from costmodel.loop_nest.scratch import Scratch
+from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
 _TILING, _ORDER, _SPATIAL_ORDER, _BANKS, _KEEP, _SPATIAL_AXIS = range(6)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
-from costmodel.loop_nest.tables import Array, NestTables, Scratch
+from costmodel.loop_nest.scratch import Scratch
+from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
 Flags = npt.NDArray[np.uint8]
@@ -36,6 +37,21 @@ def footprint(
 
 
 @part
+def axis_extent(
+    tables: NestTables,
+    axis: int,
+    slot: int,
+    rows: Array,
+) -> int:
+    """Words along an axis of the tile from a slot inwards."""
+    extent = 1
+    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+        inside = tables.within[rows[tables.term_dimension[k]], slot]
+        extent += tables.term_coefficient[k] * (inside - 1)
+    return extent
+
+
+@part
 def locate(
     tables: NestTables,
     code: Codes,
@@ -44,6 +60,21 @@ def locate(
     """Fills rows `[n]` with the factorisation rows that a code `[D]` names."""
     for d in range(tables.sizes.size):
         rows[d] = tables.row_start[d] + code[d]
+
+
+@part
+def axes_in_use(
+    tables: NestTables,
+    level: int,
+    code: Codes,
+) -> int:
+    """Bit d: dimension d runs along the height of the children of a level."""
+    column = tables.spatial_axis_column[level]
+    if column < 0:
+        return 0
+    machine = tables.machine
+    axes: int = (code[column] | machine.only_y[level]) & ~machine.only_x[level]
+    return axes
 
 
 @part
@@ -58,7 +89,7 @@ def check_fanout(
         if slot < 0:
             continue
         column = tables.spatial_axis_column[level]
-        axes = code[column] if column >= 0 else 0
+        axes = axes_in_use(tables, level, code)
         along_x = 1
         along_y = 1
         for d in range(tables.sizes.size):
@@ -92,7 +123,9 @@ def check_capacity(
     """
     tensors = tile.size
     column = tables.keep_column[level]
-    mask = code[column] if column >= 0 else -1
+    mask = ~tables.machine.never_kept[level]
+    if column >= 0:
+        mask &= code[column] | tables.machine.always_kept[level]
     slot = tables.temporal_slot[level]
     bank_row = -1
     if tables.banks_column[level] >= 0:
@@ -124,6 +157,122 @@ def check_capacity(
 
 
 @part
+def _check_rules(
+    tables: NestTables,
+    rows: Array,
+    kept: Flags,
+    tile: Array,
+) -> tuple[int, int]:
+    """Status and excess by what a machine asks for beyond fan-outs and capacities."""
+    levels, tensors = tile.shape
+    machine = tables.machine
+    for level in range(levels):
+        slot = tables.spatial_slot[level]
+        if slot >= 0 and machine.barred[level] > 0:
+            for d in range(rows.size):
+                factor = tables.factors[rows[d], slot]
+                if (machine.barred[level] >> d) & 1 and factor > 1:
+                    return STATUS_FANOUT, factor - 1
+    for level in range(levels):
+        missing = _missing_words(tables, level, tile[level])
+        if missing > 0:
+            return STATUS_CAPACITY + levels + level, missing
+    for t in range(tensors):
+        holders = 0
+        for level in range(levels):
+            holders += kept[level, t]
+        if holders == 0:
+            return STATUS_CAPACITY + 2 * levels + t, tables.words[t]
+    return STATUS_OK, 0
+
+
+@part
+def _missing_words(
+    tables: NestTables,
+    level: int,
+    tile: Array,
+) -> int:
+    """Words by which the tiles `[T]` of a level stay below its least utilisation (0: enough)."""
+    least = tables.machine.least_words[level]
+    used = 0
+    for t in range(tile.size):
+        used += tile[t]
+    return 0 if used >= least else int(np.ceil(least)) - used
+
+
+@part
+def _check_meshes(
+    tables: NestTables,
+    code: Codes,
+    rows: Array,
+    first: int,
+    last: int,
+) -> int:
+    """Instances used beyond what a level has, or the MACs, for levels `first` to `last` (0: fits).
+
+    As timeloop-model has it: a fan-out limits the product of all spatial factors outside, so that
+    one may be exceeded where others are not used.
+    """
+    mesh = tables.machine.mesh
+    along_x = 1
+    along_y = 1
+    for level in range(last + 1):
+        over = max(along_x * along_y - mesh[level, 0], along_x - mesh[level, 1])
+        over = max(over, along_y - mesh[level, 2])
+        if level >= first and over > 0:
+            return over
+        if level == last:
+            break
+        axes = axes_in_use(tables, level, code)
+        for d in range(rows.size):
+            factor = tables.factors[rows[d], tables.spatial_slot[level]]
+            if (axes >> d) & 1:
+                along_y *= factor
+            else:
+                along_x *= factor
+    return 0
+
+
+@part
+def _check_as_timeloop(
+    tables: NestTables,
+    code: Codes,
+    rows: Array,
+    kept: Flags,
+    tile: Array,
+) -> tuple[int, int]:
+    """As `check_mapping`, in timeloop-model's order: the MACs, then levels from the innermost out.
+
+    Its machines have neither banks nor a way around what overflows, and its codes name what every
+    level keeps; so it looks for itself, and leaves `check_capacity` to the other caller, into
+    which it is compiled.
+    """
+    levels, tensors = tile.shape
+    excess = _check_meshes(tables, code, rows, levels, levels)
+    if excess > 0:
+        return STATUS_FANOUT, excess
+    for level in range(levels - 1, -1, -1):
+        used = 0
+        for t in range(tensors):
+            kept[level, t] = (code[tables.keep_column[level]] >> t) & 1
+            tile[level, t] = 0
+            if kept[level, t]:
+                tile[level, t] = 1
+                for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+                    tile[level, t] *= axis_extent(tables, axis, tables.temporal_slot[level], rows)
+            used += tile[level, t]
+        if tables.capacity[level] >= 0 and used > tables.capacity[level]:
+            return STATUS_CAPACITY + level, used - tables.capacity[level]
+        missing = _missing_words(tables, level, tile[level])
+        if missing > 0:
+            return STATUS_CAPACITY + levels + level, missing
+        excess = _check_meshes(tables, code, rows, level, level)
+        if excess > 0:
+            return STATUS_FANOUT, excess
+    return _check_rules(tables, rows, kept, tile)
+
+
+@part
 def check_mapping(
     tables: NestTables,
     code: Codes,
@@ -131,8 +280,14 @@ def check_mapping(
     kept: Flags,
     tile: Array,
 ) -> tuple[int, int]:
-    """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`."""
+    """Status and excess of one mapping; fills rows `[n]`, kept and tile `[L, T]`.
+
+    Fan-outs come first, then capacities from the outermost level in; timeloop-model looks at the
+    MACs first, then at each level from the innermost out.
+    """
     locate(tables, code, rows)
+    if tables.machine.cumulative:
+        return _check_as_timeloop(tables, code, rows, kept, tile)
     excess = check_fanout(tables, code, rows)
     if excess > 0:
         return STATUS_FANOUT, excess
@@ -140,6 +295,8 @@ def check_mapping(
         excess = check_capacity(tables, level, code, rows, kept[level], tile[level])
         if excess > 0:
             return STATUS_CAPACITY + level, excess
+    if tables.machine.restricted:
+        return _check_rules(tables, rows, kept, tile)
     return STATUS_OK, 0
 
 

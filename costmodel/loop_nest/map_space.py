@@ -19,7 +19,8 @@ from costmodel.loop_nest import feasibility, moves
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
-from costmodel.loop_nest.tables import build_tables, make_scratch
+from costmodel.loop_nest.scratch import make_scratch
+from costmodel.loop_nest.tables import build_tables
 from costmodel.space import Codes, check_cells, resampled
 from mapspace.errors import ConfigError, ContractError
 
@@ -344,6 +345,11 @@ class MapSpace:
                 int(code[column[index]]) if column[index] >= 0 else None
                 for column in (t.spatial_axis_column, t.keep_column, t.banks_column)
             )
+            machine = t.machine
+            if axes is not None:
+                axes = (axes | int(machine.only_y[index])) & ~int(machine.only_x[index])
+            keep = (-1 if keep is None else keep) | int(machine.always_kept[index])
+            keep &= ~int(machine.never_kept[index])
             allocation = {}
             if banks is not None:
                 row = t.allocations[t.allocation_start[index] + banks]
@@ -358,9 +364,7 @@ class MapSpace:
                     spatial_axis={}
                     if axes is None
                     else {name: "Y" if (axes >> d) & 1 else "X" for d, name in enumerate(names)},
-                    keep=tuple(
-                        name for i, name in enumerate(tensors) if keep is None or (keep >> i) & 1
-                    ),
+                    keep=tuple(name for i, name in enumerate(tensors) if (keep >> i) & 1),
                     banks=allocation,
                 )
             )
@@ -396,10 +400,7 @@ class MapSpace:
             if t.keep_column[index] >= 0:
                 kept = [name in level.keep for name in tensors]
                 code[t.keep_column[index]] = sum(k << i for i, k in enumerate(kept))
-            elif level.keep != tensors:
-                raise ConfigError(
-                    f"mapping.keep.{level.name}: {self.accelerator.name} keeps every tensor there."
-                )
+            self._check_keep(index, level)
             if t.banks_column[index] >= 0:
                 banks = np.array([level.banks.get(name, 0) for name in tensors])
                 row = moves.allocation_row(t, index, banks)
@@ -418,6 +419,25 @@ class MapSpace:
                 )
             code[d] = moves.find_row(t, d, factors[d]) - t.row_start[d]
         return code
+
+    def _check_keep(self, index: int, level: LevelMapping) -> None:
+        """Refuses kept tensors that the machine does not leave open."""
+        tensors, machine = self.workload.tensor_names, self.tables.machine
+        always, never = int(machine.always_kept[index]), int(machine.never_kept[index])
+        if self.tables.keep_column[index] < 0:
+            always = ~never
+        must = tuple(name for i, name in enumerate(tensors) if (always >> i) & 1)
+        may = tuple(name for i, name in enumerate(tensors) if not (never >> i) & 1)
+        if set(must) <= set(level.keep) <= set(may):
+            return
+        where = f"mapping.keep.{level.name}: {self.accelerator.name}"
+        if must == tensors:
+            raise ConfigError(f"{where} keeps every tensor there.")
+        bypassed = ", ".join(name for name in tensors if name not in may) or "none"
+        raise ConfigError(
+            f"{where} keeps {', '.join(must) or 'none'} there and bypasses {bypassed}, got "
+            f"{', '.join(level.keep) or 'none'}."
+        )
 
     def _check_edits(self, codes: Codes, edits: npt.NDArray[Any]) -> None:
         if edits.shape != codes.shape:

@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
 from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import make_scratch
+from costmodel.loop_nest.scratch import make_scratch
 from costmodel.space import Codes
 from mapspace.errors import ContractError
 
@@ -46,50 +46,29 @@ class LoopNestModel:
         if not isinstance(space, MapSpace):
             raise ContractError(f"LoopNestModel needs a MapSpace, got {type(space).__name__}.")
         space.check(codes)
-        batch = len(codes)
-        levels = len(space.accelerator.levels)
-        tensors = len(space.workload.tensors)
-        rows = batch if detail else 0
-        energy = np.empty(batch)
-        latency = np.empty(batch)
-        status = np.empty(batch, np.int32)
-        excess = np.empty(batch, np.int64)
-        tiles = np.zeros((rows, levels, tensors), np.int64)
-        counts = np.zeros((rows, 3, levels, tensors), np.int64)
-        instances = np.zeros((rows, levels), np.int64)
-        network = np.zeros((rows, tensors))
+        costs = cost_kernel.make_costs(len(codes))
+        details = cost_kernel.make_details(space.tables, len(codes) if detail else 0)
         cost_kernel.evaluate_mappings(
             space.tables,
             make_scratch(space.tables),
             np.ascontiguousarray(codes, dtype=np.int32),
-            energy,
-            latency,
-            status,
-            excess,
-            detail,
-            tiles,
-            counts,
-            instances,
-            network,
+            costs,
+            details,
         )
         if not detail:
-            return Costs(energy, latency, status, excess)
-        per_word = space.tables.energy[:, None]
+            return Costs(*costs)
         elements = math.prod(level.fanout for level in space.accelerator.levels)
         return Costs(
-            energy,
-            latency,
-            status,
-            excess,
+            *costs,
             Detail(
-                tile=tiles,
-                reads=counts[:, 0],
-                fills=counts[:, 1],
-                updates=counts[:, 2],
-                instances=instances,
-                energy_pj=counts.sum(axis=1) * instances[:, :, None] * per_word,
-                network_energy_pj=network,
+                tile=details.tiles,
+                reads=details.counts[:, 0],
+                fills=details.counts[:, 1],
+                updates=details.counts[:, 2],
+                instances=details.instances,
+                energy_pj=details.charges[:, 0] + details.charges[:, 1],
+                network_energy_pj=details.network,
                 mac_energy_pj=space.workload.macs * space.accelerator.mac_energy_pj,
-                utilisation=space.workload.macs / (elements * latency),
+                utilisation=space.workload.macs / (elements * costs.latency),
             ),
         )

@@ -20,6 +20,7 @@ from costmodel.costs import STATUS_OK, Detail, explain_status
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.mapping import mapping_from_record
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.nest_records import is_nest_record, score_nests
 from costmodel.loop_nest.record_models import Bandwidth, HasArch, HasProblem
 from costmodel.space import Codes
 from costmodel.workload_families import from_sizes
@@ -157,13 +158,21 @@ def accelerator_from_record(
 
 
 def arch_record(source: Accelerator) -> Record:
-    """The `arch` part of a record, read back by `accelerator_from_record`."""
+    """The `arch` part of a record, read back by `accelerator_from_record`.
+
+    Raises:
+        ConfigError: the machine has keys that these records have no place for.
+    """
+    if source.further_key is not None:
+        raise ConfigError(
+            f"{source.name} has {source.further_key}, which a mapping record has no place for."
+        )
     record: Record = {
         "levels_outer_to_inner": [level.name for level in source.levels],
         "word_bits": source.word_bits,
         "size_words": {level.name: level.capacity_words for level in source.levels},
         "instances": {},
-        "energy_pj_per_word_access": {level.name: level.energy_pj for level in source.levels},
+        "energy_pj_per_word_access": {level.name: level.word_energy_pj for level in source.levels},
         "mac_energy_pj": source.mac_energy_pj,
         "bandwidth_words_per_cycle": {
             level.name: {"read": level.read_bandwidth, "write": level.write_bandwidth}
@@ -209,11 +218,12 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
     """Evaluates records, all those of one problem and architecture in one batch.
 
     Args:
-        records: mapping records.
+        records: mapping records, or those of whole nests (`costmodel.loop_nest.nest_records`).
         model: the cost model.
 
     Returns:
-        The records in order, each with `result` (or, if infeasible, `result.status` saying why).
+        The records in order, each with `result` (or, if infeasible, `result.status` saying why; of
+        a whole nest `result.valid` false and `result.why`).
 
     Raises:
         ConfigError: a record cannot be read; the message starts with its index, from 0.
@@ -221,7 +231,10 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
     groups: dict[str, list[int]] = {}
     spaces: dict[str, MapSpace] = {}
     codes: list[Codes] = []
+    nests = {index: record for index, record in enumerate(records) if is_nest_record(record)}
     for index, record in enumerate(records):
+        if index in nests:
+            continue
         try:
             _check_parts(record)
             key = json.dumps(
@@ -234,6 +247,8 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
         except ConfigError as error:
             raise ConfigError(f"record {index}: {error}") from None
     results: list[Record] = [{} for _ in records]
+    for index, result in score_nests(nests).items():
+        results[index] = result
     for key, members in groups.items():
         space = spaces[key]
         costs = model.evaluate(space, np.stack([codes[i] for i in members]), detail=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,23 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.by_reference import by_reference
+from costmodel.loop_nest.machine_tables import (
+    MachineTables,
+    machine_tables,
+    served_apart,
+    usable_words,
+)
+from costmodel.loop_nest.projections import (
+    ABSENT,
+    grouping_table,
+    projection_tables,
+    projections_of,
+)
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
 
 UNBOUNDED = -1
-ABSENT = -1
 
 
 @by_reference
@@ -37,13 +48,17 @@ class NestTables(NamedTuple):
         axis_start `[T + 1]` into the axes; term_start `[axes + 1]` into term_dimension and
         term_coefficient; axis_of `[T, n]` and coefficient_of `[T, n]` the axis (counted within
         the tensor) and coefficient of a dimension, -1 and 0 if none; sliding `[T]` 1 where an
-        axis has two or more terms; output the output's index; output_words its size.
+        axis has two or more terms; output the output's index; output_words its size. Beyond what
+        a `Workload` may hold: axis_coefficient `[axes, n]` with its sign; tangled `[T]` 1 where a
+        dimension stands in two axes; part_kind `[T]` 0 for inputs, else how the part of an output
+        that one instance produces is found (`costmodel.loop_nest.projections`); words `[T]`;
+        grouping `[L, T]` how distinct tiles among children are counted, likewise.
 
     Slots and levels:
         slot_level `[S]`, slot_spatial `[S]`; temporal_slot `[L]`, spatial_slot `[L]` (-1: none);
         capacity `[L]` words (-1: unbounded); fanout `[L]`; mesh `[L, 2]`; energy `[L]`, hop_energy
         `[L]` pJ; bandwidth `[L, 2]` words per cycle read and written (inf: unlimited); mac_energy
-        `[1]` pJ; macs `[1]`; bypass_on_overflow 0 or 1.
+        `[1]` pJ; macs `[1]`; bypass_on_overflow 0 or 1; machine, what later machines have beyond.
 
     Factorisations:
         row_start `[n + 1]`; factors `[rows, S]` ordered exact factorisations of each dimension in
@@ -67,7 +82,12 @@ class NestTables(NamedTuple):
     term_coefficient: Array
     axis_of: Array
     coefficient_of: Array
+    axis_coefficient: Array
     sliding: Array
+    tangled: Array
+    part_kind: Array
+    words: Array
+    grouping: Array
     output: int
     output_words: int
     slot_level: Array
@@ -83,6 +103,7 @@ class NestTables(NamedTuple):
     mac_energy: float
     macs: int
     bypass_on_overflow: int
+    machine: MachineTables
     row_start: Array
     factors: Array
     within: Array
@@ -98,64 +119,6 @@ class NestTables(NamedTuple):
     bank_words: Array
     prime_dimension: Array
     prime_value: Array
-
-
-@by_reference
-class Scratch(NamedTuple):
-    """Working memory of the compiled pass; one per call, so that calls may run in parallel.
-
-    Per mapping: rows `[n]` its factorisation rows; kept and tile `[L, T]`; the temporal loops above
-    the innermost level, innermost first, as dimension, trips, step `[n * L]` and outer
-    `[n * L + 1]`, with start `[L]`; moved `[n]` displacements. Per level `[L]`: above, the
-    instances in use; accesses, reading and writing, the traffic of one instance. For hops:
-    factor and inside `[n]`, the spatial factors and the extents of a child; per instance below a
-    level: children; per column of the mesh: lowest and highest.
-    """
-
-    rows: Array
-    kept: npt.NDArray[np.uint8]
-    tile: Array
-    start: Array
-    dimension: Array
-    trips: Array
-    step: Array
-    outer: Array
-    moved: Array
-    above: Array
-    accesses: Array
-    reading: npt.NDArray[np.float64]
-    writing: npt.NDArray[np.float64]
-    factor: Array
-    inside: Array
-    children: Array
-    lowest: Array
-    highest: Array
-
-
-def make_scratch(tables: NestTables) -> Scratch:
-    """Working memory for a map space."""
-    n, levels, tensors = tables.sizes.size, tables.capacity.size, tables.sliding.size
-    elements = int(tables.fanout.max())
-    return Scratch(
-        rows=np.zeros(n, np.int64),
-        kept=np.zeros((levels, tensors), np.uint8),
-        tile=np.zeros((levels, tensors), np.int64),
-        start=np.zeros(levels, np.int64),
-        dimension=np.zeros(n * levels, np.int64),
-        trips=np.zeros(n * levels, np.int64),
-        step=np.zeros(n * levels, np.int64),
-        outer=np.zeros(n * levels + 1, np.int64),
-        moved=np.zeros(n, np.int64),
-        above=np.zeros(levels, np.int64),
-        accesses=np.zeros(levels, np.int64),
-        reading=np.zeros(levels),
-        writing=np.zeros(levels),
-        factor=np.zeros(n, np.int64),
-        inside=np.zeros(n, np.int64),
-        children=np.zeros(elements, np.int64),
-        lowest=np.zeros(elements, np.int64),
-        highest=np.zeros(elements, np.int64),
-    )
 
 
 class Attribute(NamedTuple):
@@ -222,6 +185,29 @@ def _allocations(banks: int, tensors: int) -> Array:
     return _compositions(banks - tensors, tensors) + 1
 
 
+def level_tables(accelerator: Accelerator) -> dict[str, Any]:
+    """The fields of `NestTables` that are about the machine alone, but for its choices."""
+    levels = accelerator.levels
+    return {
+        "capacity": np.array(
+            [UNBOUNDED if lv.capacity_words is None else usable_words(lv) for lv in levels],
+            dtype=np.int64,
+        ),
+        "fanout": np.array([level.fanout for level in levels], dtype=np.int64),
+        "mesh": np.array([level.width_height for level in levels], dtype=np.int64),
+        "energy": np.array([level.word_energy_pj for level in levels]),
+        "hop_energy": np.array([level.hop_energy_pj for level in levels]),
+        "bandwidth": np.array(
+            [
+                [math.inf if b is None else b for b in (lv.read_bandwidth, lv.write_bandwidth)]
+                for lv in levels
+            ]
+        ),
+        "mac_energy": accelerator.mac_energy_pj,
+        "bypass_on_overflow": int(accelerator.overflow == "bypass"),
+    }
+
+
 def build_tables(
     workload: Workload, accelerator: Accelerator
 ) -> tuple[NestTables, tuple[Attribute, ...]]:
@@ -233,11 +219,13 @@ def build_tables(
         allocations and kept tensors, outer level first.
 
     Raises:
-        ConfigError: a level has fewer banks than the workload has tensors.
+        ConfigError: a level has fewer banks than the workload has tensors, or keeps, bypasses or
+            spreads something that the workload has not.
     """
     levels = accelerator.levels
     names = workload.dimension_names
     tensor_names = workload.tensor_names
+    machine = machine_tables(accelerator, workload.roles, names)
     slots: list[tuple[int, int]] = []
     temporal_slot, spatial_slot = [], []
     for index, level in enumerate(levels):
@@ -268,11 +256,10 @@ def build_tables(
     }
     for index, level in enumerate(levels):
         columns["order"][index] = column("order", level.name, len(orders))
-    meshes = [level.mesh or (level.fanout, 1) for level in levels]
     for index, level in enumerate(levels):
-        if level.hop_energy_pj > 0:
+        if level.hop_energy_pj > 0 or (level.router_pj > 0 and level.fanout > 1):
             columns["spatial-order"][index] = column("spatial-order", level.name, len(orders))
-        if meshes[index][1] > 1:
+        if level.width_height[1] > 1:
             columns["spatial-axis"][index] = column("spatial-axis", level.name, 2 ** len(names))
     allocation_tables, bank_words = [], []
     for index, level in enumerate(levels):
@@ -291,39 +278,31 @@ def build_tables(
         bank_words.append(level.capacity_words // level.banks)
         columns["banks"][index] = column("banks", level.name, len(allocation_tables[-1]))
     if accelerator.bypass == "searched":
+        everything = 2 ** len(tensor_names) - 1
+        settled = machine.always_kept | machine.never_kept
         for index, level in enumerate(levels[1:], start=1):
-            columns["keep"][index] = column("keep", level.name, 2 ** len(tensor_names))
+            # Of tensors that the machine decides on, the code's bits are not read.
+            if settled[index] != everything:
+                columns["keep"][index] = column("keep", level.name, everything + 1)
 
     primes = [
         (d, prime)
         for d, size in enumerate(workload.dimensions.values())
         for prime in prime_factors(size)
     ]
+    projected = projection_tables(workload.dimensions, projections_of(workload))
     tables = NestTables(
-        **_projection_tables(workload),
+        **projected,
+        grouping=grouping_table(projected, served_apart(accelerator)),
         output=len(tensor_names) - 1,
         output_words=workload.words(len(tensor_names) - 1),
+        macs=workload.macs,
+        **level_tables(accelerator),
+        machine=machine,
         slot_level=np.array([level for level, _ in slots], dtype=np.int64),
         slot_spatial=np.array([spatial for _, spatial in slots], dtype=np.int64),
         temporal_slot=np.array(temporal_slot, dtype=np.int64),
         spatial_slot=np.array(spatial_slot, dtype=np.int64),
-        capacity=np.array(
-            [UNBOUNDED if lv.capacity_words is None else lv.capacity_words for lv in levels],
-            dtype=np.int64,
-        ),
-        fanout=np.array([level.fanout for level in levels], dtype=np.int64),
-        mesh=np.array(meshes, dtype=np.int64),
-        energy=np.array([level.energy_pj for level in levels]),
-        hop_energy=np.array([level.hop_energy_pj for level in levels]),
-        bandwidth=np.array(
-            [
-                [math.inf if b is None else b for b in (lv.read_bandwidth, lv.write_bandwidth)]
-                for lv in levels
-            ]
-        ),
-        mac_energy=accelerator.mac_energy_pj,
-        macs=workload.macs,
-        bypass_on_overflow=int(accelerator.overflow == "bypass"),
         row_start=np.concatenate([[0], np.cumsum([len(rows) for rows in tilings])]),
         factors=factors,
         within=within,
@@ -341,44 +320,3 @@ def build_tables(
         prime_value=np.array([prime for _, prime in primes], dtype=np.int64),
     )
     return tables, tuple(attributes)
-
-
-def _projection_tables(workload: Workload) -> dict[str, Array]:
-    """The tensors' projections; terms over dimensions of size 1 are dropped: they never move."""
-    names = workload.dimension_names
-    sizes = workload.sizes
-    tensors = len(workload.tensors)
-    relevant = np.zeros((tensors, len(names)), dtype=np.int64)
-    axis_of = np.full((tensors, len(names)), ABSENT, dtype=np.int64)
-    coefficient_of = np.zeros((tensors, len(names)), dtype=np.int64)
-    sliding = np.zeros(tensors, dtype=np.int64)
-    axis_start, term_start = [0], [0]
-    terms: list[tuple[int, int]] = []
-    for t, tensor in enumerate(workload.tensors):
-        for axis in tensor.axes:
-            moving = [
-                (names.index(name), coefficient)
-                for name, coefficient in axis.terms
-                if workload.dimensions[name] > 1
-            ]
-            if not moving:
-                continue
-            sliding[t] |= len(moving) > 1
-            for d, coefficient in moving:
-                relevant[t, d] = 1
-                axis_of[t, d] = len(term_start) - 1 - axis_start[t]
-                coefficient_of[t, d] = coefficient
-            terms.extend(moving)
-            term_start.append(len(terms))
-        axis_start.append(len(term_start) - 1)
-    return {
-        "sizes": sizes,
-        "relevant": relevant,
-        "axis_start": np.array(axis_start, dtype=np.int64),
-        "term_start": np.array(term_start, dtype=np.int64),
-        "term_dimension": np.array([d for d, _ in terms], dtype=np.int64),
-        "term_coefficient": np.array([c for _, c in terms], dtype=np.int64),
-        "axis_of": axis_of,
-        "coefficient_of": coefficient_of,
-        "sliding": sliding,
-    }

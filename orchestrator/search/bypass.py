@@ -58,7 +58,7 @@ def deliveries(space: MapSpace, detail: Detail, cycles: float) -> list[Delivery]
         served = instances * int(
             detail.updates[0, index, t] if t == len(names) - 1 else detail.reads[0, index, t]
         )
-        per_mac = accesses * level.energy_pj / space.workload.macs
+        per_mac = accesses * level.word_energy_pj / space.workload.macs
         limits = [level.read_bandwidth]
         if t == len(names) - 1:
             limits.append(level.write_bandwidth)
@@ -75,7 +75,7 @@ def deliveries(space: MapSpace, detail: Detail, cycles: float) -> list[Delivery]
                 macs_per_access=space.workload.macs / served,
                 pj_per_mac=per_mac,
                 words_per_cycle=accesses / cycles,
-                free=network_free and per_mac < innermost.energy_pj,
+                free=network_free and per_mac < innermost.word_energy_pj,
             )
         )
     return found

@@ -55,7 +55,8 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
         for results in _scored(score, source):
             for record in results:
                 out.write(json.dumps(record, separators=(",", ":")) + "\n")
-                infeasible += "status" in record["result"]
+                found = record["result"]
+                infeasible += "status" in found or found.get("valid") is False
             if (count + len(results)) // PROGRESS_RECORDS > count // PROGRESS_RECORDS:
                 print(f"{count + len(results):,} records", file=sys.stderr, flush=True)
             count += len(results)

@@ -155,8 +155,8 @@ def _scaled_energy(base: Level, level: Level) -> float:
     A proof works in whole units of the energies' last digit, so they must have few digits.
     """
     if base.capacity_words is None or level.capacity_words in (None, base.capacity_words):
-        return base.energy_pj
-    energy = base.energy_pj * math.sqrt(level.capacity_words / base.capacity_words)
+        return base.word_energy_pj
+    energy = base.word_energy_pj * math.sqrt(level.capacity_words / base.capacity_words)
     return max(LEAST_ENERGY_PJ, round(energy, 2)) if energy else 0.0
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator, Level
+from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
 from mapspace.storage import Place, write_atomically
 from orchestrator.report.shown import Fact, Shown
@@ -173,7 +173,7 @@ def parameters_of(machine: Accelerator) -> dict[str, Any]:
     content = machine.model_dump(exclude={"name", "levels"})
     content["processing_elements"] = machine.processing_elements
     for level in machine.levels:
-        for key in Level.model_fields:
+        for key in level.model_dump():
             value = getattr(level, key)
             if key != "name" and value is not None:
                 text = isinstance(value, tuple)

@@ -17,10 +17,17 @@ import numpy.typing as npt
 
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
-from costmodel.loop_nest.cost_kernel import evaluate_mappings
+from costmodel.loop_nest.cost_kernel import (
+    CostArrays,
+    DetailArrays,
+    evaluate_mappings,
+    make_costs,
+    make_details,
+)
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.tables import NestTables, Scratch, make_scratch
+from costmodel.loop_nest.scratch import Scratch, make_scratch
+from costmodel.loop_nest.tables import NestTables
 
 if TYPE_CHECKING:
     from costmodel.costs import Objective
@@ -47,14 +54,8 @@ class CompiledCosts(NamedTuple):
     scratch: Scratch
     energy_power: int
     latency_power: int
-    energy: npt.NDArray[np.float64]
-    latency: npt.NDArray[np.float64]
-    status: npt.NDArray[np.int32]
-    excess: npt.NDArray[np.int64]
-    tiles: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
-    instances: npt.NDArray[np.int64]
-    network: npt.NDArray[np.float64]
+    costs: CostArrays
+    details: DetailArrays
 
 
 def compiled_costs(model: CostModel, space: Space, objective: Objective) -> CompiledCosts | None:
@@ -62,19 +63,12 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
     # No subclass: what it changes compiled code would not see.
     if type(model) is not LoopNestModel or not isinstance(space, MapSpace):
         return None
-    levels, tensors = len(space.accelerator.levels), len(space.workload.tensors)
     return CompiledCosts(
         space.tables,
         make_scratch(space.tables),
         *_POWERS[objective],
-        energy=np.empty(1),
-        latency=np.empty(1),
-        status=np.empty(1, np.int32),
-        excess=np.empty(1, np.int64),
-        tiles=np.zeros((0, levels, tensors), np.int64),
-        counts=np.zeros((0, 3, levels, tensors), np.int64),
-        instances=np.zeros((0, levels), np.int64),
-        network=np.zeros((0, tensors)),
+        costs=make_costs(1),
+        details=make_details(space.tables, 0),
     )
 
 
@@ -90,25 +84,12 @@ def score(
         scores: `[2]`, overwritten: the loss, and what decides between equal losses
             (`costmodel.costs.TIE_BREAKERS`); both inf where infeasible.
     """
-    evaluate_mappings(
-        costs.tables,
-        costs.scratch,
-        codes,
-        costs.energy,
-        costs.latency,
-        costs.status,
-        costs.excess,
-        costs.tiles.size > 0,
-        costs.tiles,
-        costs.counts,
-        costs.instances,
-        costs.network,
-    )
-    loss: float = costs.energy[0] ** costs.energy_power
+    evaluate_mappings(costs.tables, costs.scratch, codes, costs.costs, costs.details)
+    loss: float = costs.costs.energy[0] ** costs.energy_power
     for _ in range(costs.latency_power):
-        loss *= costs.latency[0]
+        loss *= costs.costs.latency[0]
     scores[0] = loss
-    scores[1] = costs.latency[0] if costs.latency_power == 0 else costs.energy[0]
+    scores[1] = costs.costs.latency[0] if costs.latency_power == 0 else costs.costs.energy[0]
 
 
 # Takes the costs and the iterations left; returns the codes `[m, D]` scored and, `[m, 2]`, their

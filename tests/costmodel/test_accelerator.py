@@ -191,8 +191,10 @@ def test_the_callers_mapping_is_left_alone() -> None:
 
 
 LEVEL_KEYS = (
-    "Known keys: name, capacity_words, energy_pj, read_bandwidth, write_bandwidth, banks, fanout, "
-    "mesh, hop_energy_pj."
+    "Known keys: name, capacity_words, capacity_bits, capacity_bytes, word_bits, technology, keep, "
+    "bypass, energy_pj, block_words, cluster_size, address_pj, leakage_pj, read_bandwidth, "
+    "write_bandwidth, bandwidth, multiple_buffering, min_utilisation, banks, fanout, mesh, "
+    "spatial, hop_energy_pj, router_pj, ingress_pj, fill_latency, drain_latency, beside."
 )
 
 
@@ -204,17 +206,17 @@ LEVEL_KEYS = (
         (small(level=[]), "accelerator: level: unknown key; did you mean levels? Known keys: name"),
         (
             small_level(1, capacity=3),
-            "accelerator: levels[L1].capacity: unknown key; did you mean capacity_words? "
+            "accelerator: levels[L1].capacity: unknown key; did you mean capacity_bits? "
             + LEVEL_KEYS,
         ),
         (
             small_level(1, capacity_words=None),
             "accelerator: levels: L1: capacity_words may be null at the outermost level (DRAM) ",
         ),
-        (small_level(1, capacity_words=0), "accelerator: levels[L1].capacity_words: expected at "),
+        (small_level(1, capacity_words=0), "accelerator: levels[L1]: capacity_words: expected at "),
         (
             small_level(1, capacity_words=-64),
-            "accelerator: levels[L1].capacity_words: expected at least 1, got -64.",
+            "accelerator: levels[L1].capacity_words: expected at least 0, got -64.",
         ),
         (
             small_level(1, capacity_words=64.5),

@@ -36,11 +36,15 @@ FORBIDDEN = {
     "costmodel.bounds",
     *(
         f"costmodel.loop_nest.{name}"
-        for name in ("cost_kernel", "feasibility", "map_space", "model", "moves", "tables")
+        for name in (
+            "cost_kernel", "feasibility", "machine_tables", "map_space", "model", "moves",
+            "nest_records", "nest_tables", "networks", "projections", "scratch", "spatial_groups",
+            "tables", "temporal_reuse",
+        )
     ),
     "numba",
     "numpy",
-}
+}  # fmt: skip
 
 
 def claim_of(space: MapSpace, objective: Objective = "edp", **options: Any) -> Claim:

@@ -1,0 +1,231 @@
+"""A machine as arrays, beyond what the first machines had: what its levels cost and allow.
+
+Letters: L levels, T tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.accelerators import Accelerator
+from costmodel.by_reference import by_reference
+from costmodel.levels import Level
+from mapspace.errors import ConfigError
+
+Array = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+ROLES = ("input", "weight", "output")
+
+
+NETWORK_IS_FREE = 0
+NETWORK_OF_HOPS = 1
+NETWORK_OF_CLASSES = 2
+
+
+@by_reference
+class MachineTables(NamedTuple):
+    """What the compiled passes need of a machine that keeps separate accounts.
+
+    What is kept and where: always_kept and never_kept `[L]` bit t: tensor t; only_x, only_y and
+    barred `[L]` bit d: dimension d runs along the width only, the height only, or not at all;
+    least_words `[L]` words that a level must hold; mesh `[L + 1, 3]` instances of a level, their
+    width and height, the MACs last.
+
+    Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; block `[L]` words of
+    an access; clusters `[L]` groups of instances that one access serves; address `[L]` per word;
+    leakage `[L]` per cycle and instance; router and ingress `[L]` per word; dram `[L]` 1 outside
+    the chip.
+
+    Time: shared `[L]` words per cycle read and written together (inf: unlimited); waiting the
+    cycles before the first and after the last word; cycles_per_mac.
+
+    What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
+    limited 1 where a bandwidth is; network `[L]` free, of hops or of classes, classed 1 where any
+    is of classes; restricted 1 where a mapping may break more than fan-outs and capacities;
+    cumulative 1 where fan-outs limit the products of all spatial factors outside, as in
+    timeloop-model.
+    """
+
+    always_kept: Array
+    never_kept: Array
+    only_x: Array
+    only_y: Array
+    barred: Array
+    least_words: FloatArray
+    mesh: Array
+    action: FloatArray
+    block: Array
+    clusters: Array
+    address: FloatArray
+    leakage: FloatArray
+    router: FloatArray
+    ingress: FloatArray
+    dram: Array
+    shared: FloatArray
+    waiting: int
+    cycles_per_mac: int
+    separate: int
+    limited: int
+    network: Array
+    classed: int
+    restricted: int
+    cumulative: int
+
+
+def machine_tables(
+    accelerator: Accelerator,
+    roles: Mapping[str, str],
+    dimensions: Sequence[str],
+    *,
+    as_timeloop: bool = False,
+) -> MachineTables:
+    """A machine's arrays for an operation.
+
+    Args:
+        accelerator: the machine.
+        roles: the operation's tensors, in order, each with its role.
+        dimensions: its dimensions, in order.
+        as_timeloop: judge and account mappings as timeloop-model does, which does not look at each
+            fan-out by itself.
+
+    Raises:
+        ConfigError: a level keeps or bypasses, or spreads, something that there is not.
+    """
+    levels = accelerator.levels
+    always = [_tensor_mask(accelerator, i, "keep", roles) for i in range(len(levels))]
+    never = [_tensor_mask(accelerator, i, "bypass", roles) for i in range(len(levels))]
+    for t, tensor in enumerate(roles):
+        if all((mask >> t) & 1 for mask in never):
+            raise ConfigError(
+                f"accelerator.levels: every level of {accelerator.name} bypasses {tensor}; "
+                "one at least must hold it."
+            )
+    for position, level in enumerate(levels):
+        if always[position] & never[position]:
+            t = (always[position] & never[position]).bit_length() - 1
+            raise ConfigError(
+                f"accelerator.levels[{level.name}].bypass: {list(roles)[t]} is both kept and "
+                "bypassed there, by its name and by its role; name it once."
+            )
+    spread = [_axis_masks(accelerator, i, dimensions) for i in range(len(levels))]
+    actions = np.array([level.energies for level in levels])
+    mesh = _instances(levels)
+    separate = any(
+        len(set(level.energies)) > 1
+        or level.block_words > 1
+        or level.cluster_size > 1
+        or level.address_pj > 0
+        or level.leakage_pj > 0
+        for level in levels
+    )
+    classed = as_timeloop or any(level.router_pj or level.ingress_pj for level in levels)
+    least = [level.min_utilisation * usable_words(level) for level in levels]
+    bandwidths = (lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels)
+    return MachineTables(
+        always_kept=np.array(always, dtype=np.int64),
+        never_kept=np.array(never, dtype=np.int64),
+        only_x=np.array([x for x, _, _ in spread], dtype=np.int64),
+        only_y=np.array([y for _, y, _ in spread], dtype=np.int64),
+        barred=np.array([barred for _, _, barred in spread], dtype=np.int64),
+        least_words=np.array(least, dtype=np.float64),
+        mesh=mesh,
+        action=actions,
+        block=np.array([level.block_words for level in levels], dtype=np.int64),
+        clusters=mesh[:-1, 0] // np.array([level.cluster_size for level in levels], dtype=np.int64),
+        address=np.array([level.address_pj for level in levels]),
+        leakage=np.array([level.leakage_pj for level in levels]),
+        router=np.array([level.router_pj for level in levels]),
+        ingress=np.array([level.ingress_pj for level in levels]),
+        dram=np.array([level.is_dram for level in levels], dtype=np.int64),
+        shared=np.array([level.bandwidth or math.inf for level in levels]),
+        waiting=sum(level.fill_latency + level.drain_latency for level in levels),
+        cycles_per_mac=accelerator.cycles_per_mac,
+        separate=int(as_timeloop or separate),
+        limited=int(any(bandwidths)),
+        network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
+        classed=int(classed),
+        restricted=int(as_timeloop or any(least) or any(b for _, _, b in spread) or bool(never[0])),
+        cumulative=int(as_timeloop),
+    )
+
+
+def _network_kind(level: Level, classed: bool) -> int:
+    """How the energy of the network below a level is counted."""
+    if classed:
+        return NETWORK_OF_CLASSES
+    return NETWORK_OF_HOPS if level.hop_energy_pj > 0 and level.fanout > 1 else NETWORK_IS_FREE
+
+
+def usable_words(level: Level) -> int:
+    """Words of tiles that a level takes, each held as often as it is buffered; 0 if unlimited."""
+    if level.capacity_words is None:
+        return 0
+    if level.multiple_buffering == 1.0:
+        return level.capacity_words
+    return math.floor(level.capacity_words / level.multiple_buffering)
+
+
+def _instances(levels: Sequence[Level]) -> Array:
+    """`[L + 1, 3]` instances, width and height of every level and of the MACs."""
+    rows = [(1, 1, 1)]
+    for level in levels:
+        width, height = level.width_height
+        rows.append((rows[-1][0] * level.fanout, rows[-1][1] * width, rows[-1][2] * height))
+    return np.array(rows, dtype=np.int64)
+
+
+def _tensor_mask(
+    accelerator: Accelerator, position: int, key: str, roles: Mapping[str, str]
+) -> int:
+    """Bit t: the level names tensor t, or its role, under a key."""
+    level = accelerator.levels[position]
+    mask = 0
+    for name in getattr(level, key):
+        if name in roles:
+            mask |= 1 << list(roles).index(name)
+        elif name in ROLES:
+            mask |= sum(1 << t for t, role in enumerate(roles.values()) if role == name)
+        else:
+            raise ConfigError(
+                f"accelerator.levels[{level.name}].{key}: expected a role ({', '.join(ROLES)}) or "
+                f"a tensor ({', '.join(roles)}), got {name!r}."
+            )
+    return mask
+
+
+def _axis_masks(
+    accelerator: Accelerator, position: int, dimensions: Sequence[str]
+) -> tuple[int, int, int]:
+    """Dimensions, as bits, that run along the width only, the height only, or not at all."""
+    level = accelerator.levels[position]
+    rules = level.spatial
+    if rules is None:
+        return 0, 0, 0
+    everything = (1 << len(dimensions)) - 1
+    masks = []
+    for key in ("x", "y"):
+        named = getattr(rules, key)
+        if named is None:
+            masks.append(everything)
+            continue
+        # What this operation does not have it cannot spread; other operations have it.
+        masks.append(sum(1 << d for d, name in enumerate(dimensions) if name in named))
+    along_x, along_y = masks
+    if level.width_height[1] == 1:
+        return 0, 0, everything & ~along_x
+    return along_x & ~along_y, along_y & ~along_x, everything & ~(along_x | along_y)
+
+
+def served_apart(accelerator: Accelerator) -> Array:
+    """`[L, 2]` 1 where the network below a level serves every child by itself: inputs, outputs."""
+    rules = [level.spatial for level in accelerator.levels]
+    return np.array(
+        [(0, 0) if rule is None else (not rule.multicast, not rule.reduction) for rule in rules],
+        dtype=np.int64,
+    )

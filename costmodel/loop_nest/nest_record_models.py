@@ -1,0 +1,206 @@
+"""What a record of a whole nest may say: levels as a list, tensors with their axes, loops as lists.
+
+Typed, so that a damaged record is refused by the path of its key. Everything is listed outermost
+first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS
+from costmodel.levels import ActionEnergies, Cycles, Words
+from costmodel.loop_nest.projections import Projection
+from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
+
+MOST_LEVELS = 32
+MOST_TENSORS = 16
+MOST_AXES = 32
+MOST_INSTANCES = 2**24
+"""Of a level or of the MACs: the passes hold a few numbers for each."""
+
+Coefficient = Annotated[int, Field(strict=True, gt=-(2**31), lt=2**31)]
+
+
+class NestNetwork(StrictModel):
+    """Energies of the network below a level, pJ per word."""
+
+    energy_per_hop_pj: NonNegativeNumber = 0.0
+    router_pj: NonNegativeNumber = 0.0
+    ingress_pj: NonNegativeNumber = 0.0
+
+
+class _Instances(BaseModel):
+    """Instances of a level, as a mesh; keys that change no figure are not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Name
+    instances: Annotated[Size, Field(le=MOST_INSTANCES)]
+    meshX: Size  # noqa: N815 - as the records spell it
+    meshY: Size  # noqa: N815 - as the records spell it
+
+    @model_validator(mode="after")
+    def _check_mesh(self) -> _Instances:
+        if self.meshX * self.meshY != self.instances:
+            raise ValueError(
+                f"instances: expected meshX x meshY = {self.meshX} x {self.meshY}, "
+                f"got {self.instances}."
+            )
+        return self
+
+
+class NestLevel(_Instances):
+    """An entry of `arch.levels`."""
+
+    technology: Literal["DRAM", "SRAM"] = Field(alias="class")
+    size_words: Words | None = None
+    energy_pj: ActionEnergies
+    block_size: Size = 1
+    cluster_size: Size = 1
+    read_bandwidth: PositiveNumber | None = None
+    write_bandwidth: PositiveNumber | None = None
+    shared_bandwidth: PositiveNumber | None = None
+    multiple_buffering: Annotated[float, Field(strict=True, ge=1, le=1e9)] = 1.0
+    min_utilization: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
+    addr_gen_pj: NonNegativeNumber | None = None
+    network: NestNetwork | None = None
+    network_fill_latency: Cycles = 0
+    network_drain_latency: Cycles = 0
+
+
+class NestMacs(_Instances):
+    """`arch.mac`."""
+
+    energy_pj: NonNegativeNumber
+
+
+class NestArch(BaseModel):
+    """A record's `arch`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Name = "record"
+    levels: tuple[NestLevel, ...] = Field(min_length=1, max_length=MOST_LEVELS)
+    mac: NestMacs
+
+    @model_validator(mode="after")
+    def _check_levels(self) -> NestArch:
+        steps: list[_Instances] = [*self.levels, self.mac]
+        names = [level.name for level in self.levels]
+        if steps[0].instances != 1:
+            raise ValueError(
+                f"levels[0].instances: expected 1 of the outermost level, got {steps[0].instances}."
+            )
+        for position, (outer, inner) in enumerate(itertools.pairwise(steps)):
+            if names.index(outer.name) != position:
+                raise ValueError(f"levels: the name {outer.name!r} is given to two levels.")
+            for key in ("meshX", "meshY"):
+                if getattr(inner, key) % getattr(outer, key):
+                    raise ValueError(
+                        f"{inner.name}.{key}: expected a multiple of {outer.name}'s "
+                        f"{getattr(outer, key)}, got {getattr(inner, key)}."
+                    )
+        return self
+
+
+class NestTensor(BaseModel):
+    """An entry of `problem.tensors`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Name
+    axes: tuple[
+        Annotated[tuple[tuple[Name, Coefficient], ...], Field(max_length=MAX_DIMENSIONS)], ...
+    ] = Field(max_length=MOST_AXES)
+    output: Annotated[bool, Field(strict=True)] = False
+
+
+class NestProblem(BaseModel):
+    """A record's `problem`: any affine nest, also what no map space is searched of."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Name = "record"
+    dims: dict[str, Size] = Field(min_length=1, max_length=MAX_DIMENSIONS)
+    tensors: tuple[NestTensor, ...] = Field(min_length=1, max_length=MOST_TENSORS)
+
+    @model_validator(mode="after")
+    def _check_nest(self) -> NestProblem:
+        names = [tensor.name for tensor in self.tensors]
+        for name, size in self.dims.items():
+            if size > LARGEST_SIZE:
+                raise ValueError(f"dims.{name}: expected at most 2**32, got {size}.")
+        for position, tensor in enumerate(self.tensors):
+            if names.index(tensor.name) != position:
+                raise ValueError(f"tensors: the name {tensor.name!r} is given to two tensors.")
+            self._check_axes(tensor)
+        if not any(tensor.output for tensor in self.tensors):
+            raise ValueError("tensors: expected at least one with output: true.")
+        return self
+
+    def _check_axes(self, tensor: NestTensor) -> None:
+        where = f"tensors[{tensor.name}].axes"
+        width = 1
+        for axis in tensor.axes:
+            used = [name for name, _ in axis]
+            for position, (name, coefficient) in enumerate(axis):
+                if name not in self.dims:
+                    raise ValueError(
+                        f"{where}: unknown {name!r}; known: {', '.join(sorted(self.dims))}."
+                    )
+                if used.index(name) != position:
+                    raise ValueError(f"{where}: {name!r} is named twice in one axis; add them up.")
+                if coefficient == 0:
+                    raise ValueError(f"{where}: the coefficient of {name!r} is 0; leave it out.")
+            width *= max(1, sum(abs(coefficient) for _, coefficient in axis))
+        if self.macs * width * 8 * MOST_TENSORS >= LARGEST_COUNT:
+            raise ValueError(
+                f"dims: {self.macs:.3g} multiply-accumulates are too many: accesses are counted "
+                "exactly, in 64 bits."
+            )
+
+    @property
+    def macs(self) -> int:
+        """Points of the iteration space."""
+        return math.prod(self.dims.values())
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """The tensors as the tables take them."""
+        return tuple(Projection(t.name, t.axes, t.output) for t in self.tensors)
+
+
+class NestLoops(BaseModel):
+    """An entry of `mapping`: what one level keeps, and its loops."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    level: Name
+    keep: tuple[Name, ...] = Field(max_length=MOST_TENSORS)
+    temporal: tuple[tuple[Name, Size], ...] = Field(default=(), max_length=MAX_DIMENSIONS)
+    spatial: tuple[tuple[Name, Size, Literal["X", "Y"]], ...] = Field(
+        default=(), max_length=MAX_DIMENSIONS
+    )
+
+
+class HasNestArch(BaseModel):
+    """So that a message starts with `arch`."""
+
+    arch: NestArch
+
+
+class HasNestProblem(BaseModel):
+    """So that a message starts with `problem`."""
+
+    problem: NestProblem
+
+
+class HasNestMapping(BaseModel):
+    """So that a message starts with `mapping`."""
+
+    mapping: tuple[NestLoops, ...] = Field(max_length=MOST_LEVELS)

@@ -1,0 +1,184 @@
+"""Records of whole nests on any hierarchy, scored in bulk: any keep sets, axes and projections.
+
+The form is that of the golden records `timeloop-general`: `arch` with a list of levels, `problem`
+with a list of tensors and their axes, `mapping` with a list of loops per level. Counts are per
+instance of a level.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel.accelerators import Accelerator
+from costmodel.costs import STATUS_OK
+from costmodel.loop_nest.cost_kernel import (
+    CostArrays,
+    DetailArrays,
+    evaluate_mappings,
+    make_costs,
+    make_details,
+)
+from costmodel.loop_nest.nest_record_models import (
+    HasNestArch,
+    HasNestMapping,
+    HasNestProblem,
+    NestArch,
+    NestProblem,
+)
+from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
+from costmodel.loop_nest.nest_validity import why_invalid
+from costmodel.loop_nest.scratch import make_scratch, most_children, most_classes
+from costmodel.loop_nest.tables import NestTables
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import validate
+
+Record = dict[str, Any]
+
+# Cells of the classes of networks that are held at once: 64 MiB.
+_MOST_CELLS = 2**23
+
+
+class _Group(NamedTuple):
+    """Records of one operation on one machine: their indices and mappings."""
+
+    problem: NestProblem
+    arch: NestArch
+    machine: Accelerator
+    members: list[int]
+    mappings: list[NestMapping]
+
+
+class _Scored(NamedTuple):
+    """What the pass found for some records of a group."""
+
+    group: _Group
+    tables: NestTables
+    costs: CostArrays
+    details: DetailArrays
+
+
+def is_nest_record(record: object) -> bool:
+    """Whether a record has the form that is read here: its mapping is a list of levels."""
+    return isinstance(record, dict) and isinstance(record.get("mapping"), list)
+
+
+def score_nests(records: Mapping[int, Record]) -> dict[int, Record]:
+    """Evaluates records, all those of one problem and architecture in one batch.
+
+    Args:
+        records: of the form that `is_nest_record` knows, by their index.
+
+    Returns:
+        Their results by index: counts and energies, or `valid: false` and `why`.
+
+    Raises:
+        ConfigError: a record cannot be read; the message starts with its index.
+    """
+    groups: dict[str, _Group] = {}
+    for index, record in records.items():
+        try:
+            key = json.dumps([record.get("arch"), record.get("problem")], sort_keys=True)
+            if key not in groups:
+                groups[key] = _group(record)
+            group = groups[key]
+            part = {"mapping": record["mapping"]}
+            mapping = validate(HasNestMapping, part, "").mapping
+            check_nest(group.problem, group.arch, mapping)
+        except ConfigError as error:
+            raise ConfigError(f"record {index}: {error}") from None
+        group.members.append(index)
+        group.mappings.append(mapping)
+    return {
+        index: result
+        for group in groups.values()
+        for index, result in zip(group.members, _score_group(group), strict=True)
+    }
+
+
+def _group(record: Record) -> _Group:
+    problem = validate(HasNestProblem, {"problem": record.get("problem")}, "").problem
+    arch = validate(HasNestArch, {"arch": record.get("arch")}, "").arch
+    return _Group(problem, arch, nest_accelerator(arch), [], [])
+
+
+def _score_group(group: _Group) -> list[Record]:
+    cells = len(group.machine.levels) * len(group.problem.tensors) * 4
+    room = most_classes(group.machine.processing_elements)
+    batch = max(1, _MOST_CELLS // (cells * room))
+    results = []
+    for first in range(0, len(group.mappings), batch):
+        mappings = group.mappings[first : first + batch]
+        tables, codes = nest_tables(group.problem, group.machine, mappings)
+        costs = make_costs(len(codes))
+        details = make_details(tables, len(codes), classes=most_classes(most_children(tables)))
+        evaluate_mappings(tables, make_scratch(tables), codes, costs, details)
+        scored = _Scored(group, tables, costs, details)
+        for row, mapping in enumerate(mappings):
+            if costs.status[row] == STATUS_OK:
+                results.append(_result(scored, mapping, row))
+            else:
+                why = why_invalid(group.problem, group.arch, mapping)
+                results.append({"valid": False, "why": why})
+    return results
+
+
+def _result(scored: _Scored, mapping: NestMapping, row: int) -> Record:
+    group, costs = scored.group, scored.costs
+    macs, cycles = group.problem.macs, float(costs.latency[row])
+    return {
+        "energy_pj": float(costs.energy[row]),
+        "cycles": int(cycles),
+        "utilization": macs / (group.arch.mac.instances * cycles),
+        "macs": macs,
+        "mac_energy_pj": macs * group.arch.mac.energy_pj,
+        "levels": [_level(scored, mapping, row, level) for level in range(len(mapping))],
+    }
+
+
+def _level(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Record:
+    details, arch = scored.details, scored.group.arch.levels[level]
+    kept = set(mapping[level].keep)
+    tensors = {}
+    for t, tensor in enumerate(scored.group.problem.tensors):
+        if tensor.name not in kept:
+            continue
+        reads, fills, updates = details.counts[row, :, level, t].tolist()
+        tensors[tensor.name] = {
+            "tile": int(details.tiles[row, level, t]),
+            "instances": int(details.instances[row, level]),
+            "reads": reads,
+            "fills": fills,
+            "updates": updates,
+            "energy_pj": float(details.charges[row, 0, level, t]),
+        }
+        if arch.addr_gen_pj is not None:
+            tensors[tensor.name]["addr_gen_pj"] = float(details.charges[row, 1, level, t])
+    entry = {"name": arch.name, "cycles": int(details.cycles[row, level]), "tensors": tensors}
+    spread = any(factor > 1 for _, factor, _ in mapping[level].spatial)
+    if spread or details.charges[row, 2, level].any():
+        entry["network"] = _network(scored, mapping, row, level)
+    return entry
+
+
+def _network(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Record:
+    """Classes of multicasts below a level, for tensors that are kept there or further out."""
+    children = int(np.prod([factor for _, factor, _ in mapping[level].spatial] or [1]))
+    outside = {name for loops in mapping[: level + 1] for name in loops.keep}
+    network = {}
+    for t, tensor in enumerate(scored.group.problem.tensors):
+        if tensor.name not in outside:
+            continue
+        classes = scored.details.classes[row, level, t]
+        classes = classes[classes[:, 0] > 0]
+        added = ((classes[:, 0] - 1) * classes[:, 2]).sum() if tensor.output else 0.0
+        network[tensor.name] = {
+            "fanout": children,
+            "multicast_scatter_accesses_hops": classes.tolist(),
+            "spatial_reductions": int(added),
+            "energy_pj": float(scored.details.charges[row, 2, level, t]),
+        }
+    return network

@@ -1,0 +1,193 @@
+"""Tables that hold just the mappings of some records, whatever a map space could hold.
+
+A map space tabulates all factorisations of every dimension and all orders of loops. Mappings that
+are given need none of that: here a row of the tables is what one record says.
+
+Letters: B mappings, D attributes of a code, n dimensions, L levels, T tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodel.accelerators import Accelerator
+from costmodel.loop_nest.machine_tables import machine_tables, served_apart
+from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
+from costmodel.loop_nest.projections import ABSENT, grouping_table, projection_tables
+from costmodel.loop_nest.tables import NestTables, level_tables
+from costmodel.space import Codes
+from mapspace.errors import ConfigError
+
+NestMapping = tuple[NestLoops, ...]
+"""What every level keeps and loops over, outermost first."""
+
+
+def nest_accelerator(arch: NestArch) -> Accelerator:
+    """The machine of a record.
+
+    Raises:
+        ConfigError: a cluster size that does not divide the instances.
+    """
+    inner = [(step.instances, step.meshX, step.meshY) for step in (*arch.levels[1:], arch.mac)]
+    levels = []
+    for level, (instances, width, height) in zip(arch.levels, inner, strict=True):
+        if level.instances % level.cluster_size:
+            raise ConfigError(
+                f"arch.levels[{level.name}].cluster_size: expected a divisor of instances = "
+                f"{level.instances}, got {level.cluster_size}."
+            )
+        levels.append(
+            _level(level)
+            | {
+                "fanout": instances // level.instances,
+                "mesh": (width // level.meshX, height // level.meshY),
+            }
+        )
+    return Accelerator.model_validate(
+        {"name": arch.name, "levels": levels, "mac_energy_pj": arch.mac.energy_pj}
+    )
+
+
+def _level(level: NestLevel) -> dict[str, object]:
+    network = level.network
+    return {
+        "name": level.name,
+        "capacity_words": level.size_words,
+        "technology": level.technology,
+        "energy_pj": level.energy_pj,
+        "block_words": level.block_size,
+        "cluster_size": level.cluster_size,
+        "address_pj": level.addr_gen_pj or 0.0,
+        "read_bandwidth": level.read_bandwidth,
+        "write_bandwidth": level.write_bandwidth,
+        "bandwidth": level.shared_bandwidth,
+        "multiple_buffering": level.multiple_buffering,
+        "min_utilisation": level.min_utilization if level.size_words is not None else 0.0,
+        "hop_energy_pj": network.energy_per_hop_pj if network else 0.0,
+        "router_pj": network.router_pj if network else 0.0,
+        "ingress_pj": network.ingress_pj if network else 0.0,
+        "fill_latency": level.network_fill_latency,
+        "drain_latency": level.network_drain_latency,
+    }
+
+
+def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> None:
+    """Refuses a mapping that is none of this operation on this machine.
+
+    Raises:
+        ConfigError: a level, dimension or tensor that is unknown, missing or named twice, or
+            factors that do not multiply to a size.
+    """
+    names = [level.name for level in arch.levels]
+    if [loops.level for loops in mapping] != names:
+        raise ConfigError(
+            f"mapping: expected the levels {', '.join(names)} in this order, got "
+            f"{', '.join(loops.level for loops in mapping) or 'none'}."
+        )
+    tensors = {tensor.name for tensor in problem.tensors}
+    products = dict.fromkeys(problem.dims, 1)
+    for loops in mapping:
+        where = f"mapping[{loops.level}]"
+        for name in loops.keep:
+            if name not in tensors:
+                raise ConfigError(
+                    f"{where}.keep: unknown {name!r}; known: {', '.join(sorted(tensors))}."
+                )
+        for key in ("temporal", "spatial"):
+            seen = set()
+            for name, factor, *_ in getattr(loops, key):
+                if name not in products:
+                    raise ConfigError(
+                        f"{where}.{key}: unknown {name!r}; known: {', '.join(sorted(products))}."
+                    )
+                if name in seen:
+                    raise ConfigError(f"{where}.{key}: {name!r} has two loops; join them.")
+                seen.add(name)
+                products[name] *= factor
+    for name, product in products.items():
+        if product != problem.dims[name]:
+            raise ConfigError(
+                f"mapping: the factors of {name} multiply to {product}; "
+                f"{problem.name} has {name} = {problem.dims[name]}."
+            )
+
+
+def nest_tables(
+    problem: NestProblem, machine: Accelerator, mappings: Sequence[NestMapping]
+) -> tuple[NestTables, Codes]:
+    """Tables in which the code of the b-th mapping is row b of what is returned beside them.
+
+    Args:
+        problem: the operation.
+        machine: its machine.
+        mappings: of them; `check_nest` found nothing wrong with them.
+
+    Returns:
+        The tables, and codes `[B, D]`.
+    """
+    names = list(problem.dims)
+    position = {name: d for d, name in enumerate(names)}
+    tensors = [tensor.name for tensor in problem.tensors]
+    n, levels, batch = len(names), len(machine.levels), len(mappings)
+    factors = np.ones((n, batch, 2 * levels), dtype=np.int64)
+    orders = np.zeros((batch, 2, levels, n), dtype=np.int8)
+    masks = np.zeros((batch, 2, levels), dtype=np.int32)  # axes, then kept tensors
+    for b, mapping in enumerate(mappings):
+        for level, loops in enumerate(mapping):
+            for name, factor in loops.temporal:
+                factors[position[name], b, 2 * level] = factor
+            for name, factor, axis in loops.spatial:
+                factors[position[name], b, 2 * level + 1] = factor
+                masks[b, 0, level] |= int(axis == "Y") << position[name]
+            # The loops along the height stand outside those along the width.
+            across = sorted(loops.spatial, key=lambda loop: loop[2] == "X")
+            for k, listed in enumerate((loops.temporal, across)):
+                given = [position[str(loop[0])] for loop in listed]
+                orders[b, k, level] = given + [d for d in range(n) if d not in given]
+            masks[b, 1, level] = sum(1 << tensors.index(name) for name in set(loops.keep))
+    within = np.ones((n * batch, 2 * levels + 1), dtype=np.int64)
+    flat = factors.reshape(n * batch, 2 * levels)
+    within[:, :-1] = np.cumprod(flat[:, ::-1], axis=1)[:, ::-1]
+    codes = np.empty((batch, n + 4 * levels), dtype=np.int32)
+    codes[:, :n] = np.arange(batch)[:, None]
+    codes[:, n : n + 2 * levels] = np.arange(batch * 2 * levels).reshape(batch, -1)
+    codes[:, n + 2 * levels :] = masks.reshape(batch, -1)
+    columns = n + np.arange(4 * levels).reshape(4, levels)
+    all_orders = orders.reshape(-1, n)
+    roles = {tensor.name: "output" if tensor.output else "input" for tensor in problem.tensors}
+    outputs = [t for t, tensor in enumerate(problem.tensors) if tensor.output]
+    projected = projection_tables(problem.dims, problem.projections)
+    absent = np.full(levels, ABSENT, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    tables = NestTables(
+        **projected,
+        grouping=grouping_table(projected, served_apart(machine)),
+        output=outputs[-1],
+        output_words=int(projected["words"][outputs[-1]]),
+        **level_tables(machine),
+        macs=math.prod(problem.dims.values()),
+        machine=machine_tables(machine, roles, names, as_timeloop=True),
+        slot_level=np.repeat(np.arange(levels), 2),
+        slot_spatial=np.tile([0, 1], levels),
+        temporal_slot=2 * np.arange(levels),
+        spatial_slot=2 * np.arange(levels) + 1,
+        row_start=batch * np.arange(n + 1),
+        factors=flat,
+        within=within,
+        orders=all_orders,
+        ranks=np.argsort(all_orders, axis=1).astype(np.int8),
+        order_column=columns[0],
+        spatial_order_column=columns[1],
+        spatial_axis_column=columns[2],
+        keep_column=columns[3],
+        banks_column=absent,
+        allocation_start=np.zeros(levels + 1, dtype=np.int64),
+        allocations=np.zeros((0, len(tensors)), dtype=np.int64),
+        bank_words=np.zeros(levels, dtype=np.int64),
+        prime_dimension=none,
+        prime_value=none,
+    )
+    return tables, codes

@@ -1,0 +1,77 @@
+"""Why Timeloop refuses a mapping, in its words: the MACs first, then levels from the inside.
+
+The compiled pass decides; this says it again for people, of the few mappings that are refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
+
+NO_FIGURES = (
+    "an output at a sum of dimensions is read or filled a negative number of times; Timeloop has "
+    "no figures for it"
+)
+
+
+def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, ...]) -> str:
+    """Why Timeloop refuses a mapping that the pass refused."""
+    used = [
+        tuple(math.prod(f for _, f, a in loops.spatial if a == axis) for axis in "XY")
+        for loops in mapping
+    ]
+    mac = arch.mac
+    width, height = (math.prod(along) for along in zip(*used, strict=True))
+    why = _beyond(width, height, (mac.instances, mac.meshX, mac.meshY))
+    if why:
+        words = ("instances", "X expansion", "Y expansion")
+        return (
+            f"MAC: mapped max Arithmetic {words[why[0]]} {why[1]} exceeds hardware instances "
+            f"{why[2]}"
+        )
+    extents = dict.fromkeys(problem.dims, 1)
+    for position in range(len(mapping) - 1, -1, -1):
+        level, loops = arch.levels[position], mapping[position]
+        for name, factor in (*loops.temporal, *(loop[:2] for loop in loops.spatial)):
+            extents[name] *= factor
+        width //= used[position][0]
+        height //= used[position][1]
+        why_not = _held(problem, level, loops, extents)
+        why = _beyond(width, height, (level.instances, level.meshX, level.meshY))
+        if why:
+            words = ("instances", "X expansion", "Y expansion")
+            why_not += (
+                f"mapped {words[why[0]]} {why[1]} exceeds available hardware instances {why[2]}"
+            )
+        if why_not:
+            return f"{level.name}: {why_not}"
+    held = {name for loops in mapping for name in loops.keep}
+    for tensor in problem.tensors:
+        if tensor.name not in held:
+            return f"{tensor.name} is kept at no level"
+    return NO_FIGURES
+
+
+def _beyond(width: int, height: int, limits: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    """Which of instances, width and height is exceeded first, what is used and what there is."""
+    for place, wanted in enumerate((width * height, width, height)):
+        if wanted > limits[place]:
+            return place, wanted, limits[place]
+    return None
+
+
+def _held(problem: NestProblem, level: NestLevel, loops: NestLoops, extents: dict[str, int]) -> str:
+    """What is wrong with the tiles of a level; empty where nothing is."""
+    if level.size_words is None:
+        return ""
+    words = sum(p.words(extents) for p in problem.projections if p.name in loops.keep)
+    most = math.floor(level.size_words / level.multiple_buffering)
+    if words > most:
+        return f"mapped tile size {words} exceeds buffer capacity {most}"
+    if words < most * level.min_utilization:
+        return (
+            f"mapped tile size {words} is less than constrained minimum utilization "
+            f"{most * level.min_utilization:g}"
+        )
+    return ""

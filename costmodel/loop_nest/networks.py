@@ -1,0 +1,218 @@
+"""Compiled: what the network between a level and its children carries, and how far.
+
+Letters: n dimensions, L levels, T tensors, C classes of multicasts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costmodel.compiled import part
+from costmodel.loop_nest.feasibility import axes_in_use
+from costmodel.loop_nest.projections import GROUPS_PER_CHILD
+from costmodel.loop_nest.scratch import Scratch
+from costmodel.loop_nest.spatial_groups import sort, tile_key
+from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.space import Codes
+
+
+@part
+def hops_per_delivery(
+    tables: Any,
+    t: int,
+    mesh: Array,
+    order: Array,
+    axes: int,
+    factor: Array,
+    inside: Array,
+    offsets: Array,
+    tile_of: Array,
+    lowest: Array,
+    highest: Array,
+) -> float:
+    """Hops that one delivery of every distinct child tile takes on the mesh below a level.
+
+    A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
+    mesh is filled row by row. A group of children that share a tile is reached along the first
+    row to its furthest column, then up and down each of its columns.
+
+    Args:
+        tables: anything with the sizes and projections of `NestTables`.
+        t: the tensor.
+        mesh: `[2]` width and height.
+        order: `[n]` dimensions of the spatial loops, outermost first.
+        axes: bit d: dimension d runs along the height.
+        factor: `[n]` spatial factors.
+        inside: `[n]` extents of the child tile.
+        offsets: `[n]` scratch; the others are scratch too, one entry per child.
+        tile_of: scratch.
+        lowest: scratch.
+        highest: scratch.
+    """
+    n = tables.sizes.size
+    along_x = 1
+    along_y = 1
+    for d in range(n):
+        if (axes >> d) & 1:
+            along_y *= factor[d]
+        else:
+            along_x *= factor[d]
+    children = along_x * along_y
+    if children == 1:
+        return 0.0
+    width = max(mesh[0], along_x)
+    height = max(mesh[1], along_y)
+    axes_of_tensor = tables.axis_start[t + 1] - tables.axis_start[t]
+    for child in range(children):
+        rest = child
+        for a in range(axes_of_tensor):
+            offsets[a] = 0
+        for position in range(n - 1, -1, -1):
+            d = order[position]
+            index = rest % factor[d]
+            rest //= factor[d]
+            axis = tables.axis_of[t, d]
+            if axis >= 0:
+                offsets[axis] += tables.coefficient_of[t, d] * inside[d] * index
+        key = 0
+        for a in range(axes_of_tensor):
+            span = 1
+            axis = tables.axis_start[t] + a
+            for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+                span += tables.term_coefficient[k] * tables.sizes[tables.term_dimension[k]]
+            key = key * span + offsets[a]
+        tile_of[child] = key * children + child
+    sort(tile_of, children)
+    centre = (height - 1) / 2
+    hops = 0.0
+    begin = 0
+    while begin < children:
+        end = begin
+        furthest = 0
+        for x in range(width):
+            lowest[x] = height
+            highest[x] = -1
+        while end < children and tile_of[end] // children == tile_of[begin] // children:
+            x = tile_of[end] % children % width
+            y = tile_of[end] % children // width
+            furthest = max(furthest, x)
+            lowest[x] = min(lowest[x], y)
+            highest[x] = max(highest[x], y)
+            end += 1
+        hops += furthest
+        for x in range(width):
+            if highest[x] >= 0:
+                hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
+        begin = end
+    return hops
+
+
+@part
+def find_classes(
+    tables: NestTables,
+    scratch: Scratch,
+    code: Codes,
+    t: int,
+    level: int,
+) -> int:
+    """Sorts the children of an instance by how many others hold the same tile of tensor t.
+
+    Fills classes `[C, 3]` of the scratch, in ascending order: children per group, number of such
+    groups, hops that one delivery to each of them takes. A child's number is the mixed-radix
+    number of its spatial loop indices, innermost fastest, height outside width; the mesh is filled
+    row by row, and is as wide as the machine's or as what the mapping uses.
+
+    Returns:
+        The number of classes.
+    """
+    rows, keys, index, classes = scratch.rows, scratch.children, scratch.inside, scratch.classes
+    slot = tables.spatial_slot[level]
+    along_x = 1
+    along_y = 1
+    axes = axes_in_use(tables, level, code)
+    if slot >= 0:
+        for d in range(rows.size):
+            if (axes >> d) & 1:
+                along_y *= tables.factors[rows[d], slot]
+            else:
+                along_x *= tables.factors[rows[d], slot]
+    children = along_x * along_y
+    if children == 1:
+        classes[0, 0], classes[0, 1], classes[0, 2] = 1.0, 1.0, 0.0
+        return 1
+    width = max(tables.mesh[level, 0], along_x)
+    height = max(tables.mesh[level, 1], along_y)
+    column = tables.spatial_order_column[level]
+    order = tables.orders[code[column] if column >= 0 else 0]
+    apart = tables.grouping[level, t] == GROUPS_PER_CHILD
+    for child in range(children):
+        rest = child
+        for position in range(rows.size - 1, -1, -1):
+            d = order[position]
+            factor = tables.factors[rows[d], slot]
+            index[d] = rest % factor
+            rest //= factor
+        key = child if apart else tile_key(tables, t, slot, rows, index)
+        keys[child] = key * children + child
+    sort(keys, children)
+    found = 0
+    begin = 0
+    while begin < children:
+        end = begin
+        while end < children and keys[end] // children == keys[begin] // children:
+            end += 1
+        hops = _hops_of_group(scratch, begin, end, children, width, height)
+        found = _add_group(classes, found, end - begin, hops)
+        begin = end
+    return found
+
+
+@part
+def _hops_of_group(
+    scratch: Scratch,
+    begin: int,
+    end: int,
+    children: int,
+    width: int,
+    height: int,
+) -> float:
+    """Hops to the children from `begin` to `end` in the sorted keys, which hold the same tile."""
+    keys, lowest, highest = scratch.children, scratch.lowest, scratch.highest
+    furthest = 0
+    for x in range(min(width, children)):
+        lowest[x] = height
+        highest[x] = -1
+    for i in range(begin, end):
+        x = keys[i] % children % width
+        y = keys[i] % children // width
+        furthest = max(furthest, x)
+        lowest[x] = min(lowest[x], y)
+        highest[x] = max(highest[x], y)
+    centre = (height - 1) / 2
+    hops = float(furthest)
+    for x in range(min(width, children)):
+        if highest[x] >= 0:
+            hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
+    return hops
+
+
+@part
+def _add_group(
+    classes: Any,
+    found: int,
+    members: int,
+    hops: float,
+) -> int:
+    """Counts a group in the class of its size; returns the number of classes."""
+    place = 0
+    while place < found and classes[place, 0] < members:
+        place += 1
+    if place == found or classes[place, 0] != members:
+        for i in range(found, place, -1):
+            for k in range(3):
+                classes[i, k] = classes[i - 1, k]
+        classes[place, 0], classes[place, 1], classes[place, 2] = members, 0.0, 0.0
+        found += 1
+    classes[place, 1] += 1
+    classes[place, 2] += hops
+    return found
