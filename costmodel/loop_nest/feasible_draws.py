@@ -117,7 +117,17 @@ class FeasibleDraws:
 
 
 def countable(tables: NestTables) -> bool:
-    """Whether the feasible mappings of a space can be counted in little memory and time."""
+    """Whether the feasible mappings of a space can be counted, in little memory and time.
+
+    Not where a tensor may be kept nowhere, which concerns all levels at once, nor where what
+    overflows is bypassed and a level must be filled.
+    """
+    machine = tables.machine
+    held = int(np.bitwise_or.reduce(machine.always_kept))
+    if int(machine.never_kept[0]) & ~held:
+        return False
+    if tables.bypass_on_overflow and machine.least_words.any():
+        return False
     lattice = make_lattice(tables)
     slots, n, vectors = _shape(lattice, tables)
     pairs = math.prod(
@@ -162,13 +172,18 @@ def _words(tables: NestTables, t: int, extents: Array) -> int:
 
 @part
 def _fits(tables: NestTables, level: int, words: Array, mask: int, row: int) -> bool:
-    """Whether the kept tensors' tiles of `[T]` words fit a level, in a row of banks or as one."""
+    """Whether the kept tensors' tiles of `[T]` words fit a level, in a row of banks or as one.
+
+    And fill as much of it as they must.
+    """
     used = 0
     for t in range(words.size):
         if (mask >> t) & 1:
             used += words[t]
             if row >= 0 and words[t] > tables.allocations[row, t] * tables.bank_words[level]:
                 return False
+    if used < tables.machine.least_words[level]:
+        return False
     return row >= 0 or tables.capacity[level] < 0 or used <= tables.capacity[level]
 
 
@@ -185,12 +200,13 @@ def _choose_kept(
     masks = 1 << words.size
     for mask in range(masks if tables.keep_column[level] >= 0 else 1):
         kept = mask if tables.keep_column[level] >= 0 else masks - 1
+        held = (kept | tables.machine.always_kept[level]) & ~tables.machine.never_kept[level]
         first = tables.allocation_start[level]
         rows = max(1, tables.allocation_start[level + 1] - first)
         banked = tables.banks_column[level] >= 0
         for row in range(rows):
             if tables.bypass_on_overflow or _fits(
-                tables, level, words, kept, first + row if banked else -1
+                tables, level, words, held, first + row if banked else -1
             ):
                 found += 1
                 if found > target:
@@ -209,11 +225,16 @@ def _choose_axes(
     n = factors.size
     found = 0.0
     meshed = tables.spatial_axis_column[level] >= 0
+    machine = tables.machine
+    for d in range(n):
+        if (machine.barred[level] >> d) & 1 and factors[d] > 1:
+            return found, 0
     for axes in range(1 << n if meshed else 1):
+        taken = (axes | machine.only_y[level]) & ~machine.only_x[level] if meshed else 0
         along_x = 1
         along_y = 1
         for d in range(n):
-            if (axes >> d) & 1:
+            if (taken >> d) & 1:
                 along_y *= factors[d]
             else:
                 along_x *= factors[d]

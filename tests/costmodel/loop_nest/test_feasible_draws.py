@@ -105,3 +105,41 @@ def test_what_would_take_too_much_is_not_counted() -> None:
     space = MapSpace(workload(f"gemm:{dimensions}"), accelerator("mm256"))
     assert not countable(space.tables)
     assert math.prod(space.cardinality.tolist()) > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bypass": ["weight"], "spatial": {"x": ["M"], "y": ["N", "K"]}},
+        {"min_utilisation": 0.3, "multiple_buffering": 1.5},
+        {"keep": ["output"], "spatial": {"x": ["K"], "y": []}},
+    ],
+)
+@pytest.mark.parametrize("bypass", ["none", "searched"])
+def test_rules_of_a_level_are_counted(changes: dict[str, Any], bypass: str) -> None:
+    machine = {
+        "name": "rules",
+        "mac_energy_pj": 1.0,
+        "bypass": bypass,
+        "levels": [
+            {"name": "DRAM", "energy_pj": 9.0},
+            {
+                "name": "L2",
+                "energy_pj": 2.0,
+                "capacity_words": 40,
+                "fanout": 6,
+                "mesh": [2, 3],
+                **changes,
+            },
+            {"name": "L1", "energy_pj": 1.0, "capacity_words": 8, "keep": ["output"]},
+        ],
+    }
+    space = MapSpace(workload("gemm:M=4,N=6,K=2"), accelerator(machine))
+    counts = [
+        1 if kind in ORDERS else int(count)
+        for kind, count in zip(space.attribute_kinds, space.cardinality, strict=True)
+    ]
+    codes = np.stack(np.unravel_index(np.arange(math.prod(counts)), counts), axis=1)
+    feasible = space.feasible(codes.astype(np.int32))
+    assert 0 < feasible.sum() < len(codes)
+    assert FeasibleDraws(space.tables).number == feasible.sum()
