@@ -19,7 +19,7 @@ from costmodel.loop_nest import feasibility, moves
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
-from costmodel.loop_nest.scratch import make_scratch
+from costmodel.loop_nest.scratch import scratch_of
 from costmodel.loop_nest.tables import build_tables
 from costmodel.space import Codes, check_cells, resampled
 from mapspace.errors import ConfigError, ContractError
@@ -172,7 +172,7 @@ class MapSpace:
         self.check(codes)
         status = np.empty(len(codes), np.int32)
         excess = np.empty(len(codes), np.int64)
-        scratch = make_scratch(self.tables)
+        scratch = scratch_of(self.tables)
         feasibility.check_mappings(self.tables, scratch, _contiguous(codes), status, excess)
         return status, excess
 
@@ -239,7 +239,7 @@ class MapSpace:
         pending = np.array(edits, dtype=np.int64, order="C")
         t = self.tables
         work = np.empty(max(t.slot_level.size, t.sizes.size, t.sliding.size), np.int64)
-        edit_mappings(t, self._edit_kinds, make_scratch(t), work, edited, pending)
+        edit_mappings(t, self._edit_kinds, scratch_of(t), work, edited, pending)
         return edited
 
     def encode(self, codes: Codes) -> npt.NDArray[np.float32]:

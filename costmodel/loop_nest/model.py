@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
 from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.scratch import make_scratch
+from costmodel.loop_nest.scratch import scratch_of
 from costmodel.space import Codes
 from mapspace.errors import ContractError
 
@@ -50,7 +50,7 @@ class LoopNestModel:
         details = cost_kernel.make_details(space.tables, len(codes) if detail else 0)
         cost_kernel.evaluate_mappings(
             space.tables,
-            make_scratch(space.tables),
+            scratch_of(space.tables),
             np.ascontiguousarray(codes, dtype=np.int32),
             costs,
             details,

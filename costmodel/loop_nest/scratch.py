@@ -6,6 +6,7 @@ Letters: n dimensions, L levels, T tensors, C classes of multicasts.
 from __future__ import annotations
 
 import math
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy.typing as npt
 
 from costmodel.by_reference import by_reference
 from costmodel.loop_nest.tables import Array, NestTables
+
+
+_latest = threading.local()
 
 
 def most_children(tables: NestTables) -> int:
@@ -93,3 +97,14 @@ def make_scratch(tables: NestTables) -> Scratch:
         lowest=np.zeros(elements, np.int64),
         highest=np.zeros(elements, np.int64),
     )
+
+
+def scratch_of(tables: NestTables) -> Scratch:
+    """This thread's working memory for a map space; what it held before is overwritten.
+
+    Making it anew took most of the time of a call with one mapping.
+    """
+    made: tuple[NestTables, Scratch] | None = getattr(_latest, "made", None)
+    if made is None or made[0] is not tables:
+        made = _latest.made = (tables, make_scratch(tables))
+    return made[1]
