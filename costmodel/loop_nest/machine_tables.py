@@ -124,7 +124,9 @@ def machine_tables(
         or level.leakage_pj > 0
         for level in levels
     )
-    classed = as_timeloop or any(level.router_pj or level.ingress_pj for level in levels)
+    # The first machines count hops alone, as their proofs do.
+    networks = any(level.hop_energy_pj or level.router_pj or level.ingress_pj for level in levels)
+    classed = as_timeloop or (networks and accelerator.further_key is not None)
     least = [level.min_utilisation * usable_words(level) for level in levels]
     bandwidths = (lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels)
     return MachineTables(

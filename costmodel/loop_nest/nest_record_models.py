@@ -69,6 +69,7 @@ class NestLevel(_Instances):
     min_utilization: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     addr_gen_pj: NonNegativeNumber | None = None
     network: NestNetwork | None = None
+    leakage_pj: NonNegativeNumber = 0.0
     network_fill_latency: Cycles = 0
     network_drain_latency: Cycles = 0
 
@@ -77,6 +78,7 @@ class NestMacs(_Instances):
     """`arch.mac`."""
 
     energy_pj: NonNegativeNumber
+    cycles_per_mac: Size = 1
 
 
 class NestArch(BaseModel):

@@ -47,7 +47,12 @@ def nest_accelerator(arch: NestArch) -> Accelerator:
             }
         )
     return Accelerator.model_validate(
-        {"name": arch.name, "levels": levels, "mac_energy_pj": arch.mac.energy_pj}
+        {
+            "name": arch.name,
+            "levels": levels,
+            "mac_energy_pj": arch.mac.energy_pj,
+            "cycles_per_mac": arch.mac.cycles_per_mac,
+        }
     )
 
 
@@ -61,6 +66,7 @@ def _level(level: NestLevel) -> dict[str, object]:
         "block_words": level.block_size,
         "cluster_size": level.cluster_size,
         "address_pj": level.addr_gen_pj or 0.0,
+        "leakage_pj": level.leakage_pj,
         "read_bandwidth": level.read_bandwidth,
         "write_bandwidth": level.write_bandwidth,
         "bandwidth": level.shared_bandwidth,

@@ -147,11 +147,13 @@ def find_classes(
     apart = tables.grouping[level, t] == GROUPS_PER_CHILD
     for child in range(children):
         rest = child
-        for position in range(rows.size - 1, -1, -1):
-            d = order[position]
-            factor = tables.factors[rows[d], slot]
-            index[d] = rest % factor
-            rest //= factor
+        for along_height in range(2):
+            for position in range(rows.size - 1, -1, -1):
+                d = order[position]
+                if (axes >> d) & 1 == along_height:
+                    factor = tables.factors[rows[d], slot]
+                    index[d] = rest % factor
+                    rest //= factor
         key = child if apart else tile_key(tables, t, slot, rows, index)
         keys[child] = key * children + child
     sort(keys, children)

@@ -21,6 +21,7 @@ from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.mapping import mapping_from_record
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_records import is_nest_record, score_nests
+from costmodel.loop_nest.nest_writing import nest_record
 from costmodel.loop_nest.record_models import Bandwidth, HasArch, HasProblem
 from costmodel.space import Codes
 from costmodel.workload_families import from_sizes
@@ -198,7 +199,12 @@ def arch_record(source: Accelerator) -> Record:
 
 
 def mapping_record(space: MapSpace, code: Codes) -> Record:
-    """One mapping `[D]` of a space as a whole record, without a result."""
+    """One mapping `[D]` of a space as a whole record, without a result.
+
+    On a machine with keys that the first machines had not it is a record of a whole nest.
+    """
+    if space.accelerator.further_key is not None:
+        return nest_record(space.workload, space.accelerator, space.describe(code))
     return {
         "problem": problem_record(space.workload),
         "arch_name": space.accelerator.name,

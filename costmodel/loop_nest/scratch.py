@@ -15,7 +15,6 @@ import numpy.typing as npt
 from costmodel.by_reference import by_reference
 from costmodel.loop_nest.tables import Array, NestTables
 
-
 _latest = threading.local()
 
 

@@ -1,0 +1,108 @@
+"""Mappings of machines with keys of their own, as the records that `nest_records` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.levels import Level
+from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from mapspace.errors import ConfigError
+
+Record = dict[str, Any]
+
+
+def nest_record(workload: Workload, machine: Accelerator, mapping: Mapping) -> Record:
+    """One mapping as a whole record, without a result.
+
+    Raises:
+        ConfigError: the machine has what these records have no place for: banks, or children that
+            share no words.
+    """
+    return {
+        "problem": _problem(workload),
+        "arch_name": machine.name,
+        "arch": _arch(machine),
+        "mapping": [_loops(level) for level in mapping.levels],
+    }
+
+
+def _problem(workload: Workload) -> Record:
+    tensors = []
+    for tensor in workload.tensors:
+        axes = [[[name, factor] for name, factor in axis.terms] for axis in tensor.axes]
+        entry: Record = {"name": tensor.name, "axes": axes}
+        tensors.append({**entry, "output": True} if tensor.output else entry)
+    return {"name": workload.name, "dims": dict(workload.dimensions), "tensors": tensors}
+
+
+def _arch(machine: Accelerator) -> Record:
+    levels = []
+    instances, width, height = 1, 1, 1
+    for level in machine.levels:
+        where = {"instances": instances, "meshX": width, "meshY": height}
+        levels.append(_level(machine, level) | where)
+        instances *= level.fanout
+        width *= level.width_height[0]
+        height *= level.width_height[1]
+    mac: Record = {"name": "MAC", "instances": instances, "meshX": width, "meshY": height}
+    mac["energy_pj"] = machine.mac_energy_pj
+    if machine.cycles_per_mac != 1:
+        mac["cycles_per_mac"] = machine.cycles_per_mac
+    return {"name": machine.name, "levels": levels, "mac": mac}
+
+
+def _level(machine: Accelerator, level: Level) -> Record:
+    """Sizes and energies; what says nothing is left out."""
+    if level.banks is not None:
+        raise ConfigError(f"{machine.name} has banks, which such a record has no place for.")
+    if level.spatial is not None and not (level.spatial.multicast and level.spatial.reduction):
+        raise ConfigError(
+            f"{level.name} of {machine.name} shares no words among its children, which such a "
+            "record has no place for."
+        )
+    read, fill, update = level.energies
+    network = {
+        "energy_per_hop_pj": level.hop_energy_pj,
+        "router_pj": level.router_pj,
+        "ingress_pj": level.ingress_pj,
+    }
+    entry: Record = {
+        "name": level.name,
+        "class": "DRAM" if level.is_dram else "SRAM",
+        "size_words": level.capacity_words,
+        "word_bits": level.word_bits or machine.word_bits,
+        "energy_pj": {"read": read, "fill": fill, "update": update},
+    }
+    further = {
+        "block_size": (level.block_words, 1),
+        "cluster_size": (level.cluster_size, 1),
+        "read_bandwidth": (level.read_bandwidth, None),
+        "write_bandwidth": (level.write_bandwidth, None),
+        "shared_bandwidth": (level.bandwidth, None),
+        "multiple_buffering": (level.multiple_buffering, 1.0),
+        "min_utilization": (level.min_utilisation, 0.0),
+        "addr_gen_pj": (level.address_pj, 0.0),
+        "leakage_pj": (level.leakage_pj, 0.0),
+        "network_fill_latency": (level.fill_latency, 0),
+        "network_drain_latency": (level.drain_latency, 0),
+    }
+    entry |= {key: value for key, (value, usual) in further.items() if value != usual}
+    return {**entry, "network": network} if any(network.values()) else entry
+
+
+def _loops(level: LevelMapping) -> Record:
+    temporal = [[name, level.temporal[name]] for name in level.order if level.temporal[name] > 1]
+    across = [
+        [name, level.spatial[name], level.spatial_axis.get(name, "X")]
+        for name in level.spatial_order
+        if level.spatial[name] > 1
+    ]
+    return {
+        "level": level.name,
+        "keep": list(level.keep),
+        "temporal": temporal,
+        # The loops along the height stand outside those along the width.
+        "spatial": sorted(across, key=lambda loop: loop[2] == "X"),
+    }
