@@ -28,7 +28,7 @@ from mapspace.errors import ConfigError, ContractError
 _MOST_DRAWS_PER_MAPPING = 200_000
 _FEWEST_DRAWS = 4096
 # With a smaller feasible share mappings are counted and constructed rather than drawn and rejected.
-_LEAST_SHARE = 1e-3
+_LEAST_SHARE = 5e-3
 
 # Real points to project are clipped here.
 _FARTHEST = 1e15
