@@ -1,0 +1,117 @@
+"""What a mapper's constraints may say, in Timeloop's words: one entry per level and kind.
+
+Typed, so that a damaged entry is refused by the path of its key. What an entry means for a problem
+and a machine is in `costmodel.loop_nest.constraints`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from costmodel.affine import MAX_DIMENSIONS
+from mapspace.strict_yaml import Name, Size, StrictModel
+
+MOST_ENTRIES = 1024
+MOST_TENSORS = 16
+
+Kind = Literal["temporal", "spatial", "bypass", "parallelism"]
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "temporal": "temporal",
+        "spatial": "spatial",
+        "bypass": "bypass",
+        "bypassing": "bypass",
+        "datatype": "bypass",
+        "utilization": "parallelism",
+        "parallelism": "parallelism",
+    }
+)
+"""What a `type` is, by its name: some have several."""
+
+_LOOPS = frozenset({"factors", "permutation", "default_min_factor", "default_max_factor"})
+_KEYS: Mapping[Kind, frozenset[str]] = MappingProxyType(
+    {
+        "temporal": _LOOPS,
+        "spatial": _LOOPS | {"split"},
+        "bypass": frozenset({"keep", "bypass"}),
+        "parallelism": frozenset({"min"}),
+    }
+)
+
+Names = Annotated[tuple[Name, ...], Field(max_length=MOST_TENSORS)]
+
+
+class Constraint(StrictModel):
+    """One entry of `constraints`."""
+
+    target: Name
+    """The level."""
+    type: Literal[
+        "temporal", "spatial", "bypass", "bypassing", "datatype", "utilization", "parallelism"
+    ]
+    """What of the level is constrained."""
+    factors: str | tuple[str, ...] | None = None
+    """`K=4` (also `K4`): that many; `K=0`: the whole dimension; `K<=4` and `K>=2`: bounds."""
+    permutation: str | None = None
+    """Dimensions, innermost first; `RS_K`: R and S innermost, K outermost, the others between."""
+    default_min_factor: Size | None = None
+    """At least so many of every dimension that `factors` does not name."""
+    default_max_factor: Size | None = None
+    """At most so many of every dimension that `factors` does not name."""
+    split: Annotated[int, Field(strict=True, ge=0, le=MAX_DIMENSIONS)] | None = None
+    """How many dimensions, counted from the innermost, run along the width of the mesh."""
+    keep: Names = ()
+    """Tensors that the level holds."""
+    bypass: Names = ()
+    """Tensors that it does not hold."""
+    min: Annotated[float, Field(strict=True, ge=0, le=1)] | None = None
+    """Share of all multiply-accumulate units that must at least work."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, value: object) -> object:
+        """`name` is `target`; keys may stand under `attributes`."""
+        if not isinstance(value, Mapping):
+            return value
+        entry: dict[str, Any] = dict(value)
+        if "name" in entry and "target" not in entry:
+            entry["target"] = entry.pop("name")
+        attributes = entry.get("attributes")
+        if isinstance(attributes, Mapping):
+            del entry["attributes"]
+            if "split" in attributes:
+                raise ValueError(
+                    "attributes.split: Timeloop does not read it there; write it beside type."
+                )
+            twice = sorted(str(key) for key in attributes if key in entry)
+            if twice:
+                raise ValueError(f"attributes.{twice[0]}: it stands beside type as well.")
+            entry |= attributes
+        return entry
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Constraint:
+        wrong = sorted(self.model_fields_set - {"target", "type"} - _KEYS[self.kind])
+        if wrong:
+            known = ", ".join(sorted(_KEYS[self.kind]))
+            raise ValueError(f"{wrong[0]}: {self.type} has no such key; it has {known}.")
+        both = sorted(set(self.keep) & set(self.bypass))
+        if both:
+            raise ValueError(f"bypass: {both[0]!r} stands under keep as well; name it once.")
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """What it constrains."""
+        return KINDS[self.type]
+
+
+class HasConstraints(BaseModel):
+    """So that a message starts with `constraints`."""
+
+    constraints: Annotated[tuple[Constraint, ...], Field(max_length=MOST_ENTRIES)] = ()
