@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.machine_tables import machine_tables, served_apart
 from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
 from costmodel.loop_nest.projections import ABSENT, grouping_table, projection_tables
-from costmodel.loop_nest.tables import NestTables, level_tables
+from costmodel.loop_nest.tables import Array, NestTables, level_tables
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
@@ -154,21 +155,44 @@ def nest_tables(
                 given = [position[str(loop[0])] for loop in listed]
                 orders[b, k, level] = given + [d for d in range(n) if d not in given]
             masks[b, 1, level] = sum(1 << tensors.index(name) for name in set(loops.keep))
-    within = np.ones((n * batch, 2 * levels + 1), dtype=np.int64)
-    flat = factors.reshape(n * batch, 2 * levels)
-    within[:, :-1] = np.cumprod(flat[:, ::-1], axis=1)[:, ::-1]
     codes = np.empty((batch, n + 4 * levels), dtype=np.int32)
     codes[:, :n] = np.arange(batch)[:, None]
     codes[:, n : n + 2 * levels] = np.arange(batch * 2 * levels).reshape(batch, -1)
     codes[:, n + 2 * levels :] = masks.reshape(batch, -1)
+    flat = factors.reshape(n * batch, 2 * levels)
+    starts = batch * np.arange(n + 1)
+    return tables_of(problem, machine, flat, starts, orders.reshape(-1, n)), codes
+
+
+def tables_of(
+    problem: NestProblem,
+    machine: Accelerator,
+    factors: Array,
+    row_start: Array,
+    orders: npt.NDArray[np.int8],
+) -> NestTables:
+    """Tables of given factorisations and orders, of machines as timeloop-model judges them.
+
+    A code is `[n + 4 L]`: per dimension its row, then per level its order, the order of its spatial
+    loops, the dimensions along the height and the kept tensors, both as bits.
+
+    Args:
+        problem: the operation.
+        machine: its machine.
+        factors: `[rows, 2 L]`, a temporal and a spatial slot per level, dimension by dimension.
+        row_start: `[n + 1]` where the rows of each dimension start.
+        orders: `[rows, n]` orders of all dimensions, outermost first.
+    """
+    names, tensors = list(problem.dims), [tensor.name for tensor in problem.tensors]
+    n, levels = len(names), len(machine.levels)
+    within = np.ones((len(factors), 2 * levels + 1), dtype=np.int64)
+    within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
     columns = n + np.arange(4 * levels).reshape(4, levels)
-    all_orders = orders.reshape(-1, n)
     roles = {tensor.name: "output" if tensor.output else "input" for tensor in problem.tensors}
     outputs = [t for t, tensor in enumerate(problem.tensors) if tensor.output]
     projected = projection_tables(problem.dims, problem.projections)
-    absent = np.full(levels, ABSENT, dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
-    tables = NestTables(
+    return NestTables(
         **projected,
         grouping=grouping_table(projected, served_apart(machine)),
         output=outputs[-1],
@@ -180,20 +204,19 @@ def nest_tables(
         slot_spatial=np.tile([0, 1], levels),
         temporal_slot=2 * np.arange(levels),
         spatial_slot=2 * np.arange(levels) + 1,
-        row_start=batch * np.arange(n + 1),
-        factors=flat,
+        row_start=row_start,
+        factors=factors,
         within=within,
-        orders=all_orders,
-        ranks=np.argsort(all_orders, axis=1).astype(np.int8),
+        orders=orders,
+        ranks=np.argsort(orders, axis=1).astype(np.int8),
         order_column=columns[0],
         spatial_order_column=columns[1],
         spatial_axis_column=columns[2],
         keep_column=columns[3],
-        banks_column=absent,
+        banks_column=np.full(levels, ABSENT, dtype=np.int64),
         allocation_start=np.zeros(levels + 1, dtype=np.int64),
         allocations=np.zeros((0, len(tensors)), dtype=np.int64),
         bank_words=np.zeros(levels, dtype=np.int64),
         prime_dimension=none,
         prime_value=none,
     )
-    return tables, codes

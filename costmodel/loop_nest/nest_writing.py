@@ -21,14 +21,15 @@ def nest_record(workload: Workload, machine: Accelerator, mapping: Mapping) -> R
             share no words.
     """
     return {
-        "problem": _problem(workload),
+        "problem": problem_record(workload),
         "arch_name": machine.name,
         "arch": _arch(machine),
         "mapping": [_loops(level) for level in mapping.levels],
     }
 
 
-def _problem(workload: Workload) -> Record:
+def problem_record(workload: Workload) -> Record:
+    """The `problem` of a record."""
     tensors = []
     for tensor in workload.tensors:
         axes = [[[name, factor] for name, factor in axis.terms] for axis in tensor.axes]
