@@ -32,7 +32,7 @@ from costmodel.loop_nest.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import MOVE_ATTEMPTS, log_losses, metropolis
-from searchers.compiled.structured_moves import propose
+from searchers.compiled.structured_deep import moves_of
 from searchers.compiled.structured_state import list_choices, make_workspace
 from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
 from searchers.shared import nest_features
@@ -221,6 +221,7 @@ class GuidedSearcher(BatchSearcher):
         assert self._nest is not None
         proposals = np.empty_like(codes)
         found = np.empty(len(codes), np.bool_)
+        propose, _ = moves_of(self._nest.tables)
         propose(
             self._nest.tables,
             self._choices,

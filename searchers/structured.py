@@ -10,6 +10,9 @@ anew. Several chains take turns, which is for evaluation in parallel: one alone 
 Where the evaluator has compiled costs, chains walk in compiled code, which takes 3 us per mapping;
 elsewhere every turn is asked for and told. Both visit the same mappings in the same order.
 
+On machines whose levels keep only some tensors, that fan out at several levels or have more than
+three of them, proposals are others (`searchers.compiled.structured_deep`) and chains longer.
+
 Nearly all of its lead over annealing and genetic search comes from the proposals, which know what
 a buffer and a reuse class are. It never reads the cost model's formulas, but is no black box
 either: it needs a loop-nest map space.
@@ -28,12 +31,22 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes, Losses
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts, compiled_costs
-from searchers.compiled.structured_moves import propose, settle, walk
-from searchers.compiled.structured_state import Chains, Schedule, list_choices, make_workspace
+from searchers.compiled.structured_deep import moves_of
+from searchers.compiled.structured_moves import settle
+from searchers.compiled.structured_state import (
+    Chains,
+    Schedule,
+    is_deep,
+    list_choices,
+    make_workspace,
+)
 from searchers.options import Count, Options, Presets, Share, Temperatures, Whole
 
 # Mappings that one compiled walk scores at most: a millisecond or two between looks at the clock.
 LONGEST_WALK = 512
+
+# Chains are longer by this much where there are more places for every prime.
+_LONGER = 3
 
 
 class StructuredOptions(Options):
@@ -76,7 +89,9 @@ class Structured(Searcher):
     def __init__(self, space: MapSpace, options: StructuredOptions, *, seed: int) -> None:
         """Prepares the chains and compiles the moves, so that no search time goes into that."""
         super().__init__(space, options, seed=seed)
-        self._schedule = Schedule(options.initial, options.length, *options.temperatures)
+        length = options.length * (_LONGER if is_deep(space.tables) else 1)
+        self._schedule = Schedule(options.initial, length, *options.temperatures)
+        self._offer, self._go_on = moves_of(space.tables)
         self._tables = space.tables
         self._choices = list_choices(space.tables, options.outer_fill)
         self._workspace = make_workspace(space.tables)
@@ -97,17 +112,17 @@ class Structured(Searcher):
         self._rows = np.empty(0, np.int64)
 
     def _ask(self, n: int) -> Codes:
-        ready = int((self._steps < self.options.initial + self.options.length).sum())
+        ready = int((self._steps < self._schedule.initial + self._schedule.length).sum())
         self._rows = (self._turn + np.arange(min(n, ready))) % self.options.chains
         self._turn = (self._turn + len(self._rows)) % self.options.chains
         # A chain of which nothing was feasible has no place to move from.
-        fresh = (self._steps[self._rows] < self.options.initial) | (
+        fresh = (self._steps[self._rows] < self._schedule.initial) | (
             self._losses[self._rows] == math.inf
         )
         streams = self._streams[self._rows]
         proposals = np.empty((len(self._rows), self._codes.shape[1]), np.int32)
         found = np.empty(len(proposals), dtype=np.bool_)
-        propose(
+        self._offer(
             self._tables,
             self._choices,
             self._workspace,
@@ -156,7 +171,7 @@ class Structured(Searcher):
         return codes, scores
 
     def _walk_on(self, costs: CompiledCosts, spare: Codes, codes: Codes, scores: Losses) -> int:
-        scored: int = walk(
+        scored: int = self._go_on(
             self._tables,
             self._choices,
             self._workspace,
@@ -176,7 +191,7 @@ class Structured(Searcher):
 
     def _end_round(self) -> bool:
         """Starts new chains if all are at their ends; whether it did."""
-        ended = bool(self._steps.min() >= self.options.initial + self.options.length)
+        ended = bool(self._steps.min() >= self._schedule.initial + self._schedule.length)
         if ended:
             self._start_round()
         return ended

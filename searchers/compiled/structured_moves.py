@@ -20,6 +20,7 @@ from costmodel.space import Codes
 from searchers.compiled.cost_function import CompiledCosts, score
 from searchers.compiled.random_numbers import below, copy, uniform
 from searchers.compiled.structured_state import Chains, Choices, Schedule, Workspace
+from searchers.compiled.structured_tiles import all_fit, allocate, grow, measure, shift
 
 # Cumulative shares of the moves that every machine has; the rest of 1 moves a single prime.
 _REORDER = 0.20
@@ -32,104 +33,6 @@ _NEAR = 0.05
 
 # The most often that a chain tries to move, or to sample, before it gives up.
 _ATTEMPTS = 20
-
-
-@part
-def _axis_extent(tables: NestTables, work: Workspace, level: int, axis: int) -> int:
-    """Extent of a level's tile along an axis of a tensor."""
-    extent = 1
-    for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-        inside = work.extents[level, tables.term_dimension[k]]
-        extent += tables.term_coefficient[k] * (inside - 1)
-    return extent
-
-
-@part
-def _level_fits(
-    tables: NestTables, work: Workspace, level: int, words: npt.NDArray[np.int64]
-) -> bool:
-    """Whether a level holds tiles of words `[L, T]`; in banks, whether some allocation does."""
-    if tables.capacity[level] < 0:
-        return True
-    used = 0
-    bank = tables.bank_words[level]
-    if bank == 0:
-        for t in range(words.shape[1]):
-            if work.kept[level, t]:
-                used += words[level, t]
-        return used <= tables.capacity[level]
-    banks = 0
-    for t in range(words.shape[1]):
-        banks += tables.allocations[tables.allocation_start[level], t]
-        used += max(1, (words[level, t] + bank - 1) // bank) if work.kept[level, t] else 1
-    return used <= banks
-
-
-@part
-def _fits(tables: NestTables, work: Workspace) -> bool:
-    """Whether every level below the outermost holds its tiles."""
-    for level in range(1, work.words.shape[0]):
-        if not _level_fits(tables, work, level, work.words):
-            return False
-    return True
-
-
-@part
-def _measure(tables: NestTables, work: Workspace) -> None:
-    """Extents and words of all tiles below the outermost level, from the factors."""
-    levels = work.extents.shape[0]
-    for d in range(work.factors.shape[0]):
-        extent = 1
-        level = levels - 1
-        for s in range(work.factors.shape[1] - 1, tables.temporal_slot[0], -1):
-            extent *= work.factors[d, s]
-            if s == tables.temporal_slot[level]:
-                work.extents[level, d] = extent
-                level -= 1
-    for level in range(1, levels):
-        for t in range(work.words.shape[1]):
-            words = 1
-            for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-                words *= _axis_extent(tables, work, level, axis)
-            work.words[level, t] = words
-
-
-@part
-def _shift(work: Workspace, pair: int, source: int, target: int, listed: Choices) -> None:
-    """Moves the prime of a pair from one slot to another."""
-    d = listed.dimension[pair]
-    work.factors[d, source] //= listed.prime[pair]
-    work.factors[d, target] *= listed.prime[pair]
-
-
-@part
-def _grow(tables: NestTables, listed: Choices, work: Workspace, level: int, pair: int) -> bool:
-    """Moves a prime from the outermost level to `level` if all tiles still fit."""
-    d = listed.dimension[pair]
-    prime = listed.prime[pair]
-    fits = True
-    reached = level
-    # The innermost level first: it is the one that fills up.
-    while fits and reached > 0:
-        small = work.extents[reached, d]
-        for t in range(work.words.shape[1]):
-            words = work.words[reached, t]
-            if tables.relevant[t, d]:
-                axis = tables.axis_start[t] + tables.axis_of[t, d]
-                extent = _axis_extent(tables, work, reached, axis)
-                added = tables.coefficient_of[t, d] * small * (prime - 1)
-                words = words // extent * (extent + added)
-            work.grown[reached, t] = words
-        fits = _level_fits(tables, work, reached, work.grown)
-        reached -= 1
-    if not fits:
-        return False
-    for further in range(1, level + 1):
-        work.extents[further, d] *= prime
-        for t in range(work.words.shape[1]):
-            work.words[further, t] = work.grown[further, t]
-    _shift(work, pair, tables.temporal_slot[0], tables.temporal_slot[level], listed)
-    return True
 
 
 @part
@@ -151,7 +54,7 @@ def _fill(tables: NestTables, listed: Choices, work: Workspace, level: int, barr
         if pair == barred and count > 1:
             continue
         barred = -1
-        moved = _grow(tables, listed, work, level, pair)
+        moved = grow(tables, listed, work, 0, level, pair)
         left = work.factors[listed.dimension[pair], outermost]
         if not moved or left % listed.prime[pair] != 0:
             count -= 1
@@ -221,7 +124,7 @@ def _redraw_some_order(tables: NestTables, work: Workspace, code: Codes) -> None
 
 
 @part
-def _place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
+def place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
     """Draws the order and the mesh axes of the spatial loops anew where they are a choice."""
     n = work.order.size
     for level in range(tables.fanout.size):
@@ -233,34 +136,6 @@ def _place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
             code[tables.spatial_order_column[level]] = order_index(work.order)
         if tables.spatial_axis_column[level] >= 0:
             code[tables.spatial_axis_column[level]] = below(work.stream, 1 << n)
-
-
-@part
-def _allocation_holds(tables: NestTables, work: Workspace, level: int, row: int) -> bool:
-    """Whether an allocation holds every tile that is kept, and no tile that is to overflow."""
-    bank = tables.bank_words[level]
-    for t in range(work.words.shape[1]):
-        holds = work.words[level, t] <= tables.allocations[row, t] * bank
-        if work.kept[level, t] and not holds:
-            return False
-        if tables.bypass_on_overflow and holds and not work.kept[level, t]:
-            return False
-    return True
-
-
-@part
-def _allocate(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
-    """Chooses at random among the bank allocations that hold the tiles; the old one if it does."""
-    column = tables.banks_column[level]
-    first = tables.allocation_start[level]
-    if _allocation_holds(tables, work, level, first + code[column]):
-        return
-    count = 0
-    for row in range(first, tables.allocation_start[level + 1]):
-        if _allocation_holds(tables, work, level, row):
-            count += 1
-            if below(work.stream, count) == 0:
-                code[column] = row - first
 
 
 @part
@@ -297,14 +172,14 @@ def _finish(tables: NestTables, work: Workspace, code: Codes) -> None:
                 mask |= work.kept[level, t] << t
             code[tables.keep_column[level]] = mask
         if tables.banks_column[level] >= 0:
-            _allocate(tables, work, level, code)
+            allocate(tables, work, level, code)
 
 
 @part
 def _shrink(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Takes random primes out to the outermost level until all tiles fit."""
     outermost = tables.temporal_slot[0]
-    while not _fits(tables, work):
+    while not all_fit(tables, work):
         count = 0
         chosen = -1
         source = -1
@@ -318,8 +193,8 @@ def _shrink(tables: NestTables, listed: Choices, work: Workspace) -> None:
                         source = s
         if chosen < 0:
             return
-        _shift(work, chosen, source, outermost, listed)
-        _measure(tables, work)
+        shift(work, chosen, source, outermost, listed)
+        measure(tables, work)
 
 
 @part
@@ -358,14 +233,14 @@ def _sample(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -
         for t in range(work.words.shape[1]):
             skips = skipping and uniform(work.stream) < 0.5
             work.kept[level, t] = 0 if skips else 1
-    _measure(tables, work)
+    measure(tables, work)
     _shrink(tables, listed, work)
     if levels > 1:
         _fill(tables, listed, work, levels - 1, -1)
     _fill_outer(tables, listed, work, listed.outer_fill)
     for level in range(levels - 1):
         _redraw_order(tables, work, level, code)
-    _place_spatial(tables, work, code)
+    place_spatial(tables, work, code)
 
 
 @part
@@ -383,9 +258,9 @@ def _refill(tables: NestTables, listed: Choices, work: Workspace) -> None:
     for _ in range(2 if uniform(work.stream) < 0.4 else 1):
         pair = _pick(listed, work, tables.temporal_slot[innermost], -1)
         if pair >= 0:
-            _shift(work, pair, tables.temporal_slot[innermost], outermost, listed)
+            shift(work, pair, tables.temporal_slot[innermost], outermost, listed)
             barred = pair
-    _measure(tables, work)
+    measure(tables, work)
     _fill(tables, listed, work, innermost, barred)
     _fill_outer(tables, listed, work, 0.5)
 
@@ -399,8 +274,8 @@ def _exchange(listed: Choices, work: Workspace, first_slot: int, second_slot: in
     second = _pick(listed, work, second_slot, listed.dimension[first])
     if second < 0:
         return
-    _shift(work, first, first_slot, second_slot, listed)
-    _shift(work, second, second_slot, first_slot, listed)
+    shift(work, first, first_slot, second_slot, listed)
+    shift(work, second, second_slot, first_slot, listed)
 
 
 @part
@@ -427,7 +302,7 @@ def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> 
         _flip_kept(tables, listed, work)
         return
     if uniform(work.stream) < listed.place_share:
-        _place_spatial(tables, work, code)
+        place_spatial(tables, work, code)
         return
     kind = uniform(work.stream)
     if kind < _REORDER:
@@ -450,9 +325,9 @@ def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> 
         target = below(work.stream, work.factors.shape[1])
         pair = _pick(listed, work, source, -1)
         if pair >= 0:
-            _shift(work, pair, source, target, listed)
-    _measure(tables, work)
-    if refill and _fits(tables, work):
+            shift(work, pair, source, target, listed)
+    measure(tables, work)
+    if refill and all_fit(tables, work):
         _fill(tables, listed, work, levels - 1, -1)
     elif uniform(work.stream) < 0.25:
         _redraw_some_order(tables, work, code)
@@ -472,7 +347,7 @@ def _propose_one(
             check_mapping(tables, code, work.rows, work.kept, work.tile)
             for d in range(work.factors.shape[0]):
                 copy(tables.factors[work.rows[d]], work.factors[d])
-            _measure(tables, work)
+            measure(tables, work)
             _move(tables, listed, work, code)
         _finish(tables, work, code)
         differs = fresh
@@ -514,7 +389,7 @@ def propose(
 
 
 @part
-def _settle_one(schedule: Schedule, chains: Chains, c: int, code: Codes, loss: float) -> None:
+def settle_one(schedule: Schedule, chains: Chains, c: int, code: Codes, loss: float) -> None:
     """A chain's next step: it takes what it proposed, or stays (Metropolis' rule)."""
     offered = np.log(loss)
     held = chains.losses[c]
@@ -543,7 +418,7 @@ def settle(
 ) -> None:
     """Chains `rows` `[m]` take what they proposed, codes `[m, D]` of losses `[m]`, or stay."""
     for i in range(rows.size):
-        _settle_one(schedule, chains, rows[i], codes[i], losses[i])
+        settle_one(schedule, chains, rows[i], codes[i], losses[i])
 
 
 @lean
@@ -590,5 +465,5 @@ def walk(
         else:
             return scored
         score(costs, codes[scored : scored + 1], scores[scored])
-        _settle_one(schedule, chains, c, code, scores[scored, 0])
+        settle_one(schedule, chains, c, code, scores[scored, 0])
     return codes.shape[0]

@@ -35,10 +35,11 @@ class Choices(NamedTuple):
     Attributes:
         dimension: `[M]` dimension of each distinct prime factor.
         prime: `[M]` its value.
-        vectors: `[V, n]` spatial factors, level by level: first those of the largest product,
-            then those that come near it.
-        vector_start: `[L + 1]` into vectors.
-        largest_end: `[L]` end of those of the largest product.
+        vectors: `[V, n]` spatial factors, fan by fan: first those of the largest product, then
+            those that come near it. A fan is a level, or on deep machines an axis of its mesh.
+        fan_level: `[F]` the level of each fan.
+        vector_start: `[F + 1]` into vectors.
+        largest_end: `[F]` end of those of the largest product.
         spatial_slots: the slots of spatial loops.
         skippable: `[L]` 1 where tensors can skip the level, by choice or by overflow.
         outer_fill: probability that a level above the innermost is filled in a new mapping.
@@ -49,6 +50,7 @@ class Choices(NamedTuple):
     dimension: Array
     prime: Array
     vectors: Array
+    fan_level: Array
     vector_start: Array
     largest_end: Array
     spatial_slots: Array
@@ -106,9 +108,10 @@ def list_choices(tables: NestTables, outer_fill: float) -> Choices:
     )
     vectors = [np.ones((0, tables.sizes.size), np.int64)]
     start, largest_end = [0], []
-    for level, fanout in enumerate(tables.fanout.tolist()):
-        if tables.spatial_slot[level] >= 0:
-            vectors.extend(_spatial_vectors(tables.sizes.tolist(), fanout))
+    fans = _axes(tables) if is_deep(tables) else _levels(tables)
+    for _, limit, sizes in fans:
+        if limit > 1:
+            vectors.extend(_spatial_vectors(sizes, limit))
             largest_end.append(start[-1] + len(vectors[-2]))
             start.append(largest_end[-1] + len(vectors[-1]))
         else:
@@ -121,6 +124,7 @@ def list_choices(tables: NestTables, outer_fill: float) -> Choices:
         dimension=np.array([d for d, _ in pairs], dtype=np.int64),
         prime=np.array([prime for _, prime in pairs], dtype=np.int64),
         vectors=np.concatenate(vectors),
+        fan_level=np.array([level for level, _, _ in fans], dtype=np.int64),
         vector_start=np.array(start, dtype=np.int64),
         largest_end=np.array(largest_end, dtype=np.int64),
         spatial_slots=np.flatnonzero(tables.slot_spatial),
@@ -129,6 +133,39 @@ def list_choices(tables: NestTables, outer_fill: float) -> Choices:
         skip_share=SKIP_SHARE if skippable.any() else 0.0,
         place_share=PLACE_SHARE if placed.any() else 0.0,
     )
+
+
+def is_deep(tables: NestTables) -> bool:
+    """Whether a machine is beyond the first ones: more than three levels, or rules of its own."""
+    machine = tables.machine
+    kept = machine.always_kept | machine.never_kept
+    across = machine.barred | machine.only_x | machine.only_y
+    return tables.capacity.size > 3 or bool(kept.any() or across.any())
+
+
+Fan = tuple[int, int, list[int]]
+"""A level, how many children something may run across, and the sizes that may."""
+
+
+def _levels(tables: NestTables) -> list[Fan]:
+    """Every level as one fan; a fan-out of 1 where there is no slot."""
+    return [
+        (level, fanout if tables.spatial_slot[level] >= 0 else 1, tables.sizes.tolist())
+        for level, fanout in enumerate(tables.fanout.tolist())
+    ]
+
+
+def _axes(tables: NestTables) -> list[Fan]:
+    """The axes of every level's mesh, with what may run along them."""
+    machine, bits = tables.machine, np.arange(tables.sizes.size)
+    fans = []
+    for level in np.flatnonzero(tables.spatial_slot >= 0).tolist():
+        for extent, elsewhere in zip(
+            tables.mesh[level].tolist(), (machine.only_y, machine.only_x), strict=True
+        ):
+            barred = ((machine.barred[level] | elsewhere[level]) >> bits) & 1
+            fans.append((level, extent, np.where(barred, 1, tables.sizes).tolist()))
+    return fans
 
 
 def make_workspace(tables: NestTables) -> Workspace:

@@ -150,6 +150,68 @@ MACHINES = {
         ],
         bypass="searched",
     ),
+    "eyeriss-like": machine_of(
+        [
+            DRAM,
+            {
+                "name": "GLB",
+                "energy_pj": 6.0,
+                "capacity_words": 65536,
+                "bypass": ["weight"],
+                "fanout": 168,
+                "mesh": [14, 12],
+            },
+            {
+                "name": "ifmap",
+                "energy_pj": 0.7,
+                "capacity_words": 12,
+                "keep": ["input"],
+                "bypass": ["weight", "output"],
+            },
+            {
+                "name": "filter",
+                "energy_pj": 1.1,
+                "capacity_words": 192,
+                "bypass": ["input", "output"],
+            },
+            {"name": "psum", "energy_pj": 0.9, "capacity_words": 16, "bypass": ["input", "weight"]},
+        ]
+    ),
+    "three fan-outs with rules": machine_of(
+        [
+            DRAM,
+            {
+                "name": "L2",
+                "energy_pj": 4.0,
+                "capacity_words": 9000,
+                "fanout": 16,
+                "mesh": [4, 4],
+                "spatial": {"x": ["C", "L", "K"], "y": ["K", "P", "J"]},
+            },
+            {
+                "name": "L1",
+                "energy_pj": 2.0,
+                "capacity_words": 900,
+                "fanout": 4,
+                "spatial": {"x": ["K", "Q", "I"]},
+                "bypass": ["weight"],
+            },
+            {
+                "name": "accumulator",
+                "energy_pj": 1.0,
+                "capacity_words": 64,
+                "fanout": 8,
+                "mesh": [1, 8],
+                "bypass": ["input", "weight"],
+            },
+            {
+                "name": "register",
+                "energy_pj": 0.1,
+                "capacity_words": 2,
+                "bypass": ["input", "output"],
+            },
+        ]
+    ),
 }
 
 
