@@ -30,9 +30,10 @@ LARGEST_COUNT = 2**62
 LARGEST_SIZE = 2**32
 """What the size of a dimension may be at most: all its divisors have to be found."""
 
-# Which tensors of a family are learnt, or stand where a layer's weights stand, by position.
+# Which tensor of a family is learnt, or stands where a layer's weights stand, by position; a
+# register for one weight takes one tensor, as in `timeloop-general`.
 _WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {"cnn": (0,), "conv1d": (0,), "gemm": (1,), "mttkrp": (1, 2)}
+    {"cnn": (0,), "conv1d": (0,), "gemm": (1,), "mttkrp": (1,)}
 )
 
 _TERM = re.compile(r"(?:(\d{1,18})\s*\*\s*)?([A-Za-z][A-Za-z0-9_]*)(?:\s*\*\s*(\d{1,18}))?")

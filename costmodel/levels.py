@@ -36,6 +36,8 @@ _ALWAYS_WRITTEN = frozenset(
 
 _ROLES = frozenset({"input", "weight", "output"})
 
+Roles = tuple[Literal["input", "weight", "output"], ...]
+
 # Keys that change no figure, or only say in another way what the first keys say.
 _WITHOUT_EFFECT = frozenset({"capacity_bits", "capacity_bytes", "word_bits", "beside"})
 
@@ -52,12 +54,20 @@ class ActionEnergies(StrictModel):
 
 
 class SpatialRules(StrictModel):
-    """What may run across the children of a level, and what their network can do."""
+    """What may run across the children of a level, and what their network can do.
+
+    A dimension that a tensor lacks leaves that tensor's words the same for all children: inputs
+    and weights are handed to all of them, outputs of all of them are added.
+    """
 
     x: tuple[str, ...] | None = None
     """Dimensions that may run along the width; null: all."""
     y: tuple[str, ...] | None = None
     """Dimensions that may run along the height; null: all."""
+    x_reuse: Roles | None = None
+    """Along the width also, or only, those that a tensor of one of these roles lacks."""
+    y_reuse: Roles | None = None
+    """Along the height likewise."""
     multicast: bool = True
     """Whether one read serves all children that need the same word."""
     reduction: bool = True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+from costmodel.loop_nest.machine_tables import usable_words
 from costmodel.loop_nest.map_space import MapSpace
 
 
@@ -21,16 +23,23 @@ def why_infeasible(space: MapSpace, keep: Mapping[str, Sequence[str]] | None = N
     accelerator = space.accelerator
     if accelerator.overflow == "bypass":
         return None
+    machine = space.tables.machine
+    everything = (1 << len(space.workload.tensors)) - 1
     for index, level in enumerate(accelerator.levels):
-        fewest = len(space.workload.tensors)
+        never, always = int(machine.never_kept[index]), int(machine.always_kept[index])
+        fewest = (everything & ~never).bit_count()
         if keep is not None and level.name in keep:
             fewest = len(set(keep[level.name]))
         elif index > 0 and accelerator.bypass == "searched":
-            fewest = 0
-        if level.capacity_words is not None and level.capacity_words < fewest:
+            fewest = always.bit_count()
+        if level.capacity_words is not None and usable_words(level) < fewest:
+            buffered = level.multiple_buffering
+            times = f", each held {buffered:g} times" if buffered > 1 else ""
+            needed = math.ceil(fewest * buffered)
             return (
                 f"No mapping of {space.workload.name} on {accelerator.name} is feasible: "
                 f"{level.name} holds {level.capacity_words} words, and the smallest tile has one "
-                f"word of each of {fewest} tensors. A capacity of {fewest} words would admit one."
+                f"word of each of {fewest} tensors{times}. A capacity of {needed} words would "
+                "admit one."
             )
     return None

@@ -6,7 +6,7 @@ Letters: L levels, T tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,6 +83,7 @@ def machine_tables(
     roles: Mapping[str, str],
     dimensions: Sequence[str],
     *,
+    indexing: Mapping[str, Collection[str]] | None = None,
     as_timeloop: bool = False,
 ) -> MachineTables:
     """A machine's arrays for an operation.
@@ -91,6 +92,7 @@ def machine_tables(
         accelerator: the machine.
         roles: the operation's tensors, in order, each with its role.
         dimensions: its dimensions, in order.
+        indexing: which dimensions index each tensor, where a level's fan-out asks for it.
         as_timeloop: judge and account mappings as timeloop-model does, which does not look at each
             fan-out by itself.
 
@@ -113,7 +115,8 @@ def machine_tables(
                 f"accelerator.levels[{level.name}].bypass: {list(roles)[t]} is both kept and "
                 "bypassed there, by its name and by its role; name it once."
             )
-    spread = [_axis_masks(accelerator, i, dimensions) for i in range(len(levels))]
+    lacked = _lacked(roles, dimensions, indexing or {})
+    spread = [_axis_masks(level, dimensions, lacked) for level in levels]
     actions = np.array([level.energies for level in levels])
     mesh = _instances(levels)
     separate = any(
@@ -201,23 +204,32 @@ def _tensor_mask(
     return mask
 
 
+def _lacked(
+    roles: Mapping[str, str], dimensions: Sequence[str], indexing: Mapping[str, Collection[str]]
+) -> dict[str, set[str]]:
+    """Per role the dimensions that one of its tensors at least is not indexed by."""
+    lacked: dict[str, set[str]] = {role: set() for role in ROLES}
+    for tensor, role in roles.items():
+        lacked[role] |= set(dimensions) - set(indexing.get(tensor, dimensions))
+    return lacked
+
+
 def _axis_masks(
-    accelerator: Accelerator, position: int, dimensions: Sequence[str]
+    level: Level, dimensions: Sequence[str], lacked: Mapping[str, set[str]]
 ) -> tuple[int, int, int]:
     """Dimensions, as bits, that run along the width only, the height only, or not at all."""
-    level = accelerator.levels[position]
     rules = level.spatial
     if rules is None:
         return 0, 0, 0
     everything = (1 << len(dimensions)) - 1
     masks = []
-    for key in ("x", "y"):
-        named = getattr(rules, key)
-        if named is None:
+    for named, reused in ((rules.x, rules.x_reuse), (rules.y, rules.y_reuse)):
+        if named is None and reused is None:
             masks.append(everything)
             continue
         # What this operation does not have it cannot spread; other operations have it.
-        masks.append(sum(1 << d for d, name in enumerate(dimensions) if name in named))
+        allowed = set(named or ()).union(*(lacked[role] for role in reused or ()))
+        masks.append(sum(1 << d for d, name in enumerate(dimensions) if name in allowed))
     along_x, along_y = masks
     if level.width_height[1] == 1:
         return 0, 0, everything & ~along_x

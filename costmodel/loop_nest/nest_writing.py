@@ -23,7 +23,7 @@ def nest_record(workload: Workload, machine: Accelerator, mapping: Mapping) -> R
     return {
         "problem": problem_record(workload),
         "arch_name": machine.name,
-        "arch": _arch(machine),
+        "arch": arch_of(machine),
         "mapping": [_loops(level) for level in mapping.levels],
     }
 
@@ -38,7 +38,8 @@ def problem_record(workload: Workload) -> Record:
     return {"name": workload.name, "dims": dict(workload.dimensions), "tensors": tensors}
 
 
-def _arch(machine: Accelerator) -> Record:
+def arch_of(machine: Accelerator) -> Record:
+    """The `arch` part of such a record: every number of the machine, not what it keeps."""
     levels = []
     instances, width, height = 1, 1, 1
     for level in machine.levels:

@@ -201,9 +201,11 @@ def arch_record(source: Accelerator) -> Record:
 def mapping_record(space: MapSpace, code: Codes) -> Record:
     """One mapping `[D]` of a space as a whole record, without a result.
 
-    On a machine with keys that the first machines had not it is a record of a whole nest.
+    On a machine with keys that the first machines had not, several fan-outs, or one below its
+    innermost level, it is a record of a whole nest.
     """
-    if space.accelerator.further_key is not None:
+    spread = [level.fanout > 1 for level in space.accelerator.levels]
+    if space.accelerator.further_key is not None or sum(spread) > 1 or spread[-1]:
         return nest_record(space.workload, space.accelerator, space.describe(code))
     return {
         "problem": problem_record(space.workload),

@@ -225,7 +225,8 @@ def build_tables(
     levels = accelerator.levels
     names = workload.dimension_names
     tensor_names = workload.tensor_names
-    machine = machine_tables(accelerator, workload.roles, names)
+    indexing = {tensor.name: tensor.dimensions for tensor in workload.tensors}
+    machine = machine_tables(accelerator, workload.roles, names, indexing=indexing)
     slots: list[tuple[int, int]] = []
     temporal_slot, spatial_slot = [], []
     for index, level in enumerate(levels):

