@@ -28,10 +28,12 @@ class RecordScorer:
         model: makes the model.
         score: `score(records, model)`, the records in order, each with `result`; a `ConfigError`
             starts with `record I:`.
+        linked: makes the model with link transfers; None: it has none.
     """
 
     model: Callable[[], CostModel]
     score: Callable[[Sequence[dict[str, Any]], Any], list[dict[str, Any]]]
+    linked: Callable[[], CostModel] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

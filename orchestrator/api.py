@@ -295,13 +295,18 @@ def benchmark(
 
 
 def evaluate(
-    records: str | Path | Place | Iterable[Mapping[str, Any]], model: str = "loopnest"
+    records: str | Path | Place | Iterable[Mapping[str, Any]],
+    model: str = "loopnest",
+    *,
+    link_transfers: bool = False,
 ) -> list[dict[str, Any]]:
     """Scores mapping records.
 
     Args:
         records: mapping records, or a file of them or its URI: JSON lines, plain or `.gz`.
         model: a cost model's name, see `mapspace list models`.
+        link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
+            it unless told otherwise; of `loopnest`.
 
     Returns:
         The records in order, each with its `result`; where a mapping is infeasible,
@@ -315,8 +320,12 @@ def evaluate(
 
     if isinstance(records, str | Path | RemotePath):
         with local_file(place(records), there=True) as file:
-            return [record for chunk in scored(model, file) for record in chunk]
-    return scorer(model)([dict(record) for record in records])
+            return [
+                record
+                for chunk in scored(model, file, link_transfers=link_transfers)
+                for record in chunk
+            ]
+    return scorer(model, link_transfers=link_transfers)([dict(record) for record in records])
 
 
 def _read(kind: type[Config], experiment: Experiment) -> tuple[Config, str]:

@@ -313,7 +313,8 @@ def space(
 @click.option("--model", required=True, help="Cost model; see `mapspace list models`.")
 @click.argument("records", type=PLACE)
 @click.option("--output", type=PLACE, help="Else standard output.")
-def evaluate(model: str, records: Place, output: Place | None) -> None:
+@click.option("--link-transfers", is_flag=True, help="Neighbours hand words to each other.")
+def evaluate(model: str, records: Place, output: Place | None, link_transfers: bool) -> None:
     """Scores the mapping RECORDS (JSON lines, plain or .gz)."""
     from orchestrator.search.evaluate_records import evaluate_file
 
@@ -321,7 +322,7 @@ def evaluate(model: str, records: Place, output: Place | None) -> None:
         local_file(records, there=True) as source,
         nullcontext() if output is None else local_file(output) as target,
     ):
-        scored, infeasible = evaluate_file(model, source, target)
+        scored, infeasible = evaluate_file(model, source, target, link_transfers=link_transfers)
     note = f", {infeasible:,} of them infeasible" if infeasible else ""
     click.echo(f"{scored:,} records scored{note}", err=True)
 

@@ -1,8 +1,7 @@
 """The compiled pass: traffic, energy and cycles of one mapping after another.
 
-The formulas are Timeloop's (v3, dense, perfect factors, link transfers off) in closed form; the
-names below follow it. Letters: B mappings, n dimensions, S slots, L levels, T tensors, C classes of
-multicasts.
+The formulas are Timeloop's (v3, dense, perfect factors) in closed form; the names below follow it.
+Letters: B mappings, n dimensions, S slots, L levels, T tensors, C classes of multicasts.
 
 All counts are int64 and exact: `Workload` refuses sizes whose counts could leave 62 bits. Energy
 and the bandwidth limits are float64, where every count below 2^53 is exact as well.
@@ -22,6 +21,7 @@ from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
 from costmodel.loop_nest.feasibility import Statuses, axes_in_use, check_mapping
+from costmodel.loop_nest.link_transfers import Links, count_links, list_all_loops
 from costmodel.loop_nest.machine_tables import NETWORK_OF_CLASSES, NETWORK_OF_HOPS
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery
 from costmodel.loop_nest.projections import PART_BY_DIVISION, PART_OF_INPUT
@@ -157,6 +157,7 @@ def _charge_network(
     through: int,
     delivered: int,
     details: DetailArrays,
+    links: Links | None,
 ) -> float:
     """Energy of what the network below a level carries of a tensor, pJ.
 
@@ -168,25 +169,36 @@ def _charge_network(
         through: words that pass between one child and what stands below it.
         delivered: words that enter the tile of one child, whether it is kept there or not.
         details: takes the classes where they have room for them.
+        links: with what the network carries; None: children hand nothing to their neighbours.
     """
     b, level, t = place
     machine = tables.machine
     again = tables.part_kind[t] != PART_OF_INPUT and machine.dram[level] > 0
+    if links is None:
+        classes = scratch.classes
+        found = find_classes(tables, scratch, code, t, level)
+        for i in range(found):
+            classes[i, 3] = delivered * classes[i, 2]
+            classes[i, 2] = delivered * classes[i, 1]
+    else:
+        classes = links.classes
+        found = links.found[0]
+    children = 1.0
+    words = 0.0
+    # In the order of Timeloop's divisions: what is cut off below shows it.
+    for i in range(found):
+        words += classes[i, 0] * classes[i, 2]
+    slot = tables.spatial_slot[level]
+    if slot >= 0:
+        for d in range(scratch.rows.size):
+            children *= tables.factors[scratch.rows[d], slot]
+    scale = 1.0
+    if not _takes_part(scratch, level + 1, t):
+        scale = through * children / words
     energy = 0.0
     routed = 0.0
-    found = find_classes(tables, scratch, code, t, level)
-    scale = 1.0
-    if delivered != through:
-        # In the order of Timeloop's divisions: what is cut off below shows it.
-        children = 0.0
-        words = 0.0
-        for i in range(found):
-            children += scratch.classes[i, 0] * scratch.classes[i, 1]
-            words += scratch.classes[i, 0] * (delivered * scratch.classes[i, 1])
-        scale = through * children / words
     for i in range(found):
-        accesses = delivered * scratch.classes[i, 1] * scale
-        hops = delivered * scratch.classes[i, 2]
+        accesses, hops = classes[i, 2] * scale, classes[i, 3]
         if again:
             # A memory outside the chip is read before it is updated, but for what is new.
             accesses = 2 * accesses - (scratch.part[level] if scratch.kept[level, t] else 0)
@@ -194,14 +206,75 @@ def _charge_network(
         if accesses > 0:
             routed = np.floor(routed + (1 + np.floor(hops / accesses)) * accesses)
         if details.classes.shape[3] > i:
-            details.classes[b, level, t, i, 0] = scratch.classes[i, 0]
-            details.classes[b, level, t, i, 1] = scratch.classes[i, 1]
+            details.classes[b, level, t, i, 0] = classes[i, 0]
+            details.classes[b, level, t, i, 1] = classes[i, 1]
             details.classes[b, level, t, i, 2] = accesses
             details.classes[b, level, t, i, 3] = hops
-    energy = (energy + machine.router[level] * routed) * scratch.above[level]
+    energy += machine.router[level] * routed
+    if links is not None:  # noqa: SIM102 - by itself it decides what is compiled
+        if _takes_part(scratch, level + 1, t):
+            energy += links.words[2] * (tables.hop_energy[level] + 2 * machine.router[level])
+    energy *= scratch.above[level]
     if details.charges.shape[0] > 0:
         details.charges[b, 2, level, t] = energy
     return energy
+
+
+@part
+def _takes_part(
+    scratch: Scratch,
+    level: int,
+    t: int,
+) -> bool:
+    """Whether the instances of a level, or the MACs, hand words of tensor t to each other."""
+    return level == scratch.above.size or scratch.kept[level, t] > 0
+
+
+@part
+def _words_served(
+    tables: NestTables,
+    scratch: Scratch,
+    links: Links,
+    level: int,
+    t: int,
+    through: int,
+) -> int:
+    """Words of tensor t that one instance of a level delivers into the network below it.
+
+    Where the children do not keep the tensor, as many as the `through` words of each child need.
+    """
+    delivered: int = links.words[0]
+    if _takes_part(scratch, level + 1, t):
+        return delivered
+    children = 1
+    slot = tables.spatial_slot[level]
+    if slot >= 0:
+        for d in range(scratch.rows.size):
+            children *= tables.factors[scratch.rows[d], slot]
+    return int(float(delivered) * through * children / links.words[1])
+
+
+@part
+def _words_arrived(
+    scratch: Scratch,
+    links: Links,
+    level: int,
+    t: int,
+) -> tuple[int, int]:
+    """Words of tensor t that enter one instance of a level, and those that it hands on.
+
+    Timeloop spreads what one network hands on over all instances of the level, those of other
+    networks too. It cuts off the sum of what enters, class by class, and rounds what is handed on.
+    """
+    instances = scratch.above[level]
+    children = instances // scratch.above[level - 1]
+    arrived = 0.0
+    for i in range(links.found[0]):
+        arrived += links.classes[i, 2] * links.classes[i, 0] / children
+    if not scratch.kept[level, t]:
+        return int(arrived), 0
+    handed = links.words[2] / instances
+    return int(arrived + handed), int(handed + 0.5)
 
 
 @part
@@ -213,6 +286,7 @@ def _count_tensor(
     loops: tuple[int, int],
     b: int,
     details: DetailArrays,
+    links: Links | None,
 ) -> float:
     """Counts what is done for tensor t at every level; returns the energy of its hops, pJ.
 
@@ -232,39 +306,49 @@ def _count_tensor(
         _find_parts(tables, scratch, t)
     # From the inside out: `entering` words pass between a level and what stands below it.
     entering = delivered = loops[1]
-    groups = 1
     hops = 0.0
+    if links is not None:
+        count_links(tables, scratch, links, code, t, kept.shape[0] - 1)
     for level in range(kept.shape[0] - 1, outermost - 1, -1):
         network = machine.network[level]
-        if network == NETWORK_OF_CLASSES:
+        handed = 0
+        if links is not None:
             hops += _charge_network(
-                tables, scratch, code, (b, level, t), entering * groups, delivered, details
+                tables, scratch, code, (b, level, t), entering, delivered, details, links
             )
-        elif network == NETWORK_OF_HOPS:
-            delivery = _hops(tables, scratch, code, t, level)
-            hops += delivery * tables.hop_energy[level] * entering * scratch.above[level]
-        groups *= multicast_groups(tables, scratch, t, level)
-        if level > outermost and (kept[level, t] or machine.classed):
-            words = tile[level, t]
-            if not kept[level, t]:
-                words = box_words(tables, scratch, t, tables.temporal_slot[level])
-            delivered = words_entering(tables, scratch, t, level, words, loops[0])
+            entering = _words_served(tables, scratch, links, level, t, entering)
+            if level > outermost:
+                count_links(tables, scratch, links, code, t, level - 1)
+                delivered, handed = _words_arrived(scratch, links, level, t)
+        else:
+            if network == NETWORK_OF_CLASSES:
+                hops += _charge_network(
+                    tables, scratch, code, (b, level, t), entering, delivered, details, links
+                )
+            elif network == NETWORK_OF_HOPS:
+                delivery = _hops(tables, scratch, code, t, level)
+                hops += delivery * tables.hop_energy[level] * entering * scratch.above[level]
+            entering *= multicast_groups(tables, scratch, t, level)
+            if level > outermost and (kept[level, t] or machine.classed):
+                words = tile[level, t]
+                if not kept[level, t]:
+                    words = box_words(tables, scratch, t, tables.temporal_slot[level])
+                delivered = words_entering(tables, scratch, t, level, words, loops[0])
         if not kept[level, t]:
             if noted:
                 counts[0, level, t] = counts[1, level, t] = counts[2, level, t] = 0
             continue
-        served = entering * groups
-        groups = 1
+        served = entering
         share = 0
         if level > outermost:
             entering = share = delivered
         if produced:
             # The first time that a word is produced at a level, nothing is read.
-            reads = served - scratch.part[level]
+            reads = served - scratch.part[level] + handed
             fills = share - scratch.part[level] if level > outermost else 0
             updates = served
         else:
-            reads = served
+            reads = served + handed
             fills = share
             updates = 0
         scratch.accesses[level] += reads + fills + updates
@@ -376,8 +460,19 @@ def evaluate_mappings(
     codes: Codes,
     costs: CostArrays,
     details: DetailArrays,
+    links: Links | None,
 ) -> None:
-    """Costs of codes `[B, D]`, and the figures behind them where there is room for them."""
+    """Costs of codes `[B, D]`, and the figures behind them where there is room for them.
+
+    Args:
+        tables: the map space.
+        scratch: working memory.
+        codes: `[B, D]`.
+        costs: is filled.
+        details: is filled where there is room.
+        links: working memory where children hand words to their neighbours; None: they do not,
+            and what belongs to it is not even compiled.
+    """
     machine = tables.machine
     levels = tables.capacity.size
     for b in range(codes.shape[0]):
@@ -391,9 +486,11 @@ def evaluate_mappings(
             continue
         loops = list_loops(tables, scratch, code)
         _count_instances(tables, scratch)
+        if links is not None:
+            list_all_loops(tables, scratch, links, code)
         hop_energy = 0.0
         for t in range(tables.sliding.size):
-            hops = _count_tensor(tables, scratch, code, t, loops, b, details)
+            hops = _count_tensor(tables, scratch, code, t, loops, b, details, links)
             hop_energy += hops
             if details.network.shape[0] > 0:
                 details.network[b, t] = hops

@@ -32,11 +32,17 @@ def _score(records: Sequence[dict[str, Any]], model: LoopNestModel) -> list[dict
     return score(records, model)
 
 
+def _linked_model() -> LoopNestModel:
+    from costmodel.loop_nest.model import LoopNestModel
+
+    return LoopNestModel(link_transfers=True)
+
+
 LOOP_NEST = CostModelEntry(
     description="Energy and cycles of mappings by Timeloop's counting, in closed form.",
     accelerator="mm256",
     space=_space,
     model=_model,
     branch_and_bound=True,
-    records=RecordScorer(_model, _score),
+    records=RecordScorer(_model, _score, _linked_model),
 )

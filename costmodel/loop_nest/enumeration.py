@@ -217,7 +217,8 @@ class WholeSpace:
 
     def _evaluate(self, codes: Codes) -> Costs:
         costs = make_costs(len(codes))
-        evaluate_mappings(self.tables, self._scratch, codes, costs, make_details(self.tables, 0))
+        details = make_details(self.tables, 0)
+        evaluate_mappings(self.tables, self._scratch, codes, costs, details, None)
         return Costs(*costs)
 
     def _groups(self) -> Iterator[tuple[tuple[Array, ...], Array]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
+from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.scratch import scratch_of
 from costmodel.space import Codes
@@ -17,17 +18,23 @@ from mapspace.errors import ContractError
 class LoopNestModel:
     """Energy and cycles of mappings by Timeloop's counting, in closed form.
 
-    Equal to Timeloop v3.0.3 for dense workloads, perfect factors and link transfers off: tiles,
+    Equal to Timeloop v3.0.3 for dense workloads and perfect factors: tiles,
     reads, fills and updates per level and tensor, bypass, spatial multicast and reduction, partial
     overlap of sliding windows, first-read elision of outputs, bandwidth limits, hop energy.
 
     Attributes:
         name: `loopnest`.
         version: changes whenever a figure could change.
+        link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
+            it unless told otherwise (`costmodel.loop_nest.link_transfers`).
     """
 
     name = "loopnest"
     version = "1"
+
+    def __init__(self, *, link_transfers: bool = False) -> None:
+        """Takes the switch of link transfers."""
+        self.link_transfers = link_transfers
 
     def evaluate(self, space: MapSpace, codes: Codes, *, detail: bool = False) -> Costs:
         """Costs of a batch of mappings.
@@ -54,6 +61,7 @@ class LoopNestModel:
             np.ascontiguousarray(codes, dtype=np.int32),
             costs,
             details,
+            make_links(space.tables) if self.link_transfers else None,
         )
         if not detail:
             return Costs(*costs)

@@ -22,6 +22,7 @@ from costmodel.loop_nest.cost_kernel import (
     make_costs,
     make_details,
 )
+from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.nest_record_models import (
     HasNestArch,
     HasNestMapping,
@@ -31,7 +32,7 @@ from costmodel.loop_nest.nest_record_models import (
 )
 from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
 from costmodel.loop_nest.nest_validity import why_invalid
-from costmodel.loop_nest.scratch import make_scratch, most_children, most_classes
+from costmodel.loop_nest.scratch import make_scratch, most_classes
 from costmodel.loop_nest.tables import NestTables
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
@@ -66,11 +67,14 @@ def is_nest_record(record: object) -> bool:
     return isinstance(record, dict) and isinstance(record.get("mapping"), list)
 
 
-def score_nests(records: Mapping[int, Record]) -> dict[int, Record]:
+def score_nests(
+    records: Mapping[int, Record], *, link_transfers: bool = False
+) -> dict[int, Record]:
     """Evaluates records, all those of one problem and architecture in one batch.
 
     Args:
         records: of the form that `is_nest_record` knows, by their index.
+        link_transfers: whether neighbours below a level hand words to each other.
 
     Returns:
         Their results by index: counts and energies, or `valid: false` and `why`.
@@ -95,7 +99,7 @@ def score_nests(records: Mapping[int, Record]) -> dict[int, Record]:
     return {
         index: result
         for group in groups.values()
-        for index, result in zip(group.members, _score_group(group), strict=True)
+        for index, result in zip(group.members, _score_group(group, link_transfers), strict=True)
     }
 
 
@@ -105,17 +109,20 @@ def _group(record: Record) -> _Group:
     return _Group(problem, arch, nest_accelerator(arch), [], [])
 
 
-def _score_group(group: _Group) -> list[Record]:
+def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
     cells = len(group.machine.levels) * len(group.problem.tensors) * 4
     room = most_classes(group.machine.processing_elements)
+    if link_transfers:
+        room *= 2 * (len(group.problem.dims) * len(group.machine.levels) + 1)
     batch = max(1, _MOST_CELLS // (cells * room))
     results = []
     for first in range(0, len(group.mappings), batch):
         mappings = group.mappings[first : first + batch]
         tables, codes = nest_tables(group.problem, group.machine, mappings)
         costs = make_costs(len(codes))
-        details = make_details(tables, len(codes), classes=most_classes(most_children(tables)))
-        evaluate_mappings(tables, make_scratch(tables), codes, costs, details)
+        links = make_links(tables) if link_transfers else None
+        details = make_details(tables, len(codes), classes=room)
+        evaluate_mappings(tables, make_scratch(tables), codes, costs, details, links)
         scored = _Scored(group, tables, costs, details)
         for row, mapping in enumerate(mappings):
             if costs.status[row] == STATUS_OK:

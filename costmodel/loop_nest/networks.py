@@ -117,15 +117,36 @@ def find_classes(
 ) -> int:
     """Sorts the children of an instance by how many others hold the same tile of tensor t.
 
-    Fills classes `[C, 3]` of the scratch, in ascending order: children per group, number of such
-    groups, hops that one delivery to each of them takes. A child's number is the mixed-radix
-    number of its spatial loop indices, innermost fastest, height outside width; the mesh is filled
-    row by row, and is as wide as the machine's or as what the mapping uses.
+    Fills classes `[C, 3]` of the scratch, see `count_classes`.
 
     Returns:
         The number of classes.
     """
-    rows, keys, index, classes = scratch.rows, scratch.children, scratch.inside, scratch.classes
+    children, width, height = sort_children(tables, scratch, code, t, level)
+    for child in range(children):
+        scratch.served[child] = 0
+    return count_classes(scratch, children, width, height)
+
+
+@part
+def sort_children(
+    tables: NestTables,
+    scratch: Scratch,
+    code: Codes,
+    t: int,
+    level: int,
+) -> tuple[int, int, int]:
+    """Sorts the children of an instance of a level by the tile of tensor t that they hold.
+
+    Fills children of the scratch with tile x number of children + child, ascending. A child's
+    number is the mixed-radix number of its spatial loop indices, innermost fastest, height outside
+    width; the mesh is filled row by row, and is as wide as the machine's or as what the mapping
+    uses.
+
+    Returns:
+        The number of children, width and height of the mesh.
+    """
+    rows, keys, index = scratch.rows, scratch.children, scratch.inside
     slot = tables.spatial_slot[level]
     along_x = 1
     along_y = 1
@@ -137,34 +158,70 @@ def find_classes(
             else:
                 along_x *= tables.factors[rows[d], slot]
     children = along_x * along_y
-    if children == 1:
-        classes[0, 0], classes[0, 1], classes[0, 2] = 1.0, 1.0, 0.0
-        return 1
     width = max(tables.mesh[level, 0], along_x)
     height = max(tables.mesh[level, 1], along_y)
-    column = tables.spatial_order_column[level]
-    order = tables.orders[code[column] if column >= 0 else 0]
+    if children == 1:
+        keys[0] = 0
+        return children, width, height
     apart = tables.grouping[level, t] == GROUPS_PER_CHILD
     for child in range(children):
-        rest = child
-        for along_height in range(2):
-            for position in range(rows.size - 1, -1, -1):
-                d = order[position]
-                if (axes >> d) & 1 == along_height:
-                    factor = tables.factors[rows[d], slot]
-                    index[d] = rest % factor
-                    rest //= factor
+        spatial_index(tables, scratch, code, level, child)
         key = child if apart else tile_key(tables, t, slot, rows, index)
         keys[child] = key * children + child
     sort(keys, children)
+    return children, width, height
+
+
+@part
+def spatial_index(
+    tables: NestTables,
+    scratch: Scratch,
+    code: Codes,
+    level: int,
+    child: int,
+) -> None:
+    """Fills inside `[n]` of the scratch with the indices of a child in a level's spatial loops."""
+    axes = axes_in_use(tables, level, code)
+    column = tables.spatial_order_column[level]
+    order = tables.orders[code[column] if column >= 0 else 0]
+    slot = tables.spatial_slot[level]
+    rest = child
+    for along_height in range(2):
+        for position in range(scratch.rows.size - 1, -1, -1):
+            d = order[position]
+            if (axes >> d) & 1 == along_height:
+                factor = tables.factors[scratch.rows[d], slot]
+                scratch.inside[d] = rest % factor
+                rest //= factor
+
+
+@part
+def count_classes(
+    scratch: Scratch,
+    children: int,
+    width: int,
+    height: int,
+) -> int:
+    """Fills classes `[C, 3]` of the scratch with the groups of sorted children, in ascending order.
+
+    Children per group, number of such groups, hops that one delivery to each of them takes; of
+    the children that are not served otherwise.
+
+    Returns:
+        The number of classes.
+    """
+    keys = scratch.children
     found = 0
     begin = 0
     while begin < children:
         end = begin
+        members = 0
         while end < children and keys[end] // children == keys[begin] // children:
+            members += 1 - scratch.served[keys[end] % children]
             end += 1
-        hops = _hops_of_group(scratch, begin, end, children, width, height)
-        found = _add_group(classes, found, end - begin, hops)
+        if members > 0:
+            hops = _hops_of_group(scratch, begin, end, children, width, height)
+            found = _add_group(scratch.classes, found, members, hops)
         begin = end
     return found
 
@@ -180,11 +237,15 @@ def _hops_of_group(
 ) -> float:
     """Hops to the children from `begin` to `end` in the sorted keys, which hold the same tile."""
     keys, lowest, highest = scratch.children, scratch.lowest, scratch.highest
+    if children == 1:
+        return 0.0
     furthest = 0
     for x in range(min(width, children)):
         lowest[x] = height
         highest[x] = -1
     for i in range(begin, end):
+        if scratch.served[keys[i] % children]:
+            continue
         x = keys[i] % children % width
         y = keys[i] % children // width
         furthest = max(furthest, x)

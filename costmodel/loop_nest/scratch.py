@@ -39,9 +39,10 @@ class Scratch(NamedTuple):
     instances in use; accesses, reading and writing, the traffic of one instance; part, the words
     of an output that an instance is the first to see. counts `[3, L, T]` reads, fills and updates
     of one instance, where they are asked for; charges `[2, L, T]` the energy of levels and
-    addresses. For networks: classes `[C, 3]` children that share a tile, how many such groups,
-    their hops; factor and inside `[n]`, the spatial factors and the extents of a child; per
-    instance below a level: children; per column of the mesh: lowest and highest.
+    addresses. For networks: classes `[C, 4]` children that share a tile, how many such groups,
+    their words and hops; factor and inside `[n]`, the spatial factors and the extents of a child;
+    per instance below a level: children, and served, 1 where a neighbour serves it; per column of
+    the mesh: lowest and highest.
     """
 
     rows: Array
@@ -64,6 +65,7 @@ class Scratch(NamedTuple):
     factor: Array
     inside: Array
     children: Array
+    served: Array
     lowest: Array
     highest: Array
 
@@ -89,10 +91,11 @@ def make_scratch(tables: NestTables) -> Scratch:
         part=np.zeros(levels, np.int64),
         counts=np.zeros((3, levels, tensors), np.int64),
         charges=np.zeros((2, levels, tensors)),
-        classes=np.zeros((most_classes(elements), 3)),
+        classes=np.zeros((most_classes(elements), 4)),
         factor=np.zeros(n, np.int64),
         inside=np.zeros(n, np.int64),
         children=np.zeros(elements, np.int64),
+        served=np.zeros(elements, np.int64),
         lowest=np.zeros(elements, np.int64),
         highest=np.zeros(elements, np.int64),
     )

@@ -33,7 +33,9 @@ def record_scorer(name: str) -> RecordScorer:
     return found
 
 
-def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[int, int]:
+def evaluate_file(
+    model_name: str, source: Path, output: Path | None, *, link_transfers: bool = False
+) -> tuple[int, int]:
     """Scores a file of mapping records.
 
     Args:
@@ -41,6 +43,7 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
         source: JSON lines, compressed if the name ends in `.gz`.
         output: where to write the records with their `result`, which also names the model and its
             version; compressed likewise; None: standard output. It appears whole or not at all.
+        link_transfers: whether neighbours below a level hand words to each other.
 
     Returns:
         How many records were scored, and how many of them are infeasible.
@@ -50,7 +53,7 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
         DataError: the file is damaged.
     """
     count = infeasible = 0
-    score = scorer(model_name)
+    score = scorer(model_name, link_transfers=link_transfers)
     with _written(output) as out:
         for results in _scored(score, source):
             for record in results:
@@ -63,19 +66,26 @@ def evaluate_file(model_name: str, source: Path, output: Path | None) -> tuple[i
     return count, infeasible
 
 
-def scored(model_name: str, source: Path) -> Iterator[list[dict[str, Any]]]:
+def scored(
+    model_name: str, source: Path, *, link_transfers: bool = False
+) -> Iterator[list[dict[str, Any]]]:
     """The records of a file with their `result`, in chunks; raises what `evaluate_file` does."""
-    return _scored(scorer(model_name), source)
+    return _scored(scorer(model_name, link_transfers=link_transfers), source)
 
 
-def scorer(model_name: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+def scorer(
+    model_name: str, *, link_transfers: bool = False
+) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
     """What adds to mapping records their `result`, with the name and version of the model.
 
     Raises:
-        ConfigError: an unknown model; later, a record that cannot be read, by its index.
+        ConfigError: an unknown model, or one without link transfers; later, a record that cannot
+            be read, by its index.
     """
     entry = record_scorer(model_name)
-    model = entry.model()
+    if link_transfers and entry.linked is None:
+        raise ConfigError(f"Cost model {model_name} has no link transfers; loopnest has.")
+    model = entry.linked() if link_transfers and entry.linked else entry.model()
     provenance = {"model": model.name, "model_version": model.version}
 
     def scores(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -63,6 +63,8 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
     # No subclass: what it changes compiled code would not see.
     if type(model) is not LoopNestModel or not isinstance(space, MapSpace):
         return None
+    if model.link_transfers:
+        return None
     return CompiledCosts(
         space.tables,
         make_scratch(space.tables),
@@ -84,7 +86,7 @@ def score(
         scores: `[2]`, overwritten: the loss, and what decides between equal losses
             (`costmodel.costs.TIE_BREAKERS`); both inf where infeasible.
     """
-    evaluate_mappings(costs.tables, costs.scratch, codes, costs.costs, costs.details)
+    evaluate_mappings(costs.tables, costs.scratch, codes, costs.costs, costs.details, None)
     loss: float = costs.costs.energy[0] ** costs.energy_power
     for _ in range(costs.latency_power):
         loss *= costs.costs.latency[0]

@@ -95,6 +95,16 @@ def check_file(path: Path) -> int:
     return len(records)
 
 
+def check_links(path: Path) -> int:
+    """Records with link transfers, which say what the energy is without them as well."""
+    records = load(path)
+    linked = score(records, LoopNestModel(link_transfers=True))
+    for record, ours, plain in zip(records, linked, score(records, LoopNestModel()), strict=True):
+        check(record, ours["result"])
+        assert plain["result"]["energy_pj"] == close(record["energy_without_pj"]), record["id"]
+    return len(records)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_equals_timeloop(family: str) -> None:
     assert check_file(HERE / f"{family}.jsonl.gz") >= FAMILIES[family] // 8
@@ -107,6 +117,50 @@ def test_equals_timeloop_on_every_record(family: str) -> None:
     if not path.is_file():
         pytest.skip("the whole set of records does not lie beside this checkout")
     assert check_file(path) == FAMILIES[family]
+
+
+def test_link_transfers_equal_timeloop() -> None:
+    """A sample of its records, a half of them with another energy than without."""
+    assert check_links(HERE / "links.jsonl.gz") == 49
+
+
+@pytest.mark.slow
+def test_link_transfers_equal_timeloop_on_every_record() -> None:
+    path = WHOLE / "links.jsonl.gz"
+    if not path.is_file():
+        pytest.skip("the whole set of records does not lie beside this checkout")
+    assert check_links(path) == 214
+
+
+def test_link_transfers_counted_by_hand() -> None:
+    """Rows of a window of three, side by side: what moves up by one came to the neighbour before.
+
+    X[P + R] goes past four positions p while three children hold r = 0, 1, 2: at first each gets
+    one word of its own; then the first two take the word of their right neighbour, and one word is
+    delivered. 3 + 3 words delivered, 6 handed on; each child takes in 2 + 2.
+    """
+    record = json.loads(json.dumps(EXAMPLE))
+    record["problem"] = {
+        "dims": {"P": 4, "R": 3},
+        "tensors": [
+            {"name": "X", "axes": [[["P", 1], ["R", 1]]]},
+            {"name": "W", "axes": [[["R", 1]]]},
+            {"name": "Z", "axes": [[["P", 1]]], "output": True},
+        ],
+    }
+    loops = {"keep": ["X", "W", "Z"], "temporal": [], "spatial": []}
+    record["mapping"] = [{"level": name} | loops for name in ("DRAM", "L3", "L2", "L1")]
+    record["mapping"][2] |= {"temporal": [["P", 4]], "spatial": [["R", 3, "X"]]}
+    plain = score_nests({0: record})[0]["levels"]
+    linked = score_nests({0: record}, link_transfers=True)[0]["levels"]
+    assert (plain[2]["tensors"]["X"]["reads"], plain[3]["tensors"]["X"]["fills"]) == (12, 4)
+    assert (linked[2]["tensors"]["X"]["reads"], linked[3]["tensors"]["X"]["fills"]) == (6, 4)
+    assert plain[3]["tensors"]["X"]["reads"] == 4
+    assert linked[3]["tensors"]["X"]["reads"] == 4 + 2
+    assert linked[2]["network"]["X"]["multicast_scatter_accesses_hops"] == [
+        [1, 1, 3, 6], [1, 3, 3, 3],
+    ]  # fmt: skip
+    assert linked[3]["tensors"]["W"] == plain[3]["tensors"]["W"]
 
 
 def test_refuses_what_timeloop_refuses_in_its_words() -> None:

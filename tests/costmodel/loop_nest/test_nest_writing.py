@@ -70,16 +70,20 @@ APART: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize(
     ("machine", "work"),
     [(EYERISS, "resnet-conv4"), (EYERISS, "alexnet-conv2"), (APART, "gemm:M=24,N=18,K=20")],
 )
-def test_a_record_costs_what_the_mapping_costs(machine: dict[str, Any], work: str) -> None:
+def test_a_record_costs_what_the_mapping_costs(
+    machine: dict[str, Any], work: str, linked: bool
+) -> None:
+    model = LoopNestModel(link_transfers=linked)
     space = MapSpace(workload(work), accelerator(machine))
     codes = space.sample(np.random.default_rng(3), 60, feasible=True)
-    costs = LoopNestModel().evaluate(space, codes, detail=True)
+    costs = model.evaluate(space, codes, detail=True)
     records = [json.loads(json.dumps(mapping_record(space, code))) for code in codes]
-    results = [record["result"] for record in score(records, LoopNestModel())]
+    results = [record["result"] for record in score(records, model)]
     energy = [result["energy_pj"] for result in results]
     np.testing.assert_allclose(energy, costs.energy_pj, rtol=1e-12)
     assert [result["cycles"] for result in results] == costs.latency_cycles.tolist()

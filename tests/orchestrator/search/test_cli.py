@@ -93,6 +93,11 @@ def write_lines(path: Path, records: list[Any]) -> Path:
         (["serch"], 2, "No such command 'serch'"),
         (["evaluate", "--model", "maestro", "x"], 2, "x: there is no such file"),
         (
+            ["evaluate", "--model", "maestro", "--link-transfers", "x"],
+            2,
+            "Cost model maestro has no link transfers; loopnest has.",
+        ),
+        (
             ["evaluate", "--model", "guess", "x"],
             2,
             "Unknown cost model 'guess'. Known: loopnest, maestro, maestro-c",
