@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,6 +24,9 @@ MOST_INSTANCES = 2**24
 """Of a level or of the MACs: the passes hold a few numbers for each."""
 
 Coefficient = Annotated[int, Field(strict=True, gt=-(2**31), lt=2**31)]
+
+
+_Remainder = Annotated[int, Field(strict=True)]
 
 
 class NestNetwork(StrictModel):
@@ -178,7 +181,11 @@ class NestProblem(BaseModel):
 
 
 class NestLoops(BaseModel):
-    """An entry of `mapping`: what one level keeps, and its loops."""
+    """An entry of `mapping`: what one level keeps, and its loops.
+
+    A loop may have a remainder, `[dim, factor, remainder]` or `[dim, factor, axis, remainder]`: how
+    often it runs in the last pass. They are held beside the loops, None where none is given.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -187,6 +194,49 @@ class NestLoops(BaseModel):
     temporal: tuple[tuple[Name, Size], ...] = Field(default=(), max_length=MAX_DIMENSIONS)
     spatial: tuple[tuple[Name, Size, Literal["X", "Y"]], ...] = Field(
         default=(), max_length=MAX_DIMENSIONS
+    )
+    temporal_rests: tuple[_Remainder, ...] | None = None
+    spatial_rests: tuple[_Remainder, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _part_remainders(cls, given: Any) -> Any:
+        """Takes the remainders out of the loops, where any loop has one."""
+        if not isinstance(given, dict):
+            return given
+        parted = {key: value for key, value in given.items() if not key.endswith("_rests")}
+        for key, length in (("temporal", 3), ("spatial", 4)):
+            loops = given.get(key)
+            if not isinstance(loops, list | tuple):
+                continue
+            lists = [isinstance(loop, list | tuple) for loop in loops]
+            if not all(lists) or not any(len(loop) == length for loop in loops):
+                continue
+            parted[key] = [loop[: length - 1] for loop in loops]
+            parted[f"{key}_rests"] = [
+                loop[length - 1] if len(loop) >= length else loop[1] for loop in loops
+            ]
+        return parted
+
+    @property
+    def listed(self) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+        """The temporal and the spatial loops: dimension, factor, and how often in the last pass."""
+        temporal = self.temporal_rests or [loop[1] for loop in self.temporal]
+        spatial = self.spatial_rests or [loop[1] for loop in self.spatial]
+        return (
+            [(name, factor, r) for (name, factor), r in zip(self.temporal, temporal, strict=True)],
+            [(name, f, r) for (name, f, _), r in zip(self.spatial, spatial, strict=True)],
+        )
+
+
+def is_imperfect(mapping: tuple[NestLoops, ...]) -> bool:
+    """Whether a loop's last pass is shorter than the others."""
+    return any(
+        factor != rest
+        for loops in mapping
+        if loops.temporal_rests or loops.spatial_rests
+        for listed in loops.listed
+        for _, factor, rest in listed
     )
 
 

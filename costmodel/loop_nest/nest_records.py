@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel.accelerators import Accelerator
-from costmodel.costs import STATUS_OK
+from costmodel.costs import STATUS_OK, FloatArray
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,
     DetailArrays,
@@ -29,9 +29,12 @@ from costmodel.loop_nest.nest_record_models import (
     HasNestProblem,
     NestArch,
     NestProblem,
+    is_imperfect,
 )
 from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
 from costmodel.loop_nest.nest_validity import why_invalid
+from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
+from costmodel.loop_nest.remainders import make_walk
 from costmodel.loop_nest.scratch import make_scratch, most_classes
 from costmodel.loop_nest.tables import NestTables
 from mapspace.errors import ConfigError
@@ -44,7 +47,7 @@ _MOST_CELLS = 2**23
 
 
 class _Group(NamedTuple):
-    """Records of one operation on one machine: their indices and mappings."""
+    """Perfect or imperfect records of one operation on one machine: indices and mappings."""
 
     problem: NestProblem
     arch: NestArch
@@ -60,6 +63,7 @@ class _Scored(NamedTuple):
     tables: NestTables
     costs: CostArrays
     details: DetailArrays
+    macs: FloatArray
 
 
 def is_nest_record(record: object) -> bool:
@@ -82,16 +86,23 @@ def score_nests(
     Raises:
         ConfigError: a record cannot be read; the message starts with its index.
     """
-    groups: dict[str, _Group] = {}
+    machines: dict[str, _Group] = {}
+    groups: dict[tuple[str, bool], _Group] = {}
     for index, record in records.items():
         try:
-            key = json.dumps([record.get("arch"), record.get("problem")], sort_keys=True)
-            if key not in groups:
-                groups[key] = _group(record)
-            group = groups[key]
             part = {"mapping": record["mapping"]}
+            parts = [record.get("arch"), record.get("problem")]
+            key = json.dumps(parts, sort_keys=True)
+            if key not in machines:
+                machines[key] = _group(record)
             mapping = validate(HasNestMapping, part, "").mapping
+            imperfect = is_imperfect(mapping)
+            group = groups.setdefault(
+                (key, imperfect), machines[key]._replace(members=[], mappings=[])
+            )
             check_nest(group.problem, group.arch, mapping)
+            if imperfect and link_transfers:
+                raise ConfigError("mapping: remainders are not counted with link transfers.")
         except ConfigError as error:
             raise ConfigError(f"record {index}: {error}") from None
         group.members.append(index)
@@ -114,16 +125,26 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
     room = most_classes(group.machine.processing_elements)
     if link_transfers:
         room *= 2 * (len(group.problem.dims) * len(group.machine.levels) + 1)
-    batch = max(1, _MOST_CELLS // (cells * room))
+    imperfect = bool(group.mappings) and is_imperfect(group.mappings[0])
+    # Children are counted anew for every set of dimensions in their last pass.
+    sets = 2 ** len(group.problem.dims) if imperfect else 1
+    batch = max(1, _MOST_CELLS // (cells * room * sets))
     results = []
     for first in range(0, len(group.mappings), batch):
         mappings = group.mappings[first : first + batch]
-        tables, codes = nest_tables(group.problem, group.machine, mappings)
+        tables, remainders, codes = nest_tables(group.problem, group.machine, mappings)
         costs = make_costs(len(codes))
-        links = make_links(tables) if link_transfers else None
-        details = make_details(tables, len(codes), classes=room)
-        evaluate_mappings(tables, make_scratch(tables), codes, costs, details, links)
-        scored = _Scored(group, tables, costs, details)
+        scratch = make_scratch(tables)
+        macs = np.full(len(codes), float(group.problem.macs))
+        if imperfect:
+            walk = make_walk(tables, remainders)
+            details = make_details(tables, len(codes), classes=walk.classes.shape[1])
+            evaluate_imperfect(tables, remainders, scratch, walk, codes, costs, details, macs)
+        else:
+            links = make_links(tables) if link_transfers else None
+            details = make_details(tables, len(codes), classes=room)
+            evaluate_mappings(tables, scratch, codes, costs, details, links)
+        scored = _Scored(group, tables, costs, details, macs)
         for row, mapping in enumerate(mappings):
             if costs.status[row] == STATUS_OK:
                 results.append(_result(scored, mapping, row))
@@ -135,7 +156,7 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
 
 def _result(scored: _Scored, mapping: NestMapping, row: int) -> Record:
     group, costs = scored.group, scored.costs
-    macs, cycles = group.problem.macs, float(costs.latency[row])
+    macs, cycles = round(scored.macs[row]), float(costs.latency[row])
     return {
         "energy_pj": float(costs.energy[row]),
         "cycles": int(cycles),
@@ -181,11 +202,13 @@ def _network(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Rec
             continue
         classes = scored.details.classes[row, level, t]
         classes = classes[classes[:, 0] > 0]
-        added = ((classes[:, 0] - 1) * classes[:, 2]).sum() if tensor.output else 0.0
+        added = 0
+        for members, _, accesses, _ in classes.tolist() if tensor.output else ():
+            added = int(added + (members - 1) * accesses)  # Timeloop truncates each sum
         network[tensor.name] = {
             "fanout": children,
             "multicast_scatter_accesses_hops": classes.tolist(),
-            "spatial_reductions": int(added),
+            "spatial_reductions": added,
             "energy_pj": float(scored.details.charges[row, 2, level, t]),
         }
     return network

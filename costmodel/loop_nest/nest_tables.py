@@ -16,8 +16,15 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.machine_tables import machine_tables, served_apart
-from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
+from costmodel.loop_nest.nest_record_models import (
+    NestArch,
+    NestLevel,
+    NestLoops,
+    NestProblem,
+    is_imperfect,
+)
 from costmodel.loop_nest.projections import ABSENT, grouping_table, projection_tables
+from costmodel.loop_nest.remainders import Remainders, fold_remainders
 from costmodel.loop_nest.tables import Array, NestTables, level_tables
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
@@ -86,7 +93,7 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
 
     Raises:
         ConfigError: a level, dimension or tensor that is unknown, missing or named twice, or
-            factors that do not multiply to a size.
+            loops that do not run over a size.
     """
     names = [level.name for level in arch.levels]
     if [loops.level for loops in mapping] != names:
@@ -95,7 +102,7 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
             f"{', '.join(loops.level for loops in mapping) or 'none'}."
         )
     tensors = {tensor.name for tensor in problem.tensors}
-    products = dict.fromkeys(problem.dims, 1)
+    last = dict.fromkeys(problem.dims, 0)  # the last index that the loops so far reach
     for loops in mapping:
         where = f"mapping[{loops.level}]"
         for name in loops.keep:
@@ -103,28 +110,34 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
                 raise ConfigError(
                     f"{where}.keep: unknown {name!r}; known: {', '.join(sorted(tensors))}."
                 )
-        for key in ("temporal", "spatial"):
+        for key, listed in zip(("temporal", "spatial"), loops.listed, strict=True):
             seen = set()
-            for name, factor, *_ in getattr(loops, key):
-                if name not in products:
+            for name, factor, rest in listed:
+                if name not in last:
                     raise ConfigError(
-                        f"{where}.{key}: unknown {name!r}; known: {', '.join(sorted(products))}."
+                        f"{where}.{key}: unknown {name!r}; known: {', '.join(sorted(last))}."
+                    )
+                if not 1 <= rest <= factor:
+                    raise ConfigError(
+                        f"{where}.{key}: expected a remainder of {name} from 1 to its factor "
+                        f"{factor}, got {rest}."
                     )
                 if name in seen:
                     raise ConfigError(f"{where}.{key}: {name!r} has two loops; join them.")
                 seen.add(name)
-                products[name] *= factor
-    for name, product in products.items():
-        if product != problem.dims[name]:
+                last[name] = last[name] * factor + rest - 1
+    verb = "run over" if is_imperfect(mapping) else "multiply to"
+    for name, index in last.items():
+        if index + 1 != problem.dims[name]:
             raise ConfigError(
-                f"mapping: the factors of {name} multiply to {product}; "
+                f"mapping: the factors of {name} {verb} {index + 1}; "
                 f"{problem.name} has {name} = {problem.dims[name]}."
             )
 
 
 def nest_tables(
     problem: NestProblem, machine: Accelerator, mappings: Sequence[NestMapping]
-) -> tuple[NestTables, Codes]:
+) -> tuple[NestTables, Remainders, Codes]:
     """Tables in which the code of the b-th mapping is row b of what is returned beside them.
 
     Args:
@@ -133,26 +146,27 @@ def nest_tables(
         mappings: of them; `check_nest` found nothing wrong with them.
 
     Returns:
-        The tables, and codes `[B, D]`.
+        The tables, their remainders, and codes `[B, D]`.
     """
     names = list(problem.dims)
     position = {name: d for d, name in enumerate(names)}
     tensors = [tensor.name for tensor in problem.tensors]
     n, levels, batch = len(names), len(machine.levels), len(mappings)
-    factors = np.ones((n, batch, 2 * levels), dtype=np.int64)
+    factors, rests = np.ones((2, n, batch, 2 * levels), dtype=np.int64)
     orders = np.zeros((batch, 2, levels, n), dtype=np.int8)
     masks = np.zeros((batch, 2, levels), dtype=np.int32)  # axes, then kept tensors
     for b, mapping in enumerate(mappings):
         for level, loops in enumerate(mapping):
-            for name, factor in loops.temporal:
-                factors[position[name], b, 2 * level] = factor
-            for name, factor, axis in loops.spatial:
-                factors[position[name], b, 2 * level + 1] = factor
+            for k, listed in enumerate(loops.listed):
+                for name, factor, rest in listed:
+                    factors[position[name], b, 2 * level + k] = factor
+                    rests[position[name], b, 2 * level + k] = rest
+            for name, _, axis in loops.spatial:
                 masks[b, 0, level] |= int(axis == "Y") << position[name]
             # The loops along the height stand outside those along the width.
             across = sorted(loops.spatial, key=lambda loop: loop[2] == "X")
-            for k, listed in enumerate((loops.temporal, across)):
-                given = [position[str(loop[0])] for loop in listed]
+            for k, ordered in enumerate((loops.temporal, across)):
+                given = [position[str(loop[0])] for loop in ordered]
                 orders[b, k, level] = given + [d for d in range(n) if d not in given]
             masks[b, 1, level] = sum(1 << tensors.index(name) for name in set(loops.keep))
     codes = np.empty((batch, n + 4 * levels), dtype=np.int32)
@@ -161,7 +175,9 @@ def nest_tables(
     codes[:, n + 2 * levels :] = masks.reshape(batch, -1)
     flat = factors.reshape(n * batch, 2 * levels)
     starts = batch * np.arange(n + 1)
-    return tables_of(problem, machine, flat, starts, orders.reshape(-1, n)), codes
+    tables = tables_of(problem, machine, flat, starts, orders.reshape(-1, n))
+    within, remainders = fold_remainders(flat, rests.reshape(flat.shape))
+    return tables._replace(within=within), remainders, codes
 
 
 def tables_of(

@@ -5,6 +5,7 @@ The compiled pass decides; this says it again for people, of the few mappings th
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
@@ -30,11 +31,9 @@ def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, 
             f"MAC: mapped max Arithmetic {words[why[0]]} {why[1]} exceeds hardware instances "
             f"{why[2]}"
         )
-    extents = dict.fromkeys(problem.dims, 1)
     for position in range(len(mapping) - 1, -1, -1):
         level, loops = arch.levels[position], mapping[position]
-        for name, factor in (*loops.temporal, *(loop[:2] for loop in loops.spatial)):
-            extents[name] *= factor
+        extents = _largest_extents(problem, mapping, position)
         width //= used[position][0]
         height //= used[position][1]
         why_not = _held(problem, level, loops, extents)
@@ -51,6 +50,23 @@ def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, 
         if tensor.name not in held:
             return f"{tensor.name} is kept at no level"
     return NO_FIGURES
+
+
+def _largest_extents(
+    problem: NestProblem, mapping: tuple[NestLoops, ...], position: int
+) -> dict[str, int]:
+    """Extents of a level's tiles where they are largest."""
+    last = dict.fromkeys(problem.dims, 0)
+    whole = dict.fromkeys(problem.dims, 1)
+    repeated = set()
+    for place, loops in enumerate(mapping):
+        for name, factor, rest in itertools.chain(*loops.listed):
+            if place < position:
+                repeated |= {name} if rest > 1 else set()
+            else:
+                whole[name] *= factor
+                last[name] = last[name] * factor + rest - 1
+    return {name: whole[name] if name in repeated else last[name] + 1 for name in last}
 
 
 def _beyond(width: int, height: int, limits: tuple[int, int, int]) -> tuple[int, int, int] | None:

@@ -23,8 +23,8 @@ WHOLE = ROOT.parent / "shared" / "golden" / "timeloop-general"
 VALIDITY = GOLDEN / "timeloop-validity" / "validity.jsonl.gz"
 FAMILIES = {
     "actions": 768, "backing": 766, "bandwidth": 791, "buffering": 764, "exotic": 300,
-    "eyeriss": 768, "hops": 767, "large": 480, "register": 767, "shared4": 766, "simba": 768,
-    "tpu": 768, "two": 792,
+    "eyeriss": 768, "hops": 767, "imperfect": 452, "large": 480, "register": 767, "shared4": 766,
+    "simba": 768, "tpu": 768, "two": 792,
 }  # fmt: skip
 
 # Timeloop sums these fills in floating point and truncates: one word is lost. No others may differ.
@@ -229,6 +229,29 @@ def test_a_case_counted_by_hand() -> None:
     assert counts["L1", "Z"] == (20, 20, 24)
 
 
+def test_an_imperfect_case_counted_by_hand() -> None:
+    """K = 6 as 2 x 4, the last pass of 2; of 16 rows 4 x 5, the last pass of 1.
+
+    DRAM steps twice over K and L1 takes 4 steps, then 2: 8 cycles for each of 4 columns and of the
+    five rows of an L1 (Timeloop adds up full factors). One of 4 L1 has 1 row to do, but all of them
+    are counted as the first: 4 x 5 rows for 16.
+    """
+    record = changed(EXAMPLE, "mapping.0.temporal", [["K", 2, 2]])
+    record["mapping"][2]["spatial"] = [["M", 4, "X", 4]]
+    record["mapping"][3]["temporal"] = [["M", 5, 1], ["K", 4, 2]]
+    record["arch"]["levels"][3]["size_words"] = 29
+    result = score_nests({0: record})[0]
+    assert result["cycles"] == 2 * 4 * 5 * 4
+    assert result["macs"] == (4 * 5) * 4 * 6
+    assert result["levels"][3]["tensors"]["Z"]["updates"] == 5 * 4 * 6
+    tiles = {name: entry["tile"] for name, entry in result["levels"][3]["tensors"].items()}
+    assert tiles == {"B": 4, "A": 20, "Z": 5}
+    record["arch"]["levels"][3]["size_words"] = 28
+    assert score_nests({0: record})[0] == {
+        "valid": False, "why": "L1: mapped tile size 29 exceeds buffer capacity 28",
+    }  # fmt: skip
+
+
 def changed(record: Record, path: str, value: object) -> Record:
     """A copy with one value changed; None takes the key away."""
     copy: Record = json.loads(json.dumps(record))
@@ -262,6 +285,9 @@ def changed(record: Record, path: str, value: object) -> Record:
         ("mapping.0.keep", ["Q"], "mapping[DRAM].keep: unknown 'Q'; known: A, B, Z"),
         ("mapping.0.temporal", [["K", 3]], "the factors of K multiply to 3"),
         ("mapping.0.temporal", [["K", 2], ["K", 3]], "'K' has two loops"),
+        ("mapping.0.temporal", [["K", 6, 5]], "the factors of K run over 5; gemm has K = 6"),
+        ("mapping.0.temporal", [["K", 6, 7]], "expected a remainder of K from 1 to its factor 6"),
+        ("mapping.0.temporal", [["K", 6, 0]], "remainder of K from 1 to its factor 6, got 0"),
         ("mapping.0.temporal", "K6", "mapping[0].temporal"),
         ("mapping.0.spatial", [["K", 1, "Z"]], "mapping[0].spatial"),
         ("mapping.0", 3, "mapping[0]"),

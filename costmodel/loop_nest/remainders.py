@@ -1,0 +1,164 @@
+"""Loops whose last pass is shorter: Timeloop's remainders, as tables and as working memory.
+
+A loop of factor f and remainder r runs f times, and r times in the globally last iteration of its
+dimension (`shared/reference`, section 3; Ruby). A dimension is *in its last pass* where all loops
+over it further out are in their last iteration; that is all that a loop further in must know.
+
+Letters: n dimensions, S slots, L levels, T tensors, K temporal loops, F sets of dimensions in their
+last pass, A axes of a tensor, C classes of multicasts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.by_reference import by_reference
+from costmodel.costs import FloatArray
+from costmodel.loop_nest.scratch import most_children, most_classes
+from costmodel.loop_nest.tables import Array, NestTables
+
+
+@by_reference
+class Remainders(NamedTuple):
+    """What imperfect factorisations have beyond `NestTables`.
+
+    There `within` is the extent of a slot's block where it is largest; here rests `[rows, S]` is
+    how often a loop runs in the last pass, and last `[rows, S + 1]` the extent of the block then.
+    """
+
+    rests: Array
+    last: Array
+
+
+def fold_remainders(factors: Array, rests: Array) -> tuple[Array, Remainders]:
+    """Extents of the blocks of factorisations.
+
+    Args:
+        factors: `[rows, S]` how often loops run.
+        rests: `[rows, S]` and in the last pass.
+
+    Returns:
+        within `[rows, S + 1]`, the largest extent that a block is seen with; and the remainders.
+    """
+    rows, slots = factors.shape
+    full = np.ones((rows, slots + 1), dtype=np.int64)
+    last = np.ones((rows, slots + 1), dtype=np.int64)
+    full[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
+    for slot in range(slots - 1, -1, -1):
+        last[:, slot] = last[:, slot + 1] + full[:, slot + 1] * (rests[:, slot] - 1)
+    # A block is seen whole once a loop outside it runs twice.
+    outside = np.ones((rows, slots + 1), dtype=bool)
+    outside[:, 1:] = np.cumsum(rests > 1, axis=1) == 0
+    return np.where(outside, last, full), Remainders(rests, last)
+
+
+@by_reference
+class WalkScratch(NamedTuple):
+    """Working memory of the pass over imperfect mappings.
+
+    Temporal loops, outermost first, as dimension, full, rest, step and level `[K]`; upto `[L + 1]`
+    the number of loops outside a level. Sets of dimensions are bits of those with remainders: bit
+    `[n]` a dimension's, 0 if it has none; spread `[L]` 1 where a level fans out; cleared `[L]`
+    those that a level's first child never has in their last pass; idle `[L]` those of which the
+    level has fewer children in the last pass; forced and matters `[K + 1]`, per loop those in their
+    last pass in any case, and those that make a difference further in.
+
+    Of the visits of a tile: low and width `[F, A]`, volume `[F]` of the box; many `[K + 1, F]` 1
+    where a nest of loops visits it more than once; first and end `[K + 1, F]` the sets at the first
+    and last visit; shift `[K + 1, F, A]` of the last; second `[K + 1, F, A]` the first
+    displacement; words, leaves `[K + 1, F, 3]` and moved `[K + 1, F, 3, A]`: words entering after
+    the first visit and how the nest is left, for three ways to enter it; state, move, here and
+    there `[A]`.
+
+    Per level and tensor: found `[L]` and classes `[L, C, 4]` children of a group, groups, accesses,
+    hops; children and place `[n]`; runs `[n, 2]`; share `[L]` and total `[L]`.
+    """
+
+    dimension: Array
+    full: Array
+    rest: Array
+    step: Array
+    level: Array
+    upto: Array
+    bit: Array
+    spread: Array
+    cleared: Array
+    idle: Array
+    forced: Array
+    matters: Array
+    low: Array
+    width: Array
+    volume: Array
+    many: Array
+    first: Array
+    end: Array
+    shift: Array
+    second: Array
+    words: Array
+    leaves: Array
+    moved: Array
+    state: Array
+    move: Array
+    here: Array
+    there: Array
+    found: Array
+    classes: FloatArray
+    children: Array
+    place: Array
+    runs: Array
+    share: FloatArray
+    total: FloatArray
+
+
+def make_walk(tables: NestTables, remainders: Remainders) -> WalkScratch:
+    """Working memory for the mappings of some tables."""
+    n, levels = tables.sizes.size, tables.capacity.size
+    uneven = (remainders.rests != tables.factors).any(axis=1)
+    starts = tables.row_start
+    imperfect = sum(bool(uneven[a:b].any()) for a, b in itertools.pairwise(starts))
+    loops, sets = n * levels, 1 << imperfect
+    axes = max(1, int(np.diff(tables.axis_start).max()))
+    children = most_classes(most_children(tables))
+
+    def integers(*shape: int) -> Array:
+        return np.zeros(shape, np.int64)
+
+    return WalkScratch(
+        dimension=integers(loops),
+        full=integers(loops),
+        rest=integers(loops),
+        step=integers(loops),
+        level=integers(loops),
+        upto=integers(levels + 1),
+        bit=integers(n),
+        spread=integers(levels),
+        cleared=integers(levels),
+        idle=integers(levels),
+        forced=integers(loops + 1),
+        matters=integers(loops + 1),
+        low=integers(sets, axes),
+        width=integers(sets, axes),
+        volume=integers(sets),
+        many=integers(loops + 1, sets),
+        first=integers(loops + 1, sets),
+        end=integers(loops + 1, sets),
+        shift=integers(loops + 1, sets, axes),
+        second=integers(loops + 1, sets, axes),
+        words=integers(loops + 1, sets, 3),
+        leaves=integers(loops + 1, sets, 3),
+        moved=integers(loops + 1, sets, 3, axes),
+        state=integers(axes),
+        move=integers(axes),
+        here=integers(axes),
+        there=integers(axes),
+        found=integers(levels),
+        classes=np.zeros((levels, children * sets, 4)),
+        children=integers(n),
+        place=integers(n),
+        runs=integers(n, 2),
+        share=np.zeros(levels),
+        total=np.zeros(levels),
+    )
