@@ -40,6 +40,9 @@ __all__ = ["Accelerator", "AcceleratorSource", "Level", "accelerator", "accelera
 PRESETS = Path(__file__).parent / "presets"
 _PREFIX = "accelerator-"
 
+# Keys that the first machine files had not.
+_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills")
+
 
 class Accelerator(StrictModel):
     """A memory hierarchy, its processing elements and what the mapper may decide on it."""
@@ -52,6 +55,8 @@ class Accelerator(StrictModel):
     """Energy of one multiply-accumulate, pJ."""
     cycles_per_mac: Size = 1
     """Cycles that a unit needs for one multiply-accumulate."""
+    output_fills: Literal["elided", "charged"] = "elided"
+    """Whether words of an output that nobody has produced yet are filled into a level as well."""
     word_bits: Size = 16
     """Width of a word, bits."""
     clock_ghz: PositiveNumber = 1.0
@@ -103,8 +108,9 @@ class Accelerator(StrictModel):
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out what says nothing: machines keep the hash that they were filed under."""
         written: dict[str, Any] = handler(self)
-        if self.cycles_per_mac == 1:
-            written.pop("cycles_per_mac", None)
+        for key in _WRITTEN_IF_SAID:
+            if getattr(self, key) == type(self).model_fields[key].default:
+                written.pop(key, None)
         return written
 
     def __str__(self) -> str:
@@ -131,7 +137,8 @@ class Accelerator(StrictModel):
             key = level.further_key
             if key:
                 return f"levels[{position}].{key}"
-        return None if self.cycles_per_mac == 1 else "cycles_per_mac"
+        fields = type(self).model_fields
+        return next((k for k in _WRITTEN_IF_SAID if getattr(self, k) != fields[k].default), None)
 
     @property
     def hash(self) -> str:

@@ -345,7 +345,9 @@ def _count_tensor(
         if produced:
             # The first time that a word is produced at a level, nothing is read.
             reads = served - scratch.part[level] + handed
-            fills = share - scratch.part[level] if level > outermost else 0
+            fills = share
+            if level > outermost and not machine.charged:
+                fills -= scratch.part[level]
             updates = served
         else:
             reads = served + handed

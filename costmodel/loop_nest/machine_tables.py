@@ -43,7 +43,8 @@ class MachineTables(NamedTuple):
     the chip.
 
     Time: shared `[L]` words per cycle read and written together (inf: unlimited); waiting the
-    cycles before the first and after the last word; cycles_per_mac.
+    cycles before the first and after the last word; cycles_per_mac; charged 1 where the first
+    fills of outputs count.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
     limited 1 where a bandwidth is; network `[L]` free, of hops or of classes, classed 1 where any
@@ -70,6 +71,7 @@ class MachineTables(NamedTuple):
     shared: FloatArray
     waiting: int
     cycles_per_mac: int
+    charged: int
     separate: int
     limited: int
     network: Array
@@ -151,6 +153,7 @@ def machine_tables(
         shared=np.array([level.bandwidth or math.inf for level in levels]),
         waiting=sum(level.fill_latency + level.drain_latency for level in levels),
         cycles_per_mac=accelerator.cycles_per_mac,
+        charged=int(accelerator.output_fills == "charged"),
         separate=int(as_timeloop or separate),
         limited=int(any(bandwidths)),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),

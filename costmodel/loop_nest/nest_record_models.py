@@ -92,6 +92,7 @@ class NestArch(BaseModel):
     name: Name = "record"
     levels: tuple[NestLevel, ...] = Field(min_length=1, max_length=MOST_LEVELS)
     mac: NestMacs
+    output_fills: Literal["elided", "charged"] = "elided"
 
     @model_validator(mode="after")
     def _check_levels(self) -> NestArch:

@@ -52,7 +52,10 @@ def arch_of(machine: Accelerator) -> Record:
     mac["energy_pj"] = machine.mac_energy_pj
     if machine.cycles_per_mac != 1:
         mac["cycles_per_mac"] = machine.cycles_per_mac
-    return {"name": machine.name, "levels": levels, "mac": mac}
+    arch = {"name": machine.name, "levels": levels, "mac": mac}
+    if machine.output_fills != "elided":
+        arch["output_fills"] = machine.output_fills
+    return arch
 
 
 def _level(machine: Accelerator, level: Level) -> Record:

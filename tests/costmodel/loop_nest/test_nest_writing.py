@@ -45,6 +45,7 @@ APART: dict[str, Any] = {
     "name": "apart",
     "mac_energy_pj": 0.5,
     "cycles_per_mac": 2,
+    "output_fills": "charged",
     "bypass": "searched",
     "levels": [
         {**DRAM, "bandwidth": 4.0},
