@@ -21,6 +21,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel",
         "costmodel.loop_nest",
         "costmodel.exact costmodel.independent costmodel.maestro costmodel.tiling",
+        "costmodel.exact_any",
         "costmodel.models",
         "searchers.compiled surrogate",
         "searchers.base",

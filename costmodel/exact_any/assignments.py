@@ -1,0 +1,91 @@
+"""All assignments of kept tensors and spatial factors, with a floor under what each can cost.
+
+Letters: A assignments, L levels, n dimensions, V vectors of a level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.exact_any.spatial import keep_choices, vectors
+from costmodel.exact_any.tiles import FloatArray
+from costmodel.exact_any.weights import Weights, floors, weights
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.tables import Array
+
+MOST_ASSIGNMENTS = 2_000_000
+"""More of them would take gigabytes to list."""
+
+_PIECE = 20_000
+
+
+class Assignments(NamedTuple):
+    """Assignments with the same kept tensors.
+
+    keeps `[L]` bits; choice `[A, L]` the vector of every level; energy `[A]` pJ and cycles `[A]`
+    that none of its mappings undercuts.
+    """
+
+    keeps: tuple[int, ...]
+    choice: Array
+    energy: FloatArray
+    cycles: Array
+
+
+class Spreads:
+    """The spatial factors of all levels of a map space.
+
+    Attributes:
+        vectors: per level `[V, n]`.
+    """
+
+    def __init__(self, space: MapSpace) -> None:
+        """Lists the vectors of every level."""
+        self._space = space
+        self.vectors = [vectors(space, level) for level in range(space.tables.capacity.size)]
+
+    def count(self) -> int:
+        """How many combinations there are, those whose factors do not divide included."""
+        return math.prod(len(rows) for rows in self.vectors)
+
+    def choices(self) -> Array:
+        """`[A, L]` combinations whose products divide the sizes."""
+        sizes = self._space.tables.sizes
+        found = np.zeros((1, 0), np.int64)
+        product = np.ones((1, sizes.size), np.int64)
+        for rows in self.vectors:
+            parts, products = [], []
+            for index in range(len(found)):
+                here = product[index] * rows
+                allowed = np.flatnonzero((sizes % here == 0).all(axis=1))
+                before = np.broadcast_to(found[index], (len(allowed), found.shape[1]))
+                parts.append(np.column_stack([before, allowed]))
+                products.append(here[allowed])
+            found, product = np.concatenate(parts), np.concatenate(products)
+        return found
+
+    def spatial(self, choice: Array) -> Array:
+        """`[A, L, n]` factors of combinations `[A, L]`."""
+        columns = [rows[choice[:, level]] for level, rows in enumerate(self.vectors)]
+        return np.stack(columns, axis=1)
+
+
+def list_assignments(space: MapSpace, spreads: Spreads) -> Iterator[Assignments]:
+    """Lists all assignments, for one set of kept tensors after another."""
+    choice = spreads.choices()
+    for keeps in keep_choices(space):
+        energy, cycles = np.zeros(len(choice)), np.zeros(len(choice), np.int64)
+        for begin in range(0, len(choice), _PIECE):
+            piece = slice(begin, begin + _PIECE)
+            found = weights(space, keeps, spreads.spatial(choice[piece]))
+            energy[piece], cycles[piece] = floors(space, found), found.cycles
+        yield Assignments(keeps, choice, energy, cycles)
+
+
+def weights_of(space: MapSpace, keeps: tuple[int, ...], spatial: Array) -> Weights:
+    """The weights of one assignment, as a batch of one."""
+    return weights(space, keeps, spatial[None])

@@ -1,0 +1,524 @@
+"""Compiled: the least cost of everything outside a tile, one level after another from the outside.
+
+Letters: L levels, F tiles, n dimensions, T tensors, C classes, H points of a hull.
+
+The chain is explained in docs/inside/proof-any-levels.md. A *slot* is where the temporal loops of
+a level stand, between the level's tile and the tile of its children; a *boundary* is where a
+level's tile is, and where the words that enter it are charged. A tensor *rests* while no loop has
+moved it; what it will have cost is a price per unit times the trips of all loops outside the run
+that it rests through. So the cost of everything outside, given a resting tensor, is the lower hull
+of points (trips, cost).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.by_reference import by_reference
+from costmodel.compiled import lean, part
+from costmodel.exact_any.shape import Shape
+from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.loop_nest.tables import Array
+
+HULL = 6
+"""Points that a hull keeps; more are joined, two by two, into points below both."""
+
+
+@by_reference
+class Around(NamedTuple):
+    """One assignment of kept tensors and spatial factors, for all levels.
+
+    spatial `[L, n]` factors below a level; outer `[L + 1, n]` products of those outside a level;
+    weight `[L + 1, T]` energy of a word that enters a tile, the MACs last; credit `[L, X cells]`
+    the least product of uncredited trips along the axes of several terms, from a slot outwards.
+    """
+
+    spatial: Array
+    outer: Array
+    weight: FloatArray
+    credit: FloatArray
+
+
+@by_reference
+class Chain(NamedTuple):
+    """The tables: free `[F]`, hull_u, hull_c `[F, T, H]`, hull_n `[F, T]`, of slots and boundaries.
+
+    free is the least cost outside where no tensor rests.
+    """
+
+    slot_free: FloatArray
+    slot_u: FloatArray
+    slot_c: FloatArray
+    slot_n: Array
+    free: FloatArray
+    hull_u: FloatArray
+    hull_c: FloatArray
+    hull_n: Array
+
+
+@part
+def insert_point(
+    us: FloatArray,
+    cs: FloatArray,
+    count: int,
+    u: float,
+    c: float,
+) -> int:
+    """Adds a point to a lower hull: rising in u, falling and convex in c. Returns its points."""
+    place = 0
+    while place < count and us[place] < u:
+        place += 1
+    if place > 0 and cs[place - 1] <= c:
+        return count
+    if place < count and us[place] == u and cs[place] <= c:
+        return count
+    if 0 < place < count:
+        rise = (cs[place] - cs[place - 1]) * (u - us[place - 1])
+        if (c - cs[place - 1]) * (us[place] - us[place - 1]) >= rise:
+            return count
+    beyond = place
+    while beyond < count and cs[beyond] >= c:
+        beyond += 1
+    while beyond + 1 < count and (cs[beyond] - c) * (us[beyond + 1] - u) >= (cs[beyond + 1] - c) * (
+        us[beyond] - u
+    ):
+        beyond += 1
+    begin = place
+    while begin > 1 and (cs[begin - 1] - cs[begin - 2]) * (u - us[begin - 2]) >= (
+        c - cs[begin - 2]
+    ) * (us[begin - 1] - us[begin - 2]):
+        begin -= 1
+    if begin + 1 + count - beyond > us.size:
+        return _join_points(us, cs, count, place, u, c)
+    shift = begin + 1 - beyond
+    if shift > 0:
+        for i in range(count - 1, beyond - 1, -1):
+            us[i + shift], cs[i + shift] = us[i], cs[i]
+    elif shift < 0:
+        for i in range(beyond, count):
+            us[i + shift], cs[i + shift] = us[i], cs[i]
+    us[begin], cs[begin] = u, c
+    return count + shift
+
+
+@part
+def _join_points(
+    us: FloatArray,
+    cs: FloatArray,
+    count: int,
+    place: int,
+    u: float,
+    c: float,
+) -> int:
+    """Makes room in a full hull: one point becomes one below itself and the new one."""
+    before = np.inf
+    if place > 0:
+        before = (u - us[place - 1]) * (cs[place - 1] - c)
+    after = np.inf
+    if place < count:
+        after = (us[place] - u) * (c - cs[place])
+    if before <= after:
+        cs[place - 1] = c
+    else:
+        us[place] = u
+    return count
+
+
+@part
+def least_on_hull(
+    us: FloatArray,
+    cs: FloatArray,
+    count: int,
+    price: float,
+) -> float:
+    """The least of c + price * u over the points of a hull; inf without any."""
+    least = np.inf
+    for i in range(count):
+        least = min(least, cs[i] + price * us[i])
+    return least
+
+
+@part
+def trips_outside(
+    shape: Shape,
+    extent: Array,
+    outer: Array,
+    trips: FloatArray,
+) -> float:
+    """Fills trips `[n]` of all loops outside a tile; their product, 0 if they do not divide."""
+    product = 1.0
+    for d in range(shape.sizes.size):
+        covered = extent[d] * outer[d]
+        count = shape.sizes[d] // covered
+        if count * covered != shape.sizes[d]:
+            return 0.0
+        trips[d] = count
+        product *= count
+    return product
+
+
+@part
+def credit_cell(
+    shape: Shape,
+    axis: int,
+    place: Array,
+) -> int:
+    """The cell of a tile in the lattice of an axis's own dimensions."""
+    cell = 0
+    for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
+        cell += shape.credit_stride[k] * place[shape.term_dimension[k]]
+    return cell
+
+
+@part
+def resting_share(
+    shape: Shape,
+    t: int,
+    place: Array,
+    trips: FloatArray,
+    credit: FloatArray,
+) -> float:
+    """The share of a resting tensor's trips that is charged at least, once its run has ended.
+
+    Along one axis of several terms later steps can be credited as steps that move nothing.
+    """
+    share = 1.0
+    if shape.sliding[t] == 0:
+        return share
+    for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
+        start = shape.credit_start[axis]
+        if start < 0:
+            continue
+        along = 1.0
+        terms = shape.term_start[axis + 1] - shape.term_start[axis]
+        for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
+            along *= trips[shape.term_dimension[k]]
+        cell = start + terms * shape.credit_cells[axis] + credit_cell(shape, axis, place)
+        share = min(share, credit[cell] / along)
+    return share
+
+
+@part
+def charge_moving(
+    shape: Shape,
+    t: int,
+    slide: int,
+    words: float,
+    extent: Array,
+    step: Array,
+    place: Array,
+    trips: FloatArray,
+    all_trips: float,
+    credit: FloatArray,
+) -> float:
+    """Words that enter a tile at least, where the innermost loop outside it moves tensor t.
+
+    Args:
+        shape: the operation.
+        t: the tensor.
+        slide: the innermost loop's dimension where it moves along an axis of several terms, or -1.
+        words: of the tile.
+        extent: `[n]` of the tile.
+        step: `[n]` of what one step of the innermost loop passes over: the tiles of all children.
+        place: `[n]` of the step's extents.
+        trips: `[n]` of all loops outside.
+        all_trips: their product.
+        credit: the axes' tables.
+    """
+    whole: float = words * all_trips
+    if slide < 0 or shape.sliding[t] == 0 or shape.axis_of[t, slide] < 0:
+        return whole
+    axis = shape.axis_start[t] + shape.axis_of[t, slide]
+    start = shape.credit_start[axis]
+    if start < 0:
+        return whole
+    along = 1.0
+    width = 1
+    term = 0
+    for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
+        d = shape.term_dimension[k]
+        along *= trips[d]
+        width += shape.term_coefficient[k] * (extent[d] - 1)
+        if d == slide:
+            term = k - shape.term_start[axis]
+    moved = shape.coefficient_of[t, slide] * step[slide]
+    new = words / width * min(width, moved)
+    cell = start + term * shape.credit_cells[axis] + credit_cell(shape, axis, place)
+    charged: float = new * all_trips + (words - new) * (all_trips / along) * credit[cell]
+    return charged
+
+
+@lean
+def build_slot(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    chain: Chain,
+    level: int,
+    trips: FloatArray,
+) -> None:
+    """Fills the tables of a level's slot from those of its boundary."""
+    first, last = tiles.start[level], tiles.start[level + 1]
+    n, tensors = shape.sizes.size, shape.sliding.size
+    outer = around.outer[level]
+    for i in range(first, last):
+        chain.slot_free[i] = np.inf
+        for t in range(tensors):
+            chain.slot_n[i, t] = 0
+        if trips_outside(shape, tiles.extent[i], outer, trips) == 0:
+            continue
+        chain.slot_free[i] = chain.free[i]
+        for t in range(tensors):
+            chain.slot_n[i, t] = chain.hull_n[i, t]
+            for h in range(chain.hull_n[i, t]):
+                chain.slot_u[i, t, h] = chain.hull_u[i, t, h]
+                chain.slot_c[i, t, h] = chain.hull_c[i, t, h]
+    for d in range(n):
+        for i in range(last - 1, first - 1, -1):
+            row = shape.divisor_start[d] + tiles.place[i, d]
+            for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
+                move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
+                j = tiles.at[level, tiles.cell[i] + move]
+                if j >= 0:
+                    chain.slot_free[i] = min(chain.slot_free[i], chain.slot_free[first + j])
+    for i in range(first, last):
+        if chain.slot_free[i] == np.inf:
+            continue
+        product = trips_outside(shape, tiles.extent[i], outer, trips)
+        for t in range(tensors):
+            u = product * resting_share(shape, t, tiles.place[i], trips, around.credit[level])
+            chain.slot_n[i, t] = insert_point(
+                chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t], u, chain.slot_free[i]
+            )
+    for t in range(tensors):
+        for d in range(n):
+            if shape.relevant[t, d]:
+                continue
+            for i in range(last - 1, first - 1, -1):
+                _join_covers(shape, tiles, chain, level, i, d, t)
+
+
+@part
+def _join_covers(
+    shape: Shape,
+    tiles: Tiles,
+    chain: Chain,
+    level: int,
+    i: int,
+    d: int,
+    t: int,
+) -> None:
+    """Adds the hulls of the tiles that are a prime times larger in a dimension."""
+    first = tiles.start[level]
+    row = shape.divisor_start[d] + tiles.place[i, d]
+    for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
+        move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
+        j = tiles.at[level, tiles.cell[i] + move]
+        if j < 0:
+            continue
+        for h in range(chain.slot_n[first + j, t]):
+            chain.slot_n[i, t] = insert_point(
+                chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t],
+                chain.slot_u[first + j, t, h], chain.slot_c[first + j, t, h],
+            )  # fmt: skip
+
+
+@part
+def step_of(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    level: int,
+    i: int,
+) -> int:
+    """The tile, in the slot outside a level, that all children of one instance hold; -1 if none."""
+    cell = 0
+    for d in range(shape.sizes.size):
+        extent = tiles.extent[i, d] * around.spatial[level - 1, d]
+        low, high = shape.divisor_start[d], shape.divisor_start[d + 1] - 1
+        while low < high:
+            middle = (low + high) // 2
+            if shape.divisors[middle] < extent:
+                low = middle + 1
+            else:
+                high = middle
+        if shape.divisors[low] != extent:
+            return -1
+        cell += (low - shape.divisor_start[d]) * shape.stride[d]
+    found = tiles.at[level - 1, cell]
+    if found < 0:
+        return -1
+    place: int = tiles.start[level - 1] + found
+    return place
+
+
+@part
+def is_open(
+    shape: Shape,
+    kind: int,
+    trips: FloatArray,
+) -> bool:
+    """Whether a loop of a class is left outside a tile."""
+    found = False
+    for d in range(shape.sizes.size):
+        found = found or ((shape.class_dims[kind] >> d) & 1 == 1 and trips[d] > 1)
+    return found
+
+
+@part
+def class_charges(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    level: int,
+    i: int,
+    j: int,
+    kind: int,
+    trips: FloatArray,
+    all_trips: float,
+) -> float:
+    """What enters a level's tile i at least, of the tensors that a class of innermost loops moves.
+
+    Those that rest are not charged. j is the tile of all children in the slot outside.
+    """
+    cost = 0.0
+    for t in range(shape.sliding.size):
+        weight = around.weight[level, t]
+        if weight == 0 or (shape.class_rest[kind] >> t) & 1:
+            continue
+        cost += weight * charge_moving(
+            shape, t, shape.class_slide[kind], tiles.words[i, t], tiles.extent[i],
+            tiles.extent[j], tiles.place[j], trips, all_trips, around.credit[level - 1],
+        )  # fmt: skip
+    return cost
+
+
+@part
+def least_resting(
+    shape: Shape,
+    t: int,
+    place: Array,
+    trips: FloatArray,
+    credit: FloatArray,
+) -> float:
+    """The trips that a resting tensor is charged for at least, wherever its run ends."""
+    moving = resting_share(shape, t, place, trips, credit)
+    for d in range(shape.sizes.size):
+        if shape.relevant[t, d]:
+            moving *= trips[d]
+    return max(1.0, moving)
+
+
+@part
+def charge_others(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    level: int,
+    i: int,
+    j: int,
+    kind: int,
+    followed: int,
+    trips: FloatArray,
+) -> float:
+    """What the tensors that rest beside the followed one cost at least."""
+    cost = 0.0
+    for t in range(shape.sliding.size):
+        if t == followed or around.weight[level, t] == 0 or not (shape.class_rest[kind] >> t) & 1:
+            continue
+        cost += (
+            around.weight[level, t]
+            * tiles.words[i, t]
+            * least_resting(shape, t, tiles.place[j], trips, around.credit[level - 1])
+        )
+    return cost
+
+
+@lean
+def build_boundary(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    chain: Chain,
+    level: int,
+    trips: FloatArray,
+) -> None:
+    """Fills the tables of a level's boundary, from those of the slot outside it."""
+    first, last = tiles.start[level], tiles.start[level + 1]
+    tensors = shape.sliding.size
+    for i in range(first, last):
+        chain.free[i] = np.inf
+        for t in range(tensors):
+            chain.hull_n[i, t] = 0
+        if not tiles.full[i]:
+            continue
+        if level == 0:
+            if i == last - 1 and tiles.cell[i] == shape.cells - 1:
+                chain.free[i] = 0.0
+                for t in range(tensors):
+                    chain.hull_u[i, t, 0], chain.hull_c[i, t, 0] = 1.0, 0.0
+                    chain.hull_n[i, t] = 1
+            continue
+        j = step_of(shape, tiles, around, level, i)
+        if j < 0 or chain.slot_free[j] == np.inf:
+            continue
+        all_trips = trips_outside(shape, tiles.extent[j], around.outer[level - 1], trips)
+        _fill_boundary(shape, tiles, around, chain, level, i, j, trips, all_trips)
+
+
+@part
+def _fill_boundary(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    chain: Chain,
+    level: int,
+    i: int,
+    j: int,
+    trips: FloatArray,
+    all_trips: float,
+) -> None:
+    """One tile of a level's boundary."""
+    tensors = shape.sliding.size
+    weight, credit = around.weight[level], around.credit[level - 1]
+    least = np.inf
+    if all_trips == 1:
+        least = chain.slot_free[j]
+        for t in range(tensors):
+            least += weight[t] * tiles.words[i, t]
+    for kind in range(shape.class_rest.size):
+        if not is_open(shape, kind, trips):
+            continue
+        base = class_charges(shape, tiles, around, level, i, j, kind, trips, all_trips)
+        rest = shape.class_rest[kind]
+        if rest == 0:
+            least = min(least, base + chain.slot_free[j])
+            continue
+        bound = 0.0
+        for t in range(tensors):
+            if not (rest >> t) & 1:
+                continue
+            more = base + charge_others(shape, tiles, around, level, i, j, kind, t, trips)
+            price = weight[t] * tiles.words[i, t]
+            count = chain.slot_n[j, t]
+            # Every resting tensor gives a bound; the class costs at least the largest.
+            bound = max(
+                bound,
+                more + least_on_hull(chain.slot_u[j, t], chain.slot_c[j, t], count, price),
+            )
+            for h in range(count):
+                chain.hull_n[i, t] = insert_point(
+                    chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t],
+                    chain.slot_u[j, t, h],
+                    more + chain.slot_c[j, t, h] + price * chain.slot_u[j, t, h],
+                )  # fmt: skip
+        least = min(least, bound)
+    chain.free[i] = least
+    if least < np.inf:
+        for t in range(tensors):
+            u = all_trips * resting_share(shape, t, tiles.place[j], trips, credit)
+            chain.hull_n[i, t] = insert_point(
+                chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], u, least
+            )

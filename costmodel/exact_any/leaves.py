@@ -1,0 +1,169 @@
+"""From a tiling to mappings: its loop orders, what a code needs besides, and exact costs.
+
+Letters: B mappings, D attributes of a code, L levels, n dimensions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.exact_any.orders import Tiling, make_places, search_orders
+from costmodel.exact_any.shape import Shape
+from costmodel.exact_any.spatial import axes_of, every_axes
+from costmodel.exact_any.weights import weights
+from costmodel.loop_nest import moves
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.tables import Array
+from costmodel.space import Codes
+
+# Orders that are costed at a time where the model alone can say what they cost.
+BATCH = 512
+
+
+class Assignment(NamedTuple):
+    """Kept tensors (bits) and spatial factors `[L, n]` of all levels."""
+
+    keeps: tuple[int, ...]
+    spatial: Array
+
+
+def is_linear(space: MapSpace) -> bool:
+    """Whether energy is linear in the words that enter tiles, and cycles follow from the MACs."""
+    machine = space.tables.machine
+    rounded = bool((machine.block > 1).any())
+    return not (rounded or machine.limited or machine.network.any())
+
+
+class Leaves:
+    """Finds the best mappings of tilings."""
+
+    def __init__(self, space: MapSpace, shape: Shape) -> None:
+        """Makes scratch for a map space."""
+        self._space, self._shape = space, shape
+        levels, tensors = space.tables.capacity.size, shape.sliding.size
+        self._places = make_places(levels, tensors)
+        self._linear = is_linear(space)
+        loops = levels * shape.sizes.size
+        self._found = np.zeros((1 if self._linear else BATCH, max(1, loops)), np.int64)
+        self._costs = np.zeros(len(self._found))
+
+    def tiling(self, assignment: Assignment, tiles: Array) -> tuple[Tiling, float]:
+        """A tiling as the search of its orders needs it, and the energy that does not depend on it.
+
+        Args:
+            assignment: what is kept and spread.
+            tiles: `[L, n]` extents of every level's tile.
+        """
+        shape, levels = self._shape, len(tiles)
+        extents = np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
+        found = weights(self._space, assignment.keeps, assignment.spatial[None], extents[None])
+        step = assignment.spatial * extents[1:]
+        trips = tiles // step
+        beyond = np.ones(tiles.shape)
+        beyond[1:] = np.cumprod(trips, axis=0)[:-1]
+        words = np.ones((levels, shape.sliding.size))
+        for t in range(shape.sliding.size):
+            for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
+                terms = slice(shape.term_start[axis], shape.term_start[axis + 1])
+                inside = tiles[:, shape.term_dimension[terms]] - 1
+                words[:, t] *= 1 + (shape.term_coefficient[terms] * inside).sum(axis=1)
+        tiling = Tiling(tiles, step, trips, beyond, words, found.weight[0])
+        return tiling, float(found.fixed[0])
+
+    def codes(self, assignment: Assignment, tiles: Array, limit: float) -> list[Codes]:
+        """Batches of mappings `[B, D]` of a tiling, the best of those below a limit among them.
+
+        Args:
+            assignment: what is kept and spread.
+            tiles: `[L, n]` extents of every level's tile.
+            limit: of energy, pJ; the model says what a mapping really costs.
+        """
+        tiling, fixed = self.tiling(assignment, tiles)
+        found: list[Codes] = []
+        skip = 0
+        while True:
+            count = search_orders(
+                self._shape, tiling, self._places, limit - fixed, self._linear, skip,
+                self._found, self._costs,
+            )  # fmt: skip
+            if count:
+                found.append(self._codes(assignment, tiling, self._found[:count]))
+            if self._linear or count < BATCH:
+                return found
+            skip += count
+
+    def _codes(self, assignment: Assignment, tiling: Tiling, sequences: Array) -> Codes:
+        """Codes of orders `[B, K]`, each in all useful places on the meshes."""
+        space, tables = self._space, self._space.tables
+        levels, n = tiling.tile.shape
+        code = np.zeros(space.cardinality.size, np.int32)
+        factors = np.ones((n, tables.slot_level.size), np.int64)
+        for level in range(levels):
+            factors[:, tables.temporal_slot[level]] = tiling.trips[level]
+            if tables.spatial_slot[level] >= 0:
+                factors[:, tables.spatial_slot[level]] = assignment.spatial[level]
+            if tables.keep_column[level] >= 0:
+                code[tables.keep_column[level]] = assignment.keeps[level]
+            if tables.banks_column[level] >= 0:
+                code[tables.banks_column[level]] = self._banks(assignment, tiling, level)
+        for d in range(n):
+            code[d] = moves.find_row(tables, d, factors[d]) - tables.row_start[d]
+        codes = np.repeat(code[None], len(sequences), axis=0)
+        for row, sequence in enumerate(sequences):
+            place = 0
+            for level in range(levels - 2, -1, -1):
+                moving = np.flatnonzero(tiling.trips[level] > 1)
+                inside = sequence[place : place + len(moving)]
+                place += len(moving)
+                still = np.flatnonzero(tiling.trips[level] == 1)
+                order = np.concatenate([inside[::-1], still])
+                codes[row, tables.order_column[level]] = moves.order_index(order)
+        return self._on_meshes(assignment, codes)
+
+    def _banks(self, assignment: Assignment, tiling: Tiling, level: int) -> int:
+        """The bank allocation that holds a level's tiles; spare banks go to the last tensor."""
+        tables = self._space.tables
+        size = float(tables.bank_words[level])
+        kept = assignment.keeps[level]
+        banks = [
+            int(-(-words // size)) if (kept >> t) & 1 else 1
+            for t, words in enumerate(tiling.words[level])
+        ]
+        banks[-1] += int(self._space.accelerator.levels[level].banks or 0) - sum(banks)
+        return int(moves.allocation_row(tables, level, np.array(banks)))
+
+    def _on_meshes(self, assignment: Assignment, codes: Codes) -> Codes:
+        """Codes with axes and orders of spatial loops: one that fits, or all where they cost."""
+        tables = self._space.tables
+        for level in range(tables.capacity.size):
+            factors = assignment.spatial[level]
+            axes_column = tables.spatial_axis_column[level]
+            order_column = tables.spatial_order_column[level]
+            if tables.machine.network[level] == 0:
+                if axes_column >= 0:
+                    codes[:, axes_column] = axes_of(self._space, level, factors) or 0
+                continue
+            if axes_column >= 0:
+                codes = _with_choices(codes, axes_column, every_axes(self._space, level, factors))
+            if order_column >= 0:
+                codes = _with_choices(codes, order_column, _spatial_orders(factors))
+        return codes
+
+
+def _with_choices(codes: Codes, column: int, choices: list[int]) -> Codes:
+    """Codes with every choice in a column."""
+    repeated = np.repeat(codes, len(choices), axis=0)
+    repeated[:, column] = np.tile(choices, len(codes))
+    return repeated
+
+
+def _spatial_orders(factors: Array) -> list[int]:
+    """Orders of spatial loops that differ: of the dimensions that have any."""
+    moving, still = np.flatnonzero(factors > 1), np.flatnonzero(factors == 1)
+    return [
+        int(moves.order_index(np.array([*order, *still], np.int64)))
+        for order in itertools.permutations(moving.tolist())
+    ]

@@ -1,0 +1,54 @@
+"""Which map spaces the proof on any hierarchy can treat, and its unit of energy."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, Spreads
+from costmodel.exact_any.shape import MOST_CELLS, count_cells
+from costmodel.exact_any.spatial import keep_choices
+from costmodel.loop_nest.map_space import MapSpace
+
+
+def why_not_any(space: MapSpace) -> str | None:
+    """Why no proof is possible on any hierarchy, in one line; None if one is."""
+    name = space.accelerator.name
+    if space.accelerator.overflow != "invalid":
+        return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
+    if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
+        return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
+    cells = count_cells(space.tables.sizes.tolist())
+    if cells > MOST_CELLS:
+        return (
+            f"{space.workload.name} has {cells:.3g} tiles per level; "
+            f"the exact search on this machine holds tables of at most {MOST_CELLS:.3g}."
+        )
+    assignments = Spreads(space).count() * len(keep_choices(space))
+    if assignments > MOST_ASSIGNMENTS:
+        return (
+            f"{name} spreads {space.workload.name} in up to {assignments:.3g} ways; "
+            f"the exact search lists at most {MOST_ASSIGNMENTS:.3g}."
+        )
+    return None
+
+
+def energy_unit(space: MapSpace) -> Fraction:
+    """A power of two, pJ, in which all energies of a map space are below 2^61 units.
+
+    Energies are floating-point sums; whole multiples of so small a unit tell them apart.
+    """
+    tables, machine = space.tables, space.tables.machine
+    tensors = int(tables.sliding.size)
+    per_word = float((machine.action.sum(axis=1) + machine.address).sum())
+    network = float((machine.router + machine.ingress + tables.hop_energy).sum())
+    overlap = math.prod(
+        int(tables.term_coefficient[start:end].sum())
+        for start, end in zip(tables.term_start[:-1], tables.term_start[1:], strict=True)
+    )
+    accesses = float(tables.macs) * tensors * max(1, overlap)
+    fanout = float(tables.fanout.max())
+    largest = accesses * (per_word + 4 * fanout * network) + tables.macs * tables.mac_energy
+    cycles = float(tables.macs) * float(machine.cycles_per_mac) + float(machine.waiting)
+    largest += cycles * float((machine.leakage * machine.mesh[:-1, 0]).sum())
+    return Fraction(2) ** (math.ceil(math.log2(max(largest, 1e-9))) - 60)

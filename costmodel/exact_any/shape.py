@@ -1,0 +1,157 @@
+"""What a proof reads of an operation: divisors, projections, and classes of innermost loops.
+
+Letters: n dimensions, T tensors, X axes of all tensors, C classes.
+
+A tile is one *cell* of the lattice of divisors: per dimension the position of its extent among the
+divisors of the dimension's size, numbered with `stride`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.by_reference import by_reference
+from costmodel.exact.problem import divisors_of
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.tables import Array, prime_factors
+
+# Cells of the lattice beyond which the tables over it would not fit in two gigabytes.
+MOST_CELLS = 2_000_000
+
+
+@by_reference
+class Shape(NamedTuple):
+    """An operation as the compiled passes read it.
+
+    Divisors: sizes `[n]`; divisor_start `[n + 1]` into divisors, ascending per dimension;
+    cover_start into covers: per divisor the positions of those that are a prime times it; stride
+    `[n]` and cells of the lattice.
+
+    Tensors, as in `NestTables`: relevant, axis_start, term_start, term_dimension,
+    term_coefficient, axis_of, coefficient_of, sliding.
+
+    Axes of several terms: credit_start `[X]` into the tables of credits, -1 for axes of one term;
+    credit_cells `[X]` cells of the lattice of the axis's own dimensions; credit_stride per term.
+
+    Classes of the innermost loop of a run of loops: class_rest `[C]` bit t: tensor t does not move
+    with it; class_dims `[C]` bit d: it may run over dimension d; class_slide `[C]` the dimension
+    where it moves a tensor along an axis of several terms, else -1.
+    """
+
+    sizes: Array
+    divisor_start: Array
+    divisors: Array
+    cover_start: Array
+    covers: Array
+    stride: Array
+    cells: int
+    relevant: Array
+    axis_start: Array
+    term_start: Array
+    term_dimension: Array
+    term_coefficient: Array
+    axis_of: Array
+    coefficient_of: Array
+    sliding: Array
+    credit_start: Array
+    credit_cells: Array
+    credit_stride: Array
+    class_rest: Array
+    class_dims: Array
+    class_slide: Array
+
+
+def count_cells(sizes: list[int]) -> int:
+    """Cells of the lattice of an operation's tiles."""
+    return math.prod(len(divisors_of(size)) for size in sizes)
+
+
+def build_shape(space: MapSpace) -> Shape:
+    """Lays out the operation of a map space."""
+    t = space.tables
+    sizes: list[int] = t.sizes.tolist()
+    divisors: list[int] = []
+    covers: list[int] = []
+    divisor_start, cover_start = [0], [0]
+    for size in sizes:
+        own = divisors_of(size)
+        primes = set(prime_factors(size))
+        for low in own:
+            covers += [j for j, high in enumerate(own) if high % low == 0 and high // low in primes]
+            cover_start.append(len(covers))
+        divisors += own
+        divisor_start.append(len(divisors))
+    counts = np.diff(divisor_start)
+    stride = np.ones(len(sizes), np.int64)
+    stride[:-1] = np.cumprod(counts[::-1])[::-1][1:]
+    classes = _classes(space)
+    return Shape(
+        sizes=t.sizes,
+        divisor_start=np.array(divisor_start, np.int64),
+        divisors=np.array(divisors, np.int64),
+        cover_start=np.array(cover_start, np.int64),
+        covers=np.array(covers, np.int64),
+        stride=stride,
+        cells=int(counts.prod()),
+        relevant=t.relevant,
+        axis_start=t.axis_start,
+        term_start=t.term_start,
+        term_dimension=t.term_dimension,
+        term_coefficient=t.term_coefficient,
+        axis_of=t.axis_of,
+        coefficient_of=t.coefficient_of,
+        sliding=t.sliding,
+        **_credit_layout(space, counts),
+        class_rest=classes[:, 0].copy(),
+        class_dims=classes[:, 1].copy(),
+        class_slide=classes[:, 2].copy(),
+    )
+
+
+def _classes(space: MapSpace) -> Array:
+    """`[C, 3]` rest, dims and slide of every class.
+
+    Dimensions that leave the same tensors at rest, and slide none, are one class: which of them
+    runs innermost makes no difference.
+    """
+    t = space.tables
+    found: dict[tuple[int, int], int] = {}
+    for d, size in enumerate(t.sizes.tolist()):
+        if size == 1:
+            continue
+        rest, slides = 0, -1
+        for tensor in range(t.sliding.size):
+            axis = t.axis_of[tensor, d]
+            if axis < 0:
+                rest |= 1 << tensor
+                continue
+            axis += t.axis_start[tensor]
+            if t.term_start[axis + 1] - t.term_start[axis] > 1:
+                slides = d
+        found[rest, slides] = found.get((rest, slides), 0) | 1 << d
+    rows = [(rest, dims, slide) for (rest, slide), dims in found.items()]
+    return np.array(rows, np.int64).reshape(len(rows), 3)
+
+
+def _credit_layout(space: MapSpace, counts: Array) -> dict[str, Array]:
+    """Where the table of each axis of several terms lies: (terms + 1) x its own lattice."""
+    t = space.tables
+    axes = t.term_start.size - 1
+    start = np.full(axes, -1, np.int64)
+    cells = np.zeros(axes, np.int64)
+    stride = np.zeros(t.term_dimension.size, np.int64)
+    used = 0
+    for axis in range(axes):
+        terms = range(t.term_start[axis], t.term_start[axis + 1])
+        if len(terms) < 2:
+            continue
+        count = 1
+        for k in reversed(terms):
+            stride[k] = count
+            count *= int(counts[t.term_dimension[k]])
+        start[axis], cells[axis] = used, count
+        used += (1 + len(terms)) * count
+    return {"credit_start": start, "credit_cells": cells, "credit_stride": stride}

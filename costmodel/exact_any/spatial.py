@@ -1,0 +1,97 @@
+"""Which spatial factors a fan-out allows, and which tensors a level may keep.
+
+Letters: n dimensions, V vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from costmodel.exact.problem import divisors_of
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.tables import Array
+
+
+def vectors(space: MapSpace, level: int) -> Array:
+    """`[V, n]` the spatial factors that the children of a level have room for."""
+    tables, machine = space.tables, space.tables.machine
+    n = tables.sizes.size
+    if tables.spatial_slot[level] < 0:
+        return np.ones((1, n), np.int64)
+    found = np.ones((1, 0), np.int64)
+    for d in range(n):
+        choices = [1]
+        if not (machine.barred[level] >> d) & 1:
+            choices = [f for f in divisors_of(int(tables.sizes[d])) if f <= tables.fanout[level]]
+        left = np.repeat(found, len(choices), axis=0)
+        found = np.column_stack([left, np.tile(choices, len(found))])
+        found = found[found.prod(axis=1) <= tables.fanout[level]]
+    if tables.spatial_axis_column[level] < 0:
+        return found
+    return found[[axes_of(space, level, row) is not None for row in found]]
+
+
+def axes_of(space: MapSpace, level: int, factors: Array) -> int | None:
+    """Dimensions that run along the height, as bits, so that factors `[n]` fit; None if none do."""
+    tables, machine = space.tables, space.tables.machine
+    width, height = tables.mesh[level].tolist()
+    fixed = int(machine.only_y[level])
+    free = [
+        d
+        for d in range(factors.size)
+        if factors[d] > 1 and not ((machine.only_x[level] | machine.only_y[level]) >> d) & 1
+    ]
+    for count in range(len(free) + 1):
+        for chosen in itertools.combinations(free, count):
+            axes = fixed | sum(1 << d for d in chosen)
+            if _fits(factors, axes, width, height):
+                return axes
+    return None
+
+
+def every_axes(space: MapSpace, level: int, factors: Array) -> list[int]:
+    """All ways to lay factors `[n]` along width and height, as bits of what runs along the height.
+
+    Factors of 1 stay where they are: they make no difference.
+    """
+    tables, machine = space.tables, space.tables.machine
+    if tables.spatial_axis_column[level] < 0:
+        return [0]
+    width, height = tables.mesh[level].tolist()
+    fixed, barred = int(machine.only_y[level]), int(machine.only_x[level] | machine.only_y[level])
+    free = [d for d in range(factors.size) if factors[d] > 1 and not (barred >> d) & 1]
+    found = []
+    for count in range(len(free) + 1):
+        for chosen in itertools.combinations(free, count):
+            axes = fixed | sum(1 << d for d in chosen)
+            if _fits(factors, axes, width, height):
+                found.append(axes)
+    return found
+
+
+def _fits(factors: Array, axes: int, width: int, height: int) -> bool:
+    up = [bool((axes >> d) & 1) for d in range(factors.size)]
+    along_y = int(factors[up].prod())
+    return along_y <= height and int(factors.prod()) // along_y <= width
+
+
+def keep_choices(space: MapSpace) -> list[tuple[int, ...]]:
+    """The sets of tensors, as bits per level, that a mapping may keep: every tensor somewhere."""
+    tables, machine = space.tables, space.tables.machine
+    everything = (1 << tables.sliding.size) - 1
+    options = []
+    for level in range(tables.capacity.size):
+        always, never = int(machine.always_kept[level]), int(machine.never_kept[level])
+        if tables.keep_column[level] < 0:
+            options.append([everything & ~never])
+            continue
+        options.append(
+            sorted({(mask | always) & ~never & everything for mask in range(everything + 1)})
+        )
+    return [
+        keeps
+        for keeps in itertools.product(*options)
+        if not everything & ~int(np.bitwise_or.reduce(keeps))
+    ]

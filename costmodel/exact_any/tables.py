@@ -1,0 +1,114 @@
+"""The tables of a chain for one assignment after another, built anew only where they differ.
+
+Letters: L levels, n dimensions, T tensors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.exact_any.chain import HULL, Around, Chain, build_boundary, build_slot
+from costmodel.exact_any.credits import DEPTH, fill_credits
+from costmodel.exact_any.shape import Shape
+from costmodel.exact_any.tiles import FloatArray, Lattice, Tiles
+from costmodel.loop_nest.tables import Array
+
+
+def _empty(tiles: Tiles, tensors: int) -> Chain:
+    cells = tiles.cell.size
+
+    def hulls() -> tuple[FloatArray, FloatArray, Array]:
+        shape = (cells, tensors, HULL)
+        return np.empty(shape), np.empty(shape), np.zeros(shape[:2], np.int64)
+
+    return Chain(np.empty(cells), *hulls(), np.empty(cells), *hulls())
+
+
+class ChainTables:
+    """Bounds of everything outside a tile, for assignments that keep the same tensors.
+
+    Attributes:
+        tiles: what fits.
+        chain: the tables, for `around`.
+        around: the assignment that they are for; None before the first.
+    """
+
+    def __init__(self, shape: Shape, lattice: Lattice, keeps: tuple[int, ...]) -> None:
+        """Lists the tiles; the tables are filled by `move_to`.
+
+        Args:
+            shape: the operation.
+            lattice: its lattice.
+            keeps: `[L]` kept tensors of every level, as bits.
+        """
+        self._shape = shape
+        self.tiles = lattice.tiles(keeps)
+        self.chain = _empty(self.tiles, shape.sliding.size)
+        self.around: Around | None = None
+        self._credits: dict[bytes, FloatArray] = {}
+        self._trips = np.zeros(shape.sizes.size)
+        self._levels = len(keeps)
+
+    def _credit(self, outer: Array) -> FloatArray:
+        """The credits from a slot outwards."""
+        key = outer.tobytes()
+        if key not in self._credits:
+            shape = self._shape
+            starts, cells = shape.credit_start, shape.credit_cells
+            terms = np.diff(shape.term_start)
+            credit = np.ones(int(((1 + terms) * cells)[starts >= 0].sum()) + 1)
+            widest = int(terms.max(initial=1))
+            scratch = np.zeros((DEPTH, widest + 4), np.int64)
+            fill_credits(
+                shape,
+                outer,
+                credit,
+                scratch,
+                np.zeros(widest, np.int64),
+                np.zeros(widest, np.int64),
+            )
+            self._credits[key] = credit
+        return self._credits[key]
+
+    def move_to(self, spatial: Array, outer: Array, weight: FloatArray) -> float:
+        """Fills the tables for an assignment.
+
+        Args:
+            spatial: `[L, n]` factors below every level.
+            outer: `[L + 1, n]` their products outside a level.
+            weight: `[L + 1, T]` energy of a word that enters a tile.
+
+        Returns:
+            The energy of all words that enter the tiles of levels at least; inf if no tiles fit.
+        """
+        credit = np.stack([self._credit(row) for row in outer[:-1]])
+        around = Around(
+            np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
+            np.ascontiguousarray(weight), credit,
+        )  # fmt: skip
+        before, self.around = self.around, around
+        shape, tiles, chain = self._shape, self.tiles, self.chain
+        changed = before is None
+        for level in range(self._levels):
+            if before is not None and not changed:
+                changed = not (
+                    np.array_equal(before.outer[level], outer[level])
+                    and np.array_equal(before.weight[level], weight[level])
+                )
+            if changed:
+                build_boundary(shape, tiles, around, chain, level, self._trips)
+                build_slot(shape, tiles, around, chain, level, self._trips)
+        first = self.first_step
+        return np.inf if first < 0 else float(chain.slot_free[first])
+
+    @property
+    def first_step(self) -> int:
+        """The tile, in the innermost slot, that all MACs below one buffer hold; -1 if none fits."""
+        assert self.around is not None  # the tables are for something
+        shape, level = self._shape, self._levels - 1
+        cell = 0
+        for d in range(shape.sizes.size):
+            own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
+            cell += int(np.searchsorted(own, self.around.spatial[level, d])) * shape.stride[d]
+        found = int(self.tiles.at[level, cell])
+        return -1 if found < 0 else int(self.tiles.start[level]) + found

@@ -1,0 +1,111 @@
+"""The tiles that every level can hold, given what the levels keep.
+
+Letters: L levels, F tiles of a level, n dimensions, T tensors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.by_reference import by_reference
+from costmodel.exact_any.shape import Shape
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.tables import Array
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@by_reference
+class Tiles(NamedTuple):
+    """Tiles that fit a level and all levels outside it, one level's after another's, by cell.
+
+    start `[L + 1]`; cell `[F]` in the lattice; extent and place `[F, n]` extents and their
+    positions among the divisors; words `[F, T]` of every tensor, kept or not; full `[F]` 1 where
+    the tile reaches the level's least utilisation; at `[L, cells]` the tile of a cell, -1 if none.
+    """
+
+    start: Array
+    cell: Array
+    extent: Array
+    place: Array
+    words: FloatArray
+    full: Array
+    at: npt.NDArray[np.int32]
+
+
+class Lattice:
+    """All cells of an operation's lattice, and which of them a set of kept tensors allows.
+
+    Attributes:
+        place: `[cells, n]` positions among the divisors.
+        extent: `[cells, n]` extents.
+        words: `[T, cells]` words of every tensor's tile.
+    """
+
+    def __init__(self, space: MapSpace, shape: Shape) -> None:
+        """Lists the cells of a map space's operation."""
+        self._space = space
+        self._shape = shape
+        cells = np.arange(shape.cells)
+        counts = np.diff(shape.divisor_start)
+        self.place: Array = (cells[:, None] // shape.stride) % counts
+        self.extent: Array = shape.divisors[shape.divisor_start[:-1] + self.place]
+        self.words: Array = np.ones((shape.sliding.size, shape.cells), np.int64)
+        for t in range(shape.sliding.size):
+            for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
+                extent = np.ones(shape.cells, np.int64)
+                for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
+                    inside = self.extent[:, shape.term_dimension[k]] - 1
+                    extent += shape.term_coefficient[k] * inside
+                self.words[t] *= extent
+
+    def fits(self, level: int, kept: int) -> npt.NDArray[np.bool_]:
+        """`[cells]` whether the kept tensors (bit t: tensor t) fit the level."""
+        tables = self._space.tables
+        if tables.capacity[level] < 0:
+            return np.ones(self._shape.cells, np.bool_)
+        tensors = [t for t in range(len(self.words)) if (kept >> t) & 1]
+        if tables.banks_column[level] >= 0:
+            banks = np.zeros(self._shape.cells, np.int64)
+            for t in range(len(self.words)):
+                need = -(-self.words[t] // tables.bank_words[level]) if t in tensors else 1
+                banks += need
+            found: npt.NDArray[np.bool_] = banks <= (
+                self._space.accelerator.levels[level].banks or 0
+            )
+            return found
+        used = self.words[tensors].sum(axis=0)
+        fitting: npt.NDArray[np.bool_] = used <= tables.capacity[level]
+        return fitting
+
+    def tiles(self, keeps: tuple[int, ...]) -> Tiles:
+        """The tiles of every level.
+
+        Args:
+            keeps: `[L]` the tensors that each level keeps, as bits.
+        """
+        machine = self._space.tables.machine
+        fitting = np.ones(self._shape.cells, np.bool_)
+        at = np.full((len(keeps), self._shape.cells), -1, np.int32)
+        parts, full = [], []
+        for level, kept in enumerate(keeps):
+            fitting = fitting & self.fits(level, kept)
+            found = np.flatnonzero(fitting)
+            at[level, found] = np.arange(len(found))
+            parts.append(found)
+            tensors = [t for t in range(len(self.words)) if (kept >> t) & 1]
+            used = self.words[tensors][:, found].sum(axis=0)
+            full.append(used >= machine.least_words[level])
+        cell = np.concatenate(parts)
+        return Tiles(
+            start=np.concatenate([[0], np.cumsum([len(part) for part in parts])]),
+            cell=cell,
+            extent=np.ascontiguousarray(self.extent[cell]),
+            place=np.ascontiguousarray(self.place[cell]),
+            words=np.ascontiguousarray(self.words[:, cell].T.astype(np.float64)),
+            full=np.concatenate(full).astype(np.int64),
+            at=at,
+        )

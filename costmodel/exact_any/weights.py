@@ -1,0 +1,140 @@
+"""What a word that enters a tile costs, for assignments of kept tensors and spatial factors.
+
+Energy is linear in the words that enter tiles. Every such word costs its fill, and its share of
+the reads (of outputs: reads and updates) of the next level outwards that keeps the tensor; what is
+read for the MACs is one more tile, of one word. Rounding up to blocks and what networks cost are
+left out here, so that with either of them the sum is a lower bound.
+
+Letters: B assignments, L levels, n dimensions, T tensors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.exact_any.tiles import FloatArray
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.projections import (
+    GROUPS_PER_AXIS,
+    GROUPS_PER_CHILD,
+    PART_OF_INPUT,
+)
+from costmodel.loop_nest.tables import Array
+
+
+class Weights(NamedTuple):
+    """Energy of the words that enter tiles, and what does not depend on tiles.
+
+    weight `[B, L + 1, T]` pJ per word that enters a tile, the MACs' last; fixed `[B]` pJ, the MACs'
+    reads included; cycles `[B]` of computing, with latencies; outer `[B, L + 1, n]` products of the
+    spatial factors outside a level.
+    """
+
+    weight: FloatArray
+    fixed: FloatArray
+    cycles: Array
+    outer: Array
+
+
+def _distinct(factors: Array, steps: Array) -> int:
+    """Distinct sums of multiples of steps, each below its factor."""
+    offsets = np.zeros(1, np.int64)
+    for factor, step in zip(factors.tolist(), steps.tolist(), strict=True):
+        offsets = np.unique(offsets[:, None] + step * np.arange(factor))
+    return len(offsets)
+
+
+def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | None) -> Array:
+    """`[B]` children of an instance with tiles of their own of a tensor.
+
+    Args:
+        space: the map space.
+        level: the level that fans out.
+        t: the tensor.
+        spatial: `[B, n]` spatial factors below it.
+        inside: `[B, n]` extents of the children's tiles; None: the fewest that there can be.
+    """
+    tables = space.tables
+    kind = tables.grouping[level, t]
+    if kind == GROUPS_PER_CHILD:
+        return np.asarray(spatial.prod(axis=1))
+    if kind != GROUPS_PER_AXIS:
+        return np.asarray(spatial[:, tables.relevant[t] > 0].prod(axis=1))
+    count = np.ones(len(spatial), np.int64)
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        terms = slice(tables.term_start[axis], tables.term_start[axis + 1])
+        dims, coefficients = tables.term_dimension[terms], tables.term_coefficient[terms]
+        factors = spatial[:, dims]
+        if inside is None:
+            # Sums of steps are at least as many as if all steps were equal.
+            count *= 1 + (factors - 1).sum(axis=1)
+        else:
+            steps = coefficients * inside[:, dims]
+            count *= np.array([_distinct(*row) for row in zip(factors, steps, strict=True)])
+    return count
+
+
+def weights(
+    space: MapSpace, keeps: tuple[int, ...], spatial: Array, extents: Array | None = None
+) -> Weights:
+    """The weights of assignments.
+
+    Args:
+        space: the map space.
+        keeps: `[L]` kept tensors of every level, as bits.
+        spatial: `[B, L, n]` spatial factors below every level.
+        extents: `[B, L + 1, n]` tiles of all levels and of a MAC, where they are known: sums are
+            then equal to the model's (but for blocks and networks), not below them.
+    """
+    tables, machine = space.tables, space.tables.machine
+    batch, levels = len(spatial), len(keeps)
+    outer = np.ones((batch, levels + 1, spatial.shape[2]), np.int64)
+    outer[:, 1:] = np.cumprod(spatial, axis=1)
+    above = outer.prod(axis=2)
+    steps = int(tables.macs) // above[:, -1]
+    cycles = steps * int(machine.cycles_per_mac) + int(machine.waiting)
+    clusters = np.minimum(above[:, :-1], machine.clusters)
+    action = machine.action / machine.block[:, None]
+    weight = np.zeros((batch, levels + 1, tables.sliding.size))
+    fixed = np.full(batch, float(tables.macs) * float(tables.mac_energy))
+    fixed += (machine.leakage * above[:, :-1]).sum(axis=1) * cycles
+    for t in range(tables.sliding.size):
+        output = tables.part_kind[t] != PART_OF_INPUT
+        kept = [level for level in range(levels) if (keeps[level] >> t) & 1]
+        moving = tables.relevant[t] > 0
+        for level in kept:
+            filled = clusters[:, level] * (action[level, 1] + machine.address[level])
+            if level != kept[0]:
+                weight[:, level, t] += filled
+            if output:
+                # What is produced for the first time is neither read nor filled.
+                part = int(tables.words[t]) // outer[:, level, moving].prod(axis=1)
+                saved = clusters[:, level] * action[level, 0]
+                fixed -= part * (saved + (level != kept[0]) * filled)
+        for place, level in enumerate(kept):
+            child = kept[place + 1] if place + 1 < len(kept) else levels
+            served = np.ones(batch, np.int64)
+            for f in range(level, child):
+                inside = None if extents is None else extents[:, f + 1]
+                served *= groups(space, f, t, spatial[:, f], inside)
+            per_word = action[level, 0] + machine.address[level] + output * action[level, 2]
+            weight[:, child, t] += clusters[:, level] * served * per_word
+    fixed += weight[:, levels].sum(axis=1) * steps
+    return Weights(weight, fixed, cycles, outer)
+
+
+def floors(space: MapSpace, found: Weights) -> FloatArray:
+    """`[B]` energy that no mapping of an assignment undercuts, pJ: every word enters once."""
+    tables = space.tables
+    energy = found.fixed.copy()
+    levels = found.weight.shape[1] - 1
+    for t in range(tables.sliding.size):
+        alone = np.zeros(tables.sizes.size, np.bool_)
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            if tables.term_start[axis + 1] - tables.term_start[axis] == 1:
+                alone[tables.term_dimension[tables.term_start[axis]]] = True
+        words = (tables.sizes[alone] // found.outer[:, :levels][:, :, alone]).prod(axis=2)
+        energy += (words * found.weight[:, :levels, t]).sum(axis=1)
+    return energy

@@ -1,0 +1,104 @@
+"""The proof on any hierarchy against exhaustive enumeration, by hand, and against the older one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from small_hierarchies import check_hierarchy
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.costs import OBJECTIVES
+from costmodel.exact.prover import Prover
+from costmodel.exact_any.prover import AnyProver
+from mapspace.errors import ConfigError, ContractError
+
+TWO_LEVELS = {
+    "name": "two",
+    "mac_energy_pj": 1.0,
+    "levels": [
+        {"name": "DRAM", "energy_pj": 100.0},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 3},
+    ],
+}
+
+
+@pytest.mark.parametrize("block", range(15))
+def test_equals_exhaustive_enumeration(block: int) -> None:
+    for seed in range(10 * block, 10 * block + 10):
+        check_hierarchy(seed, most=6000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(100))
+def test_more_equal_exhaustive_enumeration(block: int) -> None:
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        check_hierarchy(seed, most=60_000)
+
+
+def test_counted_by_hand() -> None:
+    """A 2 x 2 x 2 product and room for a word of each tensor.
+
+    One tensor rests while its loop of 2 runs innermost: 4 of its words enter, 8 of the others'. At
+    best that is the output: its first 4 words are not read, so that DRAM reads 8 words of A, 8 of
+    B and none of Z, and takes 4 of Z. L1 fills 16, reads 16 operands, reads and fills no sum for
+    the first time and updates 8, of which 4 are new: 4 reads.
+    """
+    space = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator(TWO_LEVELS))
+    prover = AnyProver(space, objective="energy")
+    prover.run()
+    best = LoopNestModel().evaluate(space, prover.codes())
+    assert best.energy_pj[0] == 8 * 1.0 + 100.0 * (8 + 8 + 4) + 1.0 * (16 + 16 + 4 + 8)
+    assert best.latency_cycles[0] == 8
+    assert prover.best_outcome == prover.lower_outcome
+    assert prover.gap == 0
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("problem", ["gemm:M=64,N=48,K=32", "mttkrp:I=8,J=12,K=8,L=4"])
+def test_the_older_proof_says_the_same(problem: str, objective: Any) -> None:
+    space = MapSpace(workload(problem), accelerator("mm256"))
+    older, prover = Prover(space, objective=objective), AnyProver(space, objective=objective)
+    older.run()
+    prover.run()
+    models = [
+        float(LoopNestModel().evaluate(space, each.codes()).objective(objective)[0])
+        for each in (older, prover)
+    ]
+    assert models[1] == pytest.approx(models[0], rel=1e-12)
+
+
+def test_it_can_be_stopped_at_any_time() -> None:
+    space = MapSpace(workload("gemm:M=512,N=512,K=512"), accelerator(TWO_LEVELS))
+    prover = AnyProver(space, build=False)
+    assert not prover.built
+    assert prover.gap == float("inf")
+    assert prover.lower_outcome == (0, 0)
+    prover.offer(space.sample(np.random.default_rng(0), 1, feasible=True))
+    assert prover.best_outcome is not None
+    prover.run(0.02)
+    lower, best = prover.lower_outcome, prover.best_outcome
+    assert prover.rank_of(lower) <= prover.rank_of(best)
+    again = AnyProver(space, build=False)
+    again.load_state_dict(prover.state_dict())
+    prover.run()
+    again.run()
+    assert again.best_outcome == prover.best_outcome == prover.lower_outcome
+    with pytest.raises(ContractError, match="finished"):
+        prover.step()
+
+
+def test_nothing_is_below_the_optimum() -> None:
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator(TWO_LEVELS))
+    prover = AnyProver(space)
+    prover.run()
+    energy, cycles = prover.best_outcome or (0, 0)
+    assert prover.search_below((energy, cycles)) is None
+    assert prover.search_below((energy * 2, cycles)) == (energy, cycles)
+
+
+def test_what_cannot_be_treated_is_said_in_one_line() -> None:
+    machine = accelerator({**TWO_LEVELS, "overflow": "bypass"})
+    with pytest.raises(ConfigError, match="overflow: invalid"):
+        AnyProver(MapSpace(workload("gemm:M=8,N=8,K=8"), machine))

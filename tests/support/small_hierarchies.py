@@ -1,0 +1,144 @@
+"""Small random problems on hierarchies of any depth, held against all of their mappings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from small_problems import every_mapping, random_parts
+
+from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
+from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
+from costmodel.exact_any.prover import AnyProver
+from mapspace.errors import ConfigError
+
+MOST_MAPPINGS = 60_000
+ROLES = ("input", "weight", "output")
+
+
+def random_machine(rng: np.random.Generator) -> dict[str, Any]:
+    """A machine of 2 to 6 levels as a file says it; every key turns up in some of them."""
+    count = int(rng.integers(2, 7))
+    fanning = set(rng.choice(count, size=min(count, int(rng.integers(0, 4))), replace=False))
+    levels: list[dict[str, Any]] = []
+    for index in range(count):
+        level: dict[str, Any] = {"name": f"L{index}", "energy_pj": _energy(rng, index)}
+        if index > 0:
+            level["capacity_words"] = int(rng.choice([3, 4, 6, 8, 12, 24, 48, 200]))
+        if index in fanning:
+            _fan_out(rng, level)
+        if rng.random() < 0.15:
+            level["block_words"] = int(rng.choice([2, 4]))
+        if rng.random() < 0.15:
+            level["leakage_pj"] = float(rng.choice([0.1, 2.0]))
+        if rng.random() < 0.1:
+            level["address_pj"] = 0.25
+        if index > 0 and rng.random() < 0.35:
+            key = rng.choice(["keep", "bypass"])
+            level[str(key)] = [
+                str(role) for role in rng.choice(ROLES, int(rng.integers(1, 3)), False)
+            ]
+        if index > 0 and rng.random() < 0.1:
+            level["multiple_buffering"] = float(rng.choice([1.5, 2.0]))
+        if index > 0 and rng.random() < 0.08:
+            level["min_utilisation"] = 0.25
+        levels.append(level)
+    if rng.random() < 0.25:
+        for level in levels:
+            for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
+                if rng.random() < 0.4:
+                    level[key] = float(rng.choice([0.5, 1.0, 2.0, 0.7, 8.0]))
+    if rng.random() < 0.12:
+        for level in levels:
+            for key in ("hop_energy_pj", "router_pj", "ingress_pj"):
+                if rng.random() < 0.4:
+                    level[key] = float(rng.choice([0.5, 3.0]))
+    if rng.random() < 0.1:
+        levels[-1]["fill_latency"] = 3
+    return {
+        "name": "random",
+        "levels": levels,
+        "mac_energy_pj": float(rng.choice([0.0, 1.0])),
+        "cycles_per_mac": int(rng.choice([1, 1, 1, 2])),
+        "bypass": "searched" if rng.random() < 0.2 else "none",
+    }
+
+
+def _energy(rng: np.random.Generator, index: int) -> Any:
+    word = float(rng.choice([200.0, 10.0, 6.0, 2.5, 1.0, 0.3, 0.0]))
+    if rng.random() < 0.3:
+        return {"read": word, "fill": float(rng.choice([0.5, 4.0])), "update": word * 1.5}
+    return word
+
+
+def _fan_out(rng: np.random.Generator, level: dict[str, Any]) -> None:
+    level["fanout"] = int(rng.choice([2, 3, 4, 6]))
+    if level["fanout"] in (4, 6) and rng.random() < 0.4:
+        level["mesh"] = [level["fanout"] // 2, 2]
+    if rng.random() < 0.3:
+        rules: dict[str, Any] = {}
+        if rng.random() < 0.5:
+            rules["x"] = [str(d) for d in rng.choice(list("NKCPQRSMIJ"), 5, False)]
+        if rng.random() < 0.4:
+            rules["multicast"] = False
+        if rng.random() < 0.4:
+            rules["reduction"] = False
+        level["spatial"] = rules
+
+
+def random_hierarchy(
+    rng: np.random.Generator, most: int = MOST_MAPPINGS
+) -> tuple[MapSpace, Codes, Objective]:
+    """A map space of at most so many mappings, the feasible ones, and an objective."""
+    while True:
+        work, _ = random_parts(rng)
+        try:
+            operation = workload(_smaller(rng, work))
+            space = MapSpace(operation, accelerator(random_machine(rng)))
+        except ConfigError:
+            continue
+        codes = every_mapping(space, most)
+        if codes is not None and len(codes):
+            return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
+
+
+def _smaller(rng: np.random.Generator, work: dict[str, Any]) -> dict[str, Any]:
+    """The operation with sizes that deep hierarchies leave countable."""
+    most = int(rng.choice([2, 3, 4, 6, 12]))
+    (key, sizes), *_ = work.items()
+    if key != "dimensions":
+        fixed = {"stride", "dilation"}
+        return {key: {d: v if d in fixed else min(v, most) for d, v in sizes.items()}}
+    return {**work, "dimensions": {d: min(v, most) for d, v in sizes.items()}}
+
+
+def check_hierarchy(seed: int, most: int = MOST_MAPPINGS) -> int:
+    """Holds the proof of one random problem against all of its mappings.
+
+    Args:
+        seed: decides the problem.
+        most: mappings that it may have.
+
+    Returns:
+        How many mappings it has.
+    """
+    space, codes, objective = random_hierarchy(np.random.default_rng(seed), most)
+    prover = AnyProver(space, objective=objective)
+    while not prover.finished:
+        before = prover.lower_outcome
+        prover.step()
+        assert prover.rank_of(before) <= prover.rank_of(prover.lower_outcome), "the bound fell"
+    costs = LoopNestModel().evaluate(space, codes)
+    values = costs.objective(objective)
+    assert (costs.status == STATUS_OK).all()
+    winner = prover.codes()
+    assert len(winner) == 1, "no mapping was found"
+    reached = float(LoopNestModel().evaluate(space, winner).objective(objective)[0])
+    least = float(values.min())
+    where = f"{objective} on {space.accelerator.model_dump()} of {space.workload}"
+    assert reached <= least * (1 + 2e-12), f"{reached} is not the least, {least}: {where}"
+    # A limit just above the optimum lets every bound that is too high cut the optimum off.
+    best = int(values.argmin())
+    limit = float(costs.energy_pj[best]) * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[best])
+    assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
+    return len(codes)
