@@ -70,7 +70,12 @@ class Leaves:
                 terms = slice(shape.term_start[axis], shape.term_start[axis + 1])
                 inside = tiles[:, shape.term_dimension[terms]] - 1
                 words[:, t] *= 1 + (shape.term_coefficient[terms] * inside).sum(axis=1)
-        tiling = Tiling(tiles, step, trips, beyond, words, found.weight[0])
+        weight, machine = found.weight[0], self._space.tables.machine
+        kept = np.array(assignment.keeps)[:, None] >> np.arange(shape.sliding.size) & 1
+        # The words that pass a level by are delivered over its network too.
+        matters = weight[:-1] > 0 if self._linear else kept | machine.classed
+        every = int(machine.router.any())
+        tiling = Tiling(tiles, step, trips, beyond, words, weight, matters.astype(np.int64), every)
         return tiling, float(found.fixed[0])
 
     def codes(self, assignment: Assignment, tiles: Array, limit: float) -> list[Codes]:

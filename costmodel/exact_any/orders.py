@@ -29,7 +29,8 @@ class Tiling(NamedTuple):
 
     tile and step `[L, n]` extents of a level and of its children together; trips `[L, n]` of the
     temporal loops between; beyond `[L, n]` products of the trips of the levels outside; words
-    `[L, T]`; weight `[L + 1, T]`.
+    `[L, T]`; weight `[L + 1, T]`; matters `[L, T]` 1 where the words that enter decide what a
+    mapping costs; every 1 where fewer of them can cost more, so that no order is passed over.
     """
 
     tile: Array
@@ -38,6 +39,8 @@ class Tiling(NamedTuple):
     beyond: FloatArray
     words: FloatArray
     weight: FloatArray
+    matters: Array
+    every: int
 
 
 @by_reference
@@ -218,7 +221,7 @@ def _is_open(
     """Whether the next loop can matter to a pair."""
     tensors = shape.sliding.size
     level = pair // tensors
-    if level <= places.level[row] or tiling.weight[level, pair % tensors] == 0:
+    if level <= places.level[row] or tiling.matters[level, pair % tensors] == 0:
         return False
     open_: bool = places.status[row, pair] != CLOSED
     return open_
@@ -276,7 +279,9 @@ def _choices(
 ) -> int:
     """The dimensions of which one is to be tried next, as bits: one of each kind."""
     n = shape.sizes.size
-    left = places.left[row]
+    left: int = places.left[row]
+    if tiling.every:
+        return left
     chosen = 0
     for d in range(n):
         if not (left >> d) & 1:
@@ -304,7 +309,7 @@ def _settle(
     """Goes on to the loops that matter, placing those that do not; True where all stand."""
     n = shape.sizes.size
     while True:
-        matters = False
+        matters = tiling.every > 0
         for pair in range(places.status.shape[1]):
             matters = matters or _is_open(shape, tiling, places, row, pair)
         if not matters:
