@@ -30,8 +30,9 @@ def _signature(function: Any, context: Any, args: Any, kws: Any) -> Any:
         return _SEARCH(function, context, args, kws)
     known: Any = function
     flags = ConfigStack.top_or_none()
-    said = _flags.setdefault(id(flags), (flags, repr(flags)))[1]
-    key = (function, id(context), said, tuple(args))
+    if id(flags) not in _flags:
+        _flags[id(flags)] = flags, repr(flags)
+    key = (function, id(context), _flags[id(flags)][1], tuple(args))
     signature = _found.get(key)
     # A function type that is made anew must note how the signature is implemented.
     if signature is None or signature.args not in known._impl_keys:

@@ -29,14 +29,14 @@ from pydantic import Field
 from costmodel.costs import TIE_BREAKERS, Objective
 from costmodel.exact.parallel_search import thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets, why_not
-from costmodel.exact.prover import MOST_TOP, Prover, load_compiled
+from costmodel.exact.prover import MOST_TOP, Prover
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts
-from searchers.first_use import structured_compiled_beside
+from searchers.first_use import FirstUse
 from searchers.options import Count, NonNegative, Options, Text, Whole
 from searchers.structured import Structured, StructuredOptions
 
@@ -103,11 +103,10 @@ class Exact(Searcher):
             raise ConfigError(problem)
         for level in (BUFFER, ELEMENT):
             keep_sets(space, level, options.keep or {})
-        with structured_compiled_beside():
-            load_compiled()
-        self._sampler = (
-            Structured(space, StructuredOptions(), seed=seed) if options.keep is None else None
-        )
+        self._first_use = FirstUse()
+        self._seed = seed
+        self._sampler: Structured | None = None
+        self._meet_sampler(wait=False)
         self._sampling = True
         self._proposed: Codes = np.zeros((0, space.cardinality.size), np.int32)
         self._prover: Prover | None = None
@@ -118,6 +117,20 @@ class Exact(Searcher):
         self._proof_seconds = 0.0
         self._walk_seconds = 0.0
         self._model = LoopNestModel()
+
+    def _meet_sampler(self, *, wait: bool) -> None:
+        """Makes the structured searcher, unless another process is still compiling it."""
+        if self._sampler is not None or self.options.keep is not None:
+            return
+        if wait or self._first_use.structured_is_there:
+            self._first_use.await_structured()
+            self._sampler = Structured(self.space, StructuredOptions(), seed=self._seed)
+
+    @property
+    def _may_sample(self) -> bool:
+        """Whether the first proposals are due, without waiting for the structured searcher."""
+        self._meet_sampler(wait=False)
+        return self._sampling and (self._sampler is not None or self.options.keep is not None)
 
     @property
     def prover(self) -> Prover:
@@ -152,7 +165,9 @@ class Exact(Searcher):
 
     @_samples.setter
     def _samples(self, state: Mapping[str, Any] | None) -> None:
-        if self._sampler is not None and state is not None:
+        if state is not None:
+            self._meet_sampler(wait=True)
+            assert self._sampler is not None  # whoever saved had one
             self._sampler.load_state_dict(state)
 
     @property
@@ -165,12 +180,13 @@ class Exact(Searcher):
         if evaluate.seconds_left is None:
             super().run(evaluate, after_step)
             return
-        if self._sampling and (remaining := evaluate.remaining) > 0:
-            self.step(evaluate, remaining)
         with ThreadPoolExecutor(1) as pool:
             proof: Future[None] | None = None
             try:
-                while evaluate.remaining > 0 and not self._done(self.prover):
+                while evaluate.remaining > 0 and (self._may_sample or not self._done(self.prover)):
+                    if self._may_sample:
+                        self.step(evaluate, evaluate.remaining)
+                        continue
                     beside = self._walks_beside
                     if self.prover.built:
                         self.prover.threads = thread_count(self.options.threads) - beside
@@ -273,6 +289,7 @@ class Exact(Searcher):
     def _ask(self, n: int) -> Codes:
         if self._sampling:
             self._sampling = False
+            self._meet_sampler(wait=True)
             proposals = self._sample(min(n, self.options.samples))
             if len(proposals):
                 return proposals

@@ -1,7 +1,8 @@
 """The first search of an installation: two processes share what there is to compile.
 
-The proof's functions and the structured searcher's have little in common and take equally long.
-Both processes write to the disk cache of `costmodel.compiled`, where the first finds the other's.
+One half is the proof's largest function. Another process takes the rest of the proof and then the
+structured searcher. Both write to the disk cache of `costmodel.compiled`, where the first finds
+what the other made.
 """
 
 from __future__ import annotations
@@ -9,47 +10,60 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 
 from costmodel.accelerators import accelerator
 from costmodel.compiled import cache_folder
+from costmodel.exact.loading import compile_search, compile_tables, load_compiled
 from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.model import LoopNestModel
 from costmodel.workloads import gemm
 from searchers.compiled.structured_moves import walk
 
-_COMMAND = "from searchers.first_use import compile_structured; compile_structured()"
+_COMMAND = "from searchers.first_use import compile_beside; compile_beside()"
+_PROOF_IS_THERE = b"proof"
 
 
-@contextmanager
-def structured_compiled_beside() -> Iterator[None]:
-    """While the block compiles the proof, another process compiles the structured searcher.
+class FirstUse:
+    """Loads the proof, compiled here and in another process where it is not on disk.
 
-    Nothing happens where that is on disk already, or would not be kept there. If the other process
-    fails, this one compiles the rest when it comes to that.
+    If the other process fails, this one compiles the rest when it comes to that.
     """
-    if not _worth_it():
-        yield
-        return
+
+    def __init__(self) -> None:
+        """Returns when the proof is loaded; the structured searcher may take longer."""
+        self._other = _start() if _worth_it() else None
+        if self._other is not None:
+            compile_search()
+            assert self._other.stdout is not None  # it is a pipe
+            self._other.stdout.readline()
+        load_compiled()
+
+    @property
+    def structured_is_there(self) -> bool:
+        """Whether the structured searcher need not be waited for."""
+        if self._other is not None and self._other.poll() is not None:
+            self.await_structured()
+        return self._other is None
+
+    def await_structured(self) -> None:
+        """Returns when it need not be waited for any more."""
+        if self._other is not None:
+            self._other.communicate()
+            self._other = None
+
+
+def _start() -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
-    with subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-P", "-c", _COMMAND],
         env={**os.environ, "PYTHONPATH": paths},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-    ) as other:
-        try:
-            yield
-        except BaseException:
-            other.kill()
-            raise
+    )
 
 
 def _worth_it() -> bool:
@@ -60,10 +74,12 @@ def _worth_it() -> bool:
     return not any(Path(dispatcher.stats.cache_path).glob("structured_moves.walk-*.nbi"))
 
 
-def compile_structured() -> None:
-    """Compiles what the structured searcher runs, for the disk cache."""
+def compile_beside() -> None:
+    """Compiles for the disk cache, and says on standard output when the proof's half is there."""
     from searchers.structured import Structured, StructuredOptions
 
+    compile_tables()
+    sys.stdout.buffer.write(_PROOF_IS_THERE + b"\n")
+    sys.stdout.buffer.flush()
     space = MapSpace(gemm(M=2, N=2, K=2), accelerator("mm256"))
-    LoopNestModel().evaluate(space, space.sample(np.random.default_rng(0), 1))
     Structured(space, StructuredOptions(), seed=0)

@@ -12,12 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from costmodel.accelerators import accelerator
 from costmodel.costs import Objective
 from costmodel.exact.decode import Outcome, code_of, exact_outcomes
 from costmodel.exact.dram_bounds import empty_outer_tables, fill_outer_tables
@@ -43,7 +41,6 @@ from costmodel.exact.subtree_bounds import bounds_of_tiling
 from costmodel.exact.workspace import make_work, nothing_found
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.space import Codes
-from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
 
 # A step ends after about so many bounds: some 50 ms.
@@ -60,17 +57,6 @@ MOST_TOP = 1000
 
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
-
-
-@lru_cache(maxsize=1)
-def load_compiled() -> None:
-    """Compiles the proof, or loads it compiled, by proving something trivial."""
-    # With windows that slide, which call more of it than a matrix product.
-    layer = cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1)
-    prover = Prover(MapSpace(layer, accelerator("mm256")), threads=1)
-    while not prover.finished:
-        prover.step()
-    prover.outcomes(prover.codes())
 
 
 class Prover:

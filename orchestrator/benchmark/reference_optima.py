@@ -177,7 +177,7 @@ class _Proofs:
 
     def _compile(self) -> None:
         """Loads compiled code, so that compilation takes no proof's time."""
-        from costmodel.exact.prover import load_compiled
+        from costmodel.exact.loading import load_compiled
 
         started = time.monotonic()
         load_compiled()

@@ -173,8 +173,9 @@ def _check_samples(samples: int) -> None:
 def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certificate | None, str]:
     """The proof of a space's best mapping, as far as it came, or None and why there is none."""
     from costmodel.exact.certificate import prove
+    from costmodel.exact.loading import load_compiled
     from costmodel.exact.problem import why_not
-    from costmodel.exact.prover import Prover, load_compiled
+    from costmodel.exact.prover import Prover
 
     reason = why_not(space)
     if reason is not None:

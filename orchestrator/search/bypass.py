@@ -102,8 +102,8 @@ def compare_bypass(
         ConfigError: an unknown name, a machine or workload that admits no proof, or a single
             workload without feasible mapping.
     """
+    from costmodel.exact.loading import load_compiled
     from costmodel.exact.problem import why_not
-    from costmodel.exact.prover import load_compiled
 
     name, layers = load_network(source) if network else ("", [(load_workload(source), 1)])
     device = accelerator(machine)

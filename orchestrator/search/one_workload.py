@@ -55,7 +55,7 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
     """
     import searchers
     from costmodel.accelerators import accelerator
-    from costmodel.exact.prover import load_compiled
+    from costmodel.exact.loading import load_compiled
     from costmodel.workloads import workload
     from orchestrator.search.padding import advice, pad, padded
 

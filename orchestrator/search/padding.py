@@ -192,8 +192,9 @@ def _least(
     """The objective of the best mapping; inf where none was found in time."""
     import searchers
     from costmodel.exact.infeasible import why_infeasible
+    from costmodel.exact.loading import load_compiled
     from costmodel.exact.problem import why_not
-    from costmodel.exact.prover import Prover, load_compiled
+    from costmodel.exact.prover import Prover
     from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.model import LoopNestModel
 

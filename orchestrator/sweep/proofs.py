@@ -153,7 +153,7 @@ def prove_chunk(folder: Place, limit_seconds: float, chunk: Sequence[Problem]) -
         limit_seconds: time of one proof.
         chunk: the problems.
     """
-    from costmodel.exact.prover import load_compiled
+    from costmodel.exact.loading import load_compiled
 
     keys = "\n".join(problem.key for problem in chunk)
     path = folder / f"{hashlib.sha256(keys.encode()).hexdigest()[:16]}.jsonl"
