@@ -54,6 +54,21 @@ PUBLISHED: dict[str, tuple[int, int, dict[str, int]]] = {
         28 * MIB + 128 * KIB,
         {"UnifiedBuffer": 24 * MIB, "Accumulator": 16 * KIB, "Weight": 2},
     ),
+    # nv_small.spec: 8 x 8, 32 banks of 512 x 8 bytes; nv_large.spec: 64 x 32, 16 of 512 x 64 bytes.
+    "nvdla-small": (64, 128 * KIB + 64, {"CBUF": 128 * KIB, "Weight": 1}),
+    "nvdla-large": (2048, 512 * KIB + 2048, {"CBUF": 512 * KIB, "Weight": 1}),
+    # ISCA 2021: four arrays of 128 x 128, 128 MiB and 16 MiB.
+    "tpu-v4i": (
+        65536,
+        144 * MIB + 64 * KIB,
+        {"CommonMemory": 128 * MIB, "VectorMemory": 4 * MIB, "Weight": 1},
+    ),
+    # ISCA 2015: 8 x 8, 288 KB of which 32 hold instructions.
+    "shidiannao": (
+        64,
+        (288 - 32) * KIB + 128,
+        {"NBin": 64 * KIB, "SB": 128 * KIB, "NBout": 64 * KIB, "Sum": 2},
+    ),
     # DAC 2021: 16 x 16, 256 KB and 64 KB.
     "gemmini": (
         256,
