@@ -6,6 +6,7 @@ Levels are listed outermost first; what a level may say stands in `costmodel.lev
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import math
 import os
@@ -119,6 +120,16 @@ class Accelerator(StrictModel):
             capacity = "" if level.capacity_words is None else f" {level.capacity_words} words"
             parts.append(level.name + capacity + (f" x{level.fanout}" if level.fanout > 1 else ""))
         return f"{self.name}: {' > '.join(parts)}, {self.processing_elements} PEs"
+
+    def __repr__(self) -> str:
+        """The machine as a tree of text, as `mapspace describe` prints it."""
+        from costmodel.machine_summary import tree
+
+        return tree(self)
+
+    def _repr_html_(self) -> str:
+        """What Jupyter shows."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     @property
     def level_names(self) -> tuple[str, ...]:

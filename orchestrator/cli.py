@@ -414,6 +414,28 @@ def run(output: Place, quick: bool) -> None:
     main_job(output, quick=quick)
 
 
+@cli.command()
+@click.argument("machine")
+@click.option("--plot", type=PLACE, help="Also draw it, as a .png or .svg file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def describe(machine: str, plot: Place | None, as_json: bool) -> None:
+    """Prints an accelerator: levels, fan-outs, who holds what, totals.
+
+    MACHINE is a preset's name or a YAML file.
+    """
+    from costmodel.accelerators import accelerator
+    from costmodel.machine_summary import summary, tree
+
+    found = accelerator(machine)
+    if plot is not None:
+        from orchestrator.machine_figure import draw
+
+        check_plot(plot, ".svg")
+        with local_file(plot) as file:
+            draw(found, file)
+    click.echo(json.dumps(summary(found)) if as_json else tree(found))
+
+
 @cli.command("list")
 @click.argument(
     "kind",

@@ -95,9 +95,9 @@ def plain_figure(width: float, height: float) -> Figure:
 
 @styled
 def save(figure: Figure, path: Path) -> None:
-    """Writes a PNG whole or not at all."""
+    """Writes a PNG, or what the name ends in, whole or not at all."""
     content = io.BytesIO()
-    figure.savefig(content, format="png")
+    figure.savefig(content, format=path.suffix.lstrip(".").lower() or "png")
     write_atomically(path, content.getvalue())
 
 

@@ -11,7 +11,7 @@ from costmodel.exact.restriction import problem_hash
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
 from orchestrator.search.found_mapping import MappingCosts
-from orchestrator.search.limits import limit_of
+from orchestrator.search.limits import limits_of
 from orchestrator.search.results import Proof, RankedMapping, SearchResult, Standing
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def assess(
         record=mapping_record(space, code),
         costs=costs,
         detail=evaluated.detail,
-        limit=limit_of(space, code, evaluated.detail, costs.latency_cycles),
+        limits=limits_of(space, code, evaluated.detail, costs.latency_cycles),
         minimum_edp=algorithmic_minimum(space.workload, space.accelerator).edp,
         floor=lower,
         overall=overall,

@@ -1,39 +1,65 @@
-"""What limits a mapping's speed: its multiply-accumulate units, or the bandwidth of a level."""
+"""What limits a mapping: its multiply-accumulate units, each level's bandwidth and capacity."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from costmodel.costs import Detail
+from costmodel.levels import Level
+from costmodel.loop_nest.machine_tables import usable_words
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.space import Codes
+from orchestrator.report.units import percent
 
 COMPUTE = "compute"
+LATENCY = "network latency"
+
+Kind = Literal["compute", "bandwidth", "latency", "capacity"]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What a mapping's latency comes from.
+    """One bound of the machine, and how near a mapping comes to it.
 
     Attributes:
-        name: `compute`, or a level and what crosses it, such as `DRAM reads`.
-        amount: multiply-accumulate units at work, or words per cycle and instance.
-        most: units that there are, or the bandwidth.
+        name: `compute`, a level and what crosses it such as `DRAM reads`, or a level.
+        amount: multiply-accumulate units at work, words per cycle and instance, or words held.
+        most: units that there are, the bandwidth, or the words that a level takes (all copies of
+            its tiles counted once); of a latency, the mapping's cycles.
+        kind: which of these.
+        cycles: what the mapping would take if nothing else held it up; 0 of a capacity.
     """
 
     name: str
     amount: float
     most: float
+    kind: Kind = "bandwidth"
+    cycles: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """How much of the bound is used; 1 where it binds."""
+        return self.amount / self.most if self.most else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**vars(self), "share": self.share}
 
     def __str__(self) -> str:
         if self.name == COMPUTE:
             return f"compute: {self.amount:,.0f} of {self.most:,.0f} elements at work"
+        if self.kind == "capacity":
+            return f"{self.name}: {self.amount:,.0f} of {self.most:,.0f} words"
+        if self.kind == "latency":
+            return f"{self.name}: {self.amount:,.0f} of {self.most:,.0f} cycles"
         return f"{self.name}: {self.amount:.4g} of {self.most:g} words per cycle"
 
 
-def limit_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> Limit:
-    """What a mapping waits for.
+def limits_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> tuple[Limit, ...]:
+    """Every bound that the machine has, with the mapping's use of it.
 
     Args:
         space: the map space.
@@ -42,22 +68,56 @@ def limit_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> Lim
         cycles: its latency.
 
     Returns:
-        The transfer that takes longest, where the multiply-accumulate units wait for it; else the
-        units themselves.
+        The units first, then per level outermost first what crosses it and what it holds; what a
+        level does not limit is left out.
     """
-    busy = math.prod(
-        factor for level in space.describe(code).levels for factor in level.spatial.values()
-    )
-    slowest = Limit(COMPUTE, busy, space.accelerator.processing_elements)
-    longest = space.workload.macs / busy
-    for index, level in enumerate(space.accelerator.levels):
+    machine = space.accelerator
+    levels = space.describe(code).levels
+    busy = math.prod(factor for level in levels for factor in level.spatial.values())
+    steps = space.workload.macs * machine.cycles_per_mac / busy
+    found = [Limit(COMPUTE, busy, machine.processing_elements, "compute", steps)]
+    waiting = sum(level.fill_latency + level.drain_latency for level in machine.levels)
+    if waiting:
+        found.append(Limit(LATENCY, waiting, cycles, "latency", waiting))
+    for index, level in enumerate(machine.levels):
         read = int(detail.reads[0, index].sum())
         written = int(detail.fills[0, index].sum() + detail.updates[0, index].sum())
-        for what, words, most in (
-            ("reads", read, level.read_bandwidth),
-            ("writes", written, level.write_bandwidth),
-        ):
-            if most is not None and words / most > longest:
-                longest = words / most
-                slowest = Limit(f"{level.name} {what}", words / cycles, most)
-    return slowest
+        found += _bandwidths(level, read, written, cycles)
+        if level.capacity_words:
+            held = int(detail.tile[0, index].sum())
+            found.append(Limit(level.name, held, usable_words(level), "capacity"))
+    return tuple(found)
+
+
+def _bandwidths(level: Level, read: int, written: int, cycles: float) -> Iterator[Limit]:
+    for what, words, most in (
+        ("reads", read, level.read_bandwidth),
+        ("writes", written, level.write_bandwidth),
+        ("accesses", read + written, level.bandwidth),
+    ):
+        if most is not None:
+            name = f"{level.name} {what}"
+            yield Limit(name, words / cycles, most, "bandwidth", words / most)
+
+
+def slowest(limits: tuple[Limit, ...]) -> Limit:
+    """What a mapping waits for.
+
+    Returns:
+        The transfer that takes longest, where the multiply-accumulate units wait for it; else the
+        units themselves. Latencies are added to either.
+    """
+    rates = [limit for limit in limits if limit.kind in ("compute", "bandwidth")]
+    return max(rates, key=lambda limit: limit.cycles)
+
+
+def limits_text(limits: tuple[Limit, ...]) -> Iterator[tuple[str, str]]:
+    """Lines of a report: cycles by cause, then what is used of bandwidths and of capacities."""
+    timed = [limit for limit in limits if limit.cycles]
+    if len(timed) > 1:
+        longest = sorted(timed, key=lambda limit: -limit.cycles)
+        yield "cycles by cause", ", ".join(f"{x.name} {x.cycles:,.0f}" for x in longest)
+    for label, kind in (("bandwidth used", "bandwidth"), ("capacity used", "capacity")):
+        used = [f"{x.name} {percent(x.share)}" for x in limits if x.kind == kind]
+        if used:
+            yield label, ", ".join(used)

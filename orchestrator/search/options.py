@@ -59,14 +59,19 @@ class Commands(click.Group):
     command_class = OnceEach
 
 
-def check_plot(plot: Place) -> None:
+def check_plot(plot: Place, *further: str) -> None:
     """Refuses a file that no plot can be written to.
+
+    Args:
+        plot: the file.
+        further: what its name may end in beside `.png`.
 
     Raises:
         ConfigError: it is no PNG file, or there is no such folder.
     """
-    if not plot.name.lower().endswith(PLOT_SUFFIX):
-        raise ConfigError(f"{plot}: expected a plot's name to end in {PLOT_SUFFIX}.")
+    suffixes = (PLOT_SUFFIX, *further)
+    if not plot.name.lower().endswith(suffixes):
+        raise ConfigError(f"{plot}: expected a plot's name to end in {' or '.join(suffixes)}.")
     check_folder(plot)
 
 

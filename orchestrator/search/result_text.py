@@ -9,6 +9,7 @@ from costmodel.costs import TIE_BREAKERS, UNITS
 from orchestrator.report.shown import Fact, aligned
 from orchestrator.report.units import energy_text, latency_text, percent, value_text
 from orchestrator.search import padding_text
+from orchestrator.search.limits import limits_text
 
 if TYPE_CHECKING:
     from costmodel.loop_nest.mapping import Mapping
@@ -50,6 +51,7 @@ def _costs(result: SearchResult) -> Iterator[Fact]:
     yield "mean power", f"{costs.power_w:.4g} W"
     yield "utilisation", percent(result.utilisation)
     yield "limited by", str(result.limit)
+    yield from limits_text(result.limits)
     edp = value_text("edp", costs.edp, clock)
     yield "EDP", f"{edp} ({costs.edp:.6g} {UNITS['edp']})"
     yield "normalised EDP", f"{result.normalised_edp:.4f} x the algorithmic minimum"

@@ -91,7 +91,7 @@ class SearchResult(Shown):
         record: the mapping as a mapping record, which `evaluate` scores.
         costs: what it costs.
         detail: counts and energies per level and tensor, `[1, L, T]`.
-        limit: what its speed is limited by.
+        limits: every bound of the machine with what is used of it, the units first.
         minimum_edp: the paper's algorithmic minimum, pJ x cycles.
         floor: what every mapping must pay, in the objective's unit.
         overall: what is certain among all mappings of the machine.
@@ -120,7 +120,7 @@ class SearchResult(Shown):
     record: dict[str, Any]
     costs: MappingCosts
     detail: Detail
-    limit: Limit
+    limits: tuple[Limit, ...]
     minimum_edp: float
     floor: float
     overall: Standing
@@ -146,6 +146,13 @@ class SearchResult(Shown):
     def proven_under_restriction(self) -> bool | None:
         """Whether no mapping that keeps `keep` is better; None without a restriction."""
         return None if self.restricted is None else self.restricted.proven
+
+    @property
+    def limit(self) -> Limit:
+        """What its speed is limited by."""
+        from orchestrator.search.limits import slowest
+
+        return slowest(self.limits)
 
     @property
     def lower_bound(self) -> float:
@@ -223,6 +230,7 @@ class SearchResult(Shown):
             **self.costs.to_dict(),
             "utilisation": self.utilisation,
             "limited_by": self.limit.name,
+            "limits": [limit.to_dict() for limit in self.limits],
             "normalised_edp": self.normalised_edp,
             "gap_to_floor": trial.best_loss / self.floor - 1 if self.floor > 0 else math.inf,
             "record": self.record,
