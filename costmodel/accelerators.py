@@ -173,7 +173,11 @@ def _problem(levels: tuple[Level, ...]) -> str | None:
         instances *= level.fanout
     for name in sorted({name for level in levels for name in level.bypass}):
         if all(name in level.bypass for level in levels):
-            return f"levels: every level bypasses {name!r}; one at least must hold it."
+            first = levels[0].name
+            return (
+                f"levels[{first}].bypass: every level bypasses {name!r}; one at least must hold "
+                "it: take it out of one of them."
+            )
     groups = [level.beside for level in levels]
     for position, level in enumerate(levels):
         following = groups[position + 1 :]

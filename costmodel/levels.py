@@ -74,13 +74,19 @@ class SpatialRules(StrictModel):
     """Whether outputs of children that belong together are added on their way up."""
 
 
-def _kind_of_energy(value: object) -> str:
-    return "actions" if isinstance(value, Mapping | ActionEnergies) else "number"
+def _kind_of_energy(value: object) -> str | None:
+    if isinstance(value, Mapping | ActionEnergies):
+        return "actions"
+    return "number" if isinstance(value, int | float | str) else None
 
 
 Energy = Annotated[
     Annotated[NonNegativeNumber, Tag("number")] | Annotated[ActionEnergies, Tag("actions")],
-    Discriminator(_kind_of_energy),
+    Discriminator(
+        _kind_of_energy,
+        custom_error_type="energy",
+        custom_error_message="expected a number, or read, fill and update",
+    ),
 ]
 """One number for every access, or one for each of read, fill and update."""
 
@@ -195,6 +201,16 @@ class Level(StrictModel):
             raise ValueError(
                 f"min_utilisation: {self.min_utilisation:g} of a capacity without limit is never "
                 "reached; give a capacity or leave it out."
+            )
+        if self.capacity_words and self.capacity_words < self.multiple_buffering:
+            raise ValueError(
+                f"multiple_buffering: {self.capacity_words} words hold no tile "
+                f"{self.multiple_buffering:g} times; expected at most {self.capacity_words}."
+            )
+        if self.min_utilisation > 0 and set(self.bypass) >= _ROLES:
+            raise ValueError(
+                f"min_utilisation: {self.min_utilisation:g} is never reached by a level that "
+                "bypasses every role; leave it out, or take a role out of bypass."
             )
         both = sorted(set(self.keep) & set(self.bypass))
         if both:

@@ -270,13 +270,15 @@ def _explain(model_class: type[BaseModel], data: object, error: ValidationError)
             for problem in problems
             if problem["type"] == "missing" and problem["loc"][:-1] == location[:-1]
         ]
-        parent = _path(data, location[:-1])
+        parent = _path(data, location[:-1], there=True)
         known = _keys_at(model_class, location[:-1])
         return (
             f"{parent}: " if parent else ""
         ) + f"missing {', '.join(beside)}. Known keys: {', '.join(known)}."
-    path = _path(data, location)
-    return (f"{path}: " if path else "") + _sentence(first)
+    path, sentence = _path(data, location), _sentence(first)
+    # What a model says of one of its keys goes on with the key's path.
+    own = sentence.partition(": ")[0] in _keys_at(model_class, location)
+    return (path + ("." if own else ": ") if path else "") + sentence
 
 
 def _sentence(problem: ErrorDetails) -> str:
@@ -310,11 +312,14 @@ def _looks_like_number(text: str) -> bool:
     return short and re.fullmatch(_NUMBER, text) is not None
 
 
-def _path(data: object, location: Sequence[int | str]) -> str:
-    """Writes a location as `levels[L2].banks`: an entry that has a name goes by it."""
+def _path(data: object, location: Sequence[int | str], *, there: bool = False) -> str:
+    """Writes a location as `levels[L2].banks`: an entry that has a name goes by it.
+
+    Its last part may be a key that is not in the data, unless it has to be there.
+    """
     path = ""
     for depth, part in enumerate(location):
-        last = depth == len(location) - 1
+        last = depth == len(location) - 1 and not there
         if isinstance(part, int):
             if not isinstance(data, Sequence) or isinstance(data, str):
                 continue

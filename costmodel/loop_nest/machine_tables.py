@@ -107,8 +107,8 @@ def machine_tables(
     for t, tensor in enumerate(roles):
         if all((mask >> t) & 1 for mask in never):
             raise ConfigError(
-                f"accelerator.levels: every level of {accelerator.name} bypasses {tensor}; "
-                "one at least must hold it."
+                f"accelerator.levels[{levels[0].name}].bypass: every level of {accelerator.name} "
+                f"bypasses {tensor}; one at least must hold it: take it out of one of them."
             )
     for position, level in enumerate(levels):
         if always[position] & never[position]:
@@ -198,6 +198,12 @@ def _tensor_mask(
         if name in roles:
             mask |= 1 << list(roles).index(name)
         elif name in ROLES:
+            if key == "keep" and name not in roles.values():
+                found = ", ".join(f"{tensor}: {role}" for tensor, role in roles.items())
+                raise ConfigError(
+                    f"accelerator.levels[{level.name}].keep: no tensor has the role {name!r} "
+                    f"({found}); give it to one, such as roles: {{{next(iter(roles))}: {name}}}."
+                )
             mask |= sum(1 << t for t, role in enumerate(roles.values()) if role == name)
         else:
             raise ConfigError(
@@ -234,6 +240,14 @@ def _axis_masks(
         allowed = set(named or ()).union(*(lacked[role] for role in reused or ()))
         masks.append(sum(1 << d for d, name in enumerate(dimensions) if name in allowed))
     along_x, along_y = masks
+    if level.width_height[1] == 1:
+        along_y = 0
+    if level.fanout > 1 and not (along_x | along_y or rules.x_reuse or rules.y_reuse):
+        raise ConfigError(
+            f"accelerator.levels[{level.name}].spatial: no dimension may run across its "
+            f"{level.fanout} children; name one of {', '.join(dimensions)} under x"
+            f"{' or y' if level.width_height[1] > 1 else ''}."
+        )
     if level.width_height[1] == 1:
         return 0, 0, everything & ~along_x
     return along_x & ~along_y, along_y & ~along_x, everything & ~(along_x | along_y)

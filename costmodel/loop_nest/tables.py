@@ -208,6 +208,25 @@ def level_tables(accelerator: Accelerator) -> dict[str, Any]:
     }
 
 
+def _check_utilisation(
+    workload: Workload, accelerator: Accelerator, machine: MachineTables
+) -> None:
+    """Refuses a level that must hold more than all tensors that it can hold are together."""
+    for index, level in enumerate(accelerator.levels):
+        words = sum(
+            workload.words(t)
+            for t in range(len(workload.tensors))
+            if not machine.never_kept[index] >> t & 1
+        )
+        least = machine.least_words[index]
+        if least > words:
+            raise ConfigError(
+                f"accelerator.levels[{level.name}].min_utilisation: {level.min_utilisation:g} asks "
+                f"for {least:g} words, and the whole tensors of {workload.name} that it can hold "
+                f"have {words}; expected at most {words / usable_words(level):.2g}."
+            )
+
+
 def build_tables(
     workload: Workload, accelerator: Accelerator
 ) -> tuple[NestTables, tuple[Attribute, ...]]:
@@ -227,6 +246,7 @@ def build_tables(
     tensor_names = workload.tensor_names
     indexing = {tensor.name: tensor.dimensions for tensor in workload.tensors}
     machine = machine_tables(accelerator, workload.roles, names, indexing=indexing)
+    _check_utilisation(workload, accelerator, machine)
     slots: list[tuple[int, int]] = []
     temporal_slot, spatial_slot = [], []
     for index, level in enumerate(levels):

@@ -213,7 +213,7 @@ LEVEL_KEYS = (
             small_level(1, capacity_words=None),
             "accelerator: levels: L1: capacity_words may be null at the outermost level (DRAM) ",
         ),
-        (small_level(1, capacity_words=0), "accelerator: levels[L1]: capacity_words: expected at "),
+        (small_level(1, capacity_words=0), "accelerator: levels[L1].capacity_words: expected at "),
         (
             small_level(1, capacity_words=-64),
             "accelerator: levels[L1].capacity_words: expected at least 0, got -64.",
@@ -228,15 +228,15 @@ LEVEL_KEYS = (
         ),
         (
             small_level(1, banks=5),
-            "accelerator: levels[L1]: banks: expected a divisor of capacity_words = 64, got 5.",
+            "accelerator: levels[L1].banks: expected a divisor of capacity_words = 64, got 5.",
         ),
         (
             small_level(0, banks=4),
-            "accelerator: levels[DRAM]: banks: 4 banks need capacity_words, which is null.",
+            "accelerator: levels[DRAM].banks: 4 banks need capacity_words, which is null.",
         ),
         (
             small_level(1, mesh=[2, 3]),
-            "accelerator: levels[L1]: mesh: expected width x height = fanout = 4, got 2 x 3.",
+            "accelerator: levels[L1].mesh: expected width x height = fanout = 4, got 2 x 3.",
         ),
         (small_level(1, mesh=[4]), "accelerator: levels[L1].mesh"),
         (small_level(1, mesh=[4, 0]), "accelerator: levels[L1].mesh[1]: expected at least 1, go"),

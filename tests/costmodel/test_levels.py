@@ -92,23 +92,53 @@ def test_machines_read_back_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (machine(capacity_bits=64), "accelerator: levels[L1]: capacity_words: capacity_bits is"),
+        (machine(energy_pj={"read": 1.0}), "accelerator: levels[L1].energy_pj: missing fill, upd"),
+        (machine(energy_pj=[1.0]), "accelerator: levels[L1].energy_pj: expected a number, or rea"),
+        (
+            machine(energy_pj={"read": -1.0, "fill": 1.0, "update": 1.0}),
+            "accelerator: levels[L1].energy_pj.read: expected at least 0, got -1.",
+        ),
+        (
+            machine(multiple_buffering=65.0),
+            "accelerator: levels[L1].multiple_buffering: 64 words hold no tile 65 times",
+        ),
+        (
+            machine(min_utilisation=0.5, bypass=["input", "weight", "output"]),
+            "accelerator: levels[L1].min_utilisation: 0.5 is never reached by a level that bypas",
+        ),
+        (
+            # 48 words of tensors in 64: 0.75 can be reached.
+            machine(min_utilisation=0.76),
+            "accelerator.levels[L1].min_utilisation: 0.76 asks for 48.64 words, and the whole "
+            "tensors of g that it can hold have 48; expected at most 0.75.",
+        ),
+        (
+            machine(spatial={"x": []}),
+            "accelerator.levels[L1].spatial: no dimension may run across its 4 children; name "
+            "one of M, N, K under x.",
+        ),
+        (
+            machine(spatial={"x": ["P"], "y": ["Q"]}, mesh=[2, 2]),
+            "accelerator.levels[L1].spatial: no dimension may run across its 4 children; name "
+            "one of M, N, K under x or y.",
+        ),
+        (machine(capacity_bits=64), "accelerator: levels[L1].capacity_words: capacity_bits is"),
         (
             without("capacity_words", machine(capacity_bits=8)),
-            "accelerator: levels[L1]: capacity_bits: expected at least one word of 16 bits, got 8.",
+            "accelerator: levels[L1].capacity_bits: expected at least one word of 16 bits, got 8.",
         ),
-        (machine(capacity_words=0), "accelerator: levels[L1]: capacity_words: expected at least 1"),
+        (machine(capacity_words=0), "accelerator: levels[L1].capacity_words: expected at least 1"),
         (machine(min_utilisation=1.5), "accelerator: levels[L1].min_utilisation: expected at most"),
-        (machine(0, min_utilisation=0.5), "accelerator: levels[DRAM]: min_utilisation: 0.5 of a"),
+        (machine(0, min_utilisation=0.5), "accelerator: levels[DRAM].min_utilisation: 0.5 of a"),
         (
             machine(multiple_buffering=0.5),
             "accelerator: levels[L1].multiple_buffering: expected",
         ),
-        (machine(mesh=[2, 3]), "accelerator: levels[L1]: mesh: expected width x height = fanout"),
+        (machine(mesh=[2, 3]), "accelerator: levels[L1].mesh: expected width x height = fanout"),
         (machine(energy_pj={"read": -1}), "accelerator: levels[L1].energy_pj"),
-        (machine(keep=["weight"], bypass=["weight"]), "accelerator: levels[L1]: bypass: 'weight'"),
+        (machine(keep=["weight"], bypass=["weight"]), "accelerator: levels[L1].bypass: 'weight'"),
         (machine(cluster_size=3), "accelerator: levels[1].cluster_size: expected a divisor of the"),
-        (machine(banks=4, multiple_buffering=2.0), "accelerator: levels[L1]: banks: a banked"),
+        (machine(banks=4, multiple_buffering=2.0), "accelerator: levels[L1].banks: a banked"),
         (machine(spatial={"z": ["M"]}), "accelerator: levels[L1].spatial.z: unknown key."),
         (machine(0, beside="a", fanout=2), None),
         (machine(bypass=["wieght"]), "accelerator.levels[L1].bypass: expected a role (input, weig"),
@@ -132,7 +162,9 @@ def test_refusals(data: dict[str, Any], message: str | None) -> None:
 def test_a_tensor_must_be_held_somewhere() -> None:
     data = machine(bypass=["A"])
     data["levels"][0]["bypass"] = ["A"]
-    assert refusal(data).startswith("accelerator: levels: every level bypasses 'A'")
+    assert refusal(data).startswith(
+        "accelerator: levels[DRAM].bypass: every level bypasses 'A'; one at least"
+    )
     data["levels"][0]["bypass"] = ["input"]
     assert "every level of two bypasses A" in refusal(data)
 
@@ -265,3 +297,24 @@ def test_proofs_refuse_what_they_do_not_know() -> None:
     change = {"extends": "mm256", "levels": [{"name": "L1", "leakage_pj": 0.1}]}
     reason = why_not(MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(change)))
     assert reason == "custom has levels[2].leakage_pj; the exact search does not know it."
+
+
+def test_a_role_without_a_tensor_is_refused_where_it_is_kept() -> None:
+    tensors = {name: ["i"] for name in "ABZ"}
+    add = workload({"name": "add", "dimensions": {"i": 4}, "output": "Z", "tensors": tensors})
+    with pytest.raises(ConfigError) as caught:
+        MapSpace(add, accelerator(machine(keep=["weight"])))
+    assert str(caught.value) == (
+        "accelerator.levels[L1].keep: no tensor has the role 'weight' (A: input, B: input, "
+        "Z: output); give it to one, such as roles: {A: weight}."
+    )
+    # What is bypassed and what is reused may be missing: presets serve every operation.
+    rules = {"x_reuse": ["weight"]}
+    space = MapSpace(add, accelerator(machine(bypass=["weight"], spatial=rules)))
+    assert space.sample(np.random.default_rng(0), 4, feasible=True).shape[0] == 4
+
+
+def test_just_enough_utilisation_is_accepted() -> None:
+    nest = gemm(name="g", M=4, N=4, K=4)
+    space = MapSpace(nest, accelerator(machine(min_utilisation=0.75)))
+    assert space.sample(np.random.default_rng(0), 2, feasible=True).shape[0] == 2

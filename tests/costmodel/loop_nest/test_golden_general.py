@@ -269,7 +269,7 @@ def changed(record: Record, path: str, value: object) -> Record:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("arch.levels.1.instances", 3, "arch.levels[L3]: instances: expected meshX x meshY"),
+        ("arch.levels.1.instances", 3, "arch.levels[L3].instances: expected meshX x meshY"),
         ("arch.levels.1.energy_pj.read", -1, "arch.levels[L3].energy_pj.read: expected at least 0"),
         ("arch.levels.1.name", "DRAM", "the name 'DRAM' is given to two levels"),
         ("arch.levels", [], "arch.levels"),
