@@ -27,9 +27,13 @@ import numpy as np
 from pydantic import Field
 
 from costmodel.costs import TIE_BREAKERS, Objective
+from costmodel.exact.face import AnyProof
 from costmodel.exact.parallel_search import thread_count
-from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets, why_not
-from costmodel.exact.prover import MOST_TOP, Prover
+from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
+from costmodel.exact.prover import MOST_TOP
+from costmodel.exact_any.choice import is_older, make_prover, why_not
+from costmodel.exact_any.prover import load_compiled
+from costmodel.exact_any.spatial import keep_choices
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes, Losses
@@ -90,7 +94,7 @@ class Exact(Searcher):
         The tables are built by the second `ask`, on it.
 
         Args:
-            space: a loop-nest map space on three levels.
+            space: a loop-nest map space.
             options: what to prove.
             seed: decides the sampled proposals; the optimum does not depend on it.
 
@@ -101,15 +105,19 @@ class Exact(Searcher):
         problem = why_not(space)
         if problem is not None:
             raise ConfigError(problem)
-        for level in (BUFFER, ELEMENT):
-            keep_sets(space, level, options.keep or {})
-        self._first_use = FirstUse()
+        if is_older(space):
+            for level in (BUFFER, ELEMENT):
+                keep_sets(space, level, options.keep or {})
+            self._first_use = FirstUse()
+        else:
+            keep_choices(space, options.keep)
+            self._first_use = FirstUse(load_compiled)
         self._seed = seed
         self._sampler: Structured | None = None
         self._meet_sampler(wait=False)
         self._sampling = True
         self._proposed: Codes = np.zeros((0, space.cardinality.size), np.int32)
-        self._prover: Prover | None = None
+        self._prover: AnyProof | None = None
         self._certain: float | None = None
         self.gap_left = math.inf
         self._walked_score = (math.inf, math.inf)
@@ -133,10 +141,10 @@ class Exact(Searcher):
         return self._sampling and (self._sampler is not None or self.options.keep is not None)
 
     @property
-    def prover(self) -> Prover:
+    def prover(self) -> AnyProof:
         """The proof; made when it is first needed, its tables in its first steps."""
         if self._prover is None:
-            self._prover = Prover(
+            self._prover = make_prover(
                 self.space,
                 objective=self.options.objective,
                 keep=self.options.keep,
@@ -324,7 +332,7 @@ class Exact(Searcher):
                 codes[:, column] = sum(1 << tensors.index(tensor) for tensor in set(kept))
         return codes[self.space.feasible(codes)][:n]
 
-    def _done(self, prover: Prover) -> bool:
+    def _done(self, prover: AnyProof) -> bool:
         return prover.finished or 0 < self.options.gap >= prover.gap
 
     def _tell(self, codes: Codes, losses: Losses) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,16 @@ class FirstUse:
     If the other process fails, this one compiles the rest when it comes to that.
     """
 
-    def __init__(self) -> None:
-        """Returns when the proof is loaded; the structured searcher may take longer."""
+    def __init__(self, load: Callable[[], None] | None = None) -> None:
+        """Returns when the proof is loaded; the structured searcher may take longer.
+
+        Args:
+            load: loads another proof than that for three levels.
+        """
         self._other = _start() if _worth_it() else None
+        if load is not None:
+            load()
+            return
         if self._other is not None:
             compile_search()
             assert self._other.stdout is not None  # it is a pipe

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, field_validator
 from costmodel.accelerators import Accelerator
 from costmodel.affine import LARGEST_COUNT, Workload
 from costmodel.costs import Objective
+from costmodel.exact.face import AnyProof
 from costmodel.exact.objective import objective_kind, value
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import problem_hash, restriction
@@ -30,6 +31,8 @@ from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, shown, validate
 
 FORMAT = "mapspace-certificate-2"
+# Its record is that of a whole nest, and its bound holds to within 1e-12 of itself.
+NEST_FORMAT = "mapspace-certificate-3"
 # Says `proven` of a mapping that is the best under a restriction only, and has no problem hash.
 FIRST_FORMAT = "mapspace-certificate-1"
 
@@ -53,13 +56,18 @@ Ratio = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,20}(/[1-9][0-9]{0,1
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=LARGEST_COUNT)]
 
-RECORD_PARTS = {"problem": dict, "arch_name": str, "arch": dict, "mapping": dict}
+RECORD_PARTS: dict[str, type | tuple[type, ...]] = {
+    "problem": dict,
+    "arch_name": str,
+    "arch": dict,
+    "mapping": (dict, list),
+}
 
 
 class Certificate(StrictModel):
     """What a proof ends with, or has reached so far."""
 
-    format: Literal["mapspace-certificate-1", "mapspace-certificate-2"]
+    format: Literal["mapspace-certificate-1", "mapspace-certificate-2", "mapspace-certificate-3"]
     """Names this layout."""
     objective: Objective
     """What was minimised."""
@@ -157,7 +165,7 @@ def read_certificate(path: str | Path) -> Certificate:
             write.
     """
     data = read_json(Path(path))
-    if not isinstance(data, dict) or data.get("format") not in (FORMAT, FIRST_FORMAT):
+    if not isinstance(data, dict) or data.get("format") not in (FORMAT, FIRST_FORMAT, NEST_FORMAT):
         raise ConfigError(f"{path}: format: expected {FORMAT!r}; this is no certificate.")
     found = validate(Certificate, data, str(path))
     return _of_today(found) if found.format == FIRST_FORMAT else found
@@ -174,7 +182,7 @@ def _of_today(old: Certificate) -> Certificate:
     )
 
 
-def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certificate:
+def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Certificate:
     """The certificate of what a proof has reached.
 
     Args:
@@ -200,8 +208,9 @@ def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certif
     optimal = reached == certain
     space, model = prover.space, LoopNestModel()
     hashes = space.workload.hash, space.accelerator.hash
+    record = mapping_record(space, code)
     return Certificate(
-        format=FORMAT,
+        format=FORMAT if isinstance(record["mapping"], dict) else NEST_FORMAT,
         objective=prover.objective,
         proven=optimal and prover.keep is None,
         proven_under_restriction=None if prover.keep is None else optimal,
@@ -211,7 +220,7 @@ def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certif
         bound_energy_units=str(bound[0]),
         bound_cycles=bound[1],
         gap=(reached - certain) / max(1, certain),
-        tie_proven=outcome == bound,
+        tie_proven=outcome == bound if prover.ties else None,
         keep=prover.keep,
         problem_hash=problem_hash(*hashes, prover.objective, prover.keep),
         counts=prover.counts,
@@ -223,7 +232,7 @@ def certify(prover: Prover, seconds: float, code: Codes | None = None) -> Certif
         workload_hash=hashes[0],
         accelerator=space.accelerator,
         accelerator_hash=hashes[1],
-        record=mapping_record(space, code),
+        record=record,
     )
 
 

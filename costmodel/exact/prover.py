@@ -70,7 +70,10 @@ class Prover:
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven.
         rounds: rounds begun.
+        ties: that a finished proof also says which of equal mappings is the better one.
     """
+
+    ties = True
 
     def __init__(
         self,

@@ -7,16 +7,22 @@ its rules would be made twice. `costmodel.independent` looks without it.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from costmodel.costs import TIE_BREAKERS
 from costmodel.exact.certificate import Certificate
+from costmodel.exact.face import AnyProof
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import Restriction, among, problem_hash
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.nest_coding import nest_code
+from costmodel.loop_nest.nest_writing import arch_of
+from costmodel.loop_nest.nest_writing import problem_record as nest_problem
 from costmodel.loop_nest.records import accelerator_from_record, record_code, workload_from_record
+from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
 
@@ -52,10 +58,14 @@ class _Findings:
         return ok
 
 
-def verify(certificate: Certificate) -> Verdict:
+def verify(certificate: Certificate, make: Callable[..., AnyProof] = Prover) -> Verdict:
     """Proves a certificate again: its mapping is evaluated, everything below its bound searched.
 
     Nothing is proven of a problem that is not the one that the hashes name.
+
+    Args:
+        certificate: what to prove again.
+        make: makes the prover of a map space, with the arguments of `Prover`.
 
     Raises:
         ConfigError: its problem cannot be treated.
@@ -66,7 +76,7 @@ def verify(certificate: Certificate) -> Verdict:
     named, restricted = None, None
     if _is_the_problem(certificate, findings):
         space = MapSpace(certificate.workload, certificate.accelerator)
-        prover = Prover(space, objective=certificate.objective, keep=certificate.keep)
+        prover = make(space, objective=certificate.objective, keep=certificate.keep)
         restricted = prover.keep
         named = problem_hash(
             certificate.workload.hash,
@@ -124,6 +134,16 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
             stated == true, f"{what} {true}", f"{what} hash {stated}, the content's is {true}"
         )
     record = certificate.record
+    if isinstance(record["mapping"], list):
+        # A whole nest says every number of the machine, but not what it keeps.
+        belongs = {"problem": record["problem"], "arch": record["arch"]} == {
+            "problem": nest_problem(workload), "arch": arch_of(accelerator),
+        }  # fmt: skip
+        return same & findings.check(
+            belongs,
+            "the mapping's record is of this workload and accelerator",
+            "the mapping's record is of another workload or accelerator",
+        )
     try:
         problem = workload_from_record(record["problem"]).hash
         machine = accelerator_from_record(
@@ -139,10 +159,22 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
     )
 
 
-def _check_mapping(certificate: Certificate, prover: Prover, findings: _Findings) -> None:
+def _code(prover: AnyProof, certificate: Certificate) -> Codes:
+    """The code of the certificate's mapping.
+
+    Raises:
+        ConfigError: it is none of the problem.
+    """
+    mapping = certificate.record["mapping"]
+    if isinstance(mapping, list):
+        return nest_code(prover.space, mapping)
+    return record_code(prover.space, certificate.record)
+
+
+def _check_mapping(certificate: Certificate, prover: AnyProof, findings: _Findings) -> None:
     claimed = (int(certificate.energy_units), certificate.latency_cycles)
     try:
-        code = record_code(prover.space, certificate.record)
+        code = _code(prover, certificate)
     except ConfigError as error:
         findings.check(False, "", f"the mapping is none of this problem: {error}")
         return
@@ -161,7 +193,7 @@ def _check_mapping(certificate: Certificate, prover: Prover, findings: _Findings
         )
 
 
-def _check_bound(certificate: Certificate, prover: Prover, findings: _Findings) -> None:
+def _check_bound(certificate: Certificate, prover: AnyProof, findings: _Findings) -> None:
     reached = prover.value_of((int(certificate.energy_units), certificate.latency_cycles))
     bound = (int(certificate.bound_energy_units), certificate.bound_cycles)
     certain = prover.value_of(bound)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.exact_any.spatial import keep_choices, vectors
+from costmodel.exact_any.spatial import vectors
 from costmodel.exact_any.tiles import FloatArray
-from costmodel.exact_any.weights import Weights, floors, weights
+from costmodel.exact_any.weights import floors, weights
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.tables import Array
 
@@ -74,18 +74,15 @@ class Spreads:
         return np.stack(columns, axis=1)
 
 
-def list_assignments(space: MapSpace, spreads: Spreads) -> Iterator[Assignments]:
-    """Lists all assignments, for one set of kept tensors after another."""
+def list_assignments(
+    space: MapSpace, spreads: Spreads, choices: list[tuple[int, ...]]
+) -> Iterator[Assignments]:
+    """Lists all assignments, for one choice `[L]` of kept tensors after another."""
     choice = spreads.choices()
-    for keeps in keep_choices(space):
+    for keeps in choices:
         energy, cycles = np.zeros(len(choice)), np.zeros(len(choice), np.int64)
         for begin in range(0, len(choice), _PIECE):
             piece = slice(begin, begin + _PIECE)
             found = weights(space, keeps, spreads.spatial(choice[piece]))
             energy[piece], cycles[piece] = floors(space, found), found.cycles
         yield Assignments(keeps, choice, energy, cycles)
-
-
-def weights_of(space: MapSpace, keeps: tuple[int, ...], spatial: Array) -> Weights:
-    """The weights of one assignment, as a batch of one."""
-    return weights(space, keeps, spatial[None])

@@ -14,7 +14,7 @@ import heapq
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -24,10 +24,12 @@ import numpy as np
 from costmodel.accelerators import accelerator
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind, rank, value
+from costmodel.exact.restriction import restriction
 from costmodel.exact_any.assignments import Spreads, list_assignments
 from costmodel.exact_any.leaves import Assignment, Leaves
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.shape import build_shape
+from costmodel.exact_any.spatial import keep_choices
 from costmodel.exact_any.tables import ChainTables
 from costmodel.exact_any.tiles import Lattice
 from costmodel.exact_any.walk import (
@@ -76,19 +78,23 @@ class AnyProver:
     Attributes:
         space: the map space.
         objective: what is minimised.
-        keep: None: all mappings of the machine count.
+        keep: the restriction: tensors kept per level, where that is fixed and the machine leaves
+            it open; None: all mappings of the machine count.
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven, to within SLACK.
         rounds: always 1.
+        ties: that a finished proof does not say which of equal mappings is the better one.
         threads: how many threads work; it is one.
     """
+
+    ties = False
 
     def __init__(
         self,
         space: MapSpace,
         *,
         objective: Objective = "edp",
-        threads: int | None = None,
+        keep: Mapping[str, Sequence[str]] | None = None,
         build: bool = True,
     ) -> None:
         """Notes what is to be proven; the first step lists the assignments.
@@ -96,7 +102,7 @@ class AnyProver:
         Args:
             space: a map space that `why_not_any` has nothing against.
             objective: `edp`, `energy`, `latency` or `ed2p`.
-            threads: taken for the other prover's sake.
+            keep: the tensors that a level keeps, for levels where that is not searched.
             build: False to leave listing the assignments to the first steps.
 
         Raises:
@@ -107,7 +113,8 @@ class AnyProver:
             raise ConfigError(problem)
         self.space = space
         self.objective: Objective = objective
-        self.keep = None
+        self.keep = restriction(space.workload, space.accelerator, keep)
+        self._keeps = keep_choices(space, keep)
         self.rounds = 1
         self.finished = False
         self.threads = 1
@@ -183,7 +190,7 @@ class AnyProver:
         yield
         lists = []
         heap: list[tuple[float, float, int, int, float]] = []
-        for group, found in enumerate(list_assignments(space, self._spreads)):
+        for group, found in enumerate(list_assignments(space, self._spreads, self._keeps)):
             lists.append(found)
             self._counts["assignments"] += len(found.energy)
             heap += [
@@ -309,9 +316,10 @@ class AnyProver:
                 self._best, self._code = (energy, cycles), codes[b].copy()
 
     def offer(self, codes: Codes) -> None:
-        """Takes mappings `[B, D]` found elsewhere; infeasible ones are passed over."""
-        if len(codes):
-            self._take(codes)
+        """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
+        allowed = codes[[self.allows(code) for code in codes]] if self.keep else codes
+        if len(allowed):
+            self._take(allowed)
 
     def _outcome(self, energy: float, cycles: float) -> Outcome:
         return min(INFINITE, round(Fraction(energy) / self.unit_pj)), int(cycles)
@@ -356,7 +364,7 @@ class AnyProver:
         Returns:
             The outcome of the best mapping below the limit, None if there is none.
         """
-        again = AnyProver(self.space, objective=self.objective)
+        again = AnyProver(self.space, objective=self.objective, keep=self.keep)
         found = again.finds_below((float(limit[0] * self.unit_pj), float(limit[1])))
         self._counts = again._counts
         return again.best_outcome if found else None
@@ -394,8 +402,16 @@ class AnyProver:
         ]
 
     def allows(self, code: Codes) -> bool:
-        """Whether a mapping is one that the proof speaks of: all are."""
-        return True
+        """Whether a mapping `[D]` keeps what the restriction says, if there is one."""
+        return self.keep is None or self._kept_by(code) in self._keeps
+
+    def _kept_by(self, code: Codes) -> tuple[int, ...]:
+        """The tensors, as bits, that a mapping keeps at every level."""
+        names = self.space.workload.tensor_names
+        return tuple(
+            sum(1 << names.index(name) for name in level.keep)
+            for level in self.space.describe(code).levels
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The steps taken, and the best mapping."""

@@ -6,12 +6,14 @@ Letters: n dimensions, V vectors.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from costmodel.exact.problem import divisors_of
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.tables import Array
+from mapspace.errors import ConfigError
 
 
 def vectors(space: MapSpace, level: int) -> Array:
@@ -77,8 +79,27 @@ def _fits(factors: Array, axes: int, width: int, height: int) -> bool:
     return along_y <= height and int(factors.prod()) // along_y <= width
 
 
-def keep_choices(space: MapSpace) -> list[tuple[int, ...]]:
-    """The sets of tensors, as bits per level, that a mapping may keep: every tensor somewhere."""
+def keep_choices(
+    space: MapSpace, keep: Mapping[str, Sequence[str]] | None = None
+) -> list[tuple[int, ...]]:
+    """The sets of tensors, as bits per level, that a mapping may keep: every tensor somewhere.
+
+    Args:
+        space: the map space.
+        keep: the tensors that a level keeps, for levels where that is not searched.
+
+    Raises:
+        ConfigError: an unknown level or tensor, or what the machine does not leave open.
+    """
+    names, tensors = space.accelerator.level_names, space.workload.tensor_names
+    for name, kept in (keep or {}).items():
+        if name not in names[1:]:
+            raise ConfigError(f"keep: unknown level {name!r}; known: {', '.join(names[1:])}.")
+        for tensor in kept:
+            if tensor not in tensors:
+                raise ConfigError(
+                    f"keep.{name}: unknown tensor {tensor!r}; known: {', '.join(tensors)}."
+                )
     tables, machine = space.tables, space.tables.machine
     everything = (1 << tables.sliding.size) - 1
     options = []
@@ -90,6 +111,15 @@ def keep_choices(space: MapSpace) -> list[tuple[int, ...]]:
         options.append(
             sorted({(mask | always) & ~never & everything for mask in range(everything + 1)})
         )
+    for name, kept in (keep or {}).items():
+        level = names.index(name)
+        chosen = sum(1 << tensors.index(tensor) for tensor in set(kept))
+        if chosen not in options[level]:
+            raise ConfigError(
+                f"keep.{name}: {space.accelerator.name} does not leave it open to keep "
+                f"{', '.join(kept) or 'nothing'} there."
+            )
+        options[level] = [chosen]
     return [
         keeps
         for keeps in itertools.product(*options)

@@ -112,7 +112,8 @@ def weights(
                 # What is produced for the first time is neither read nor filled.
                 part = int(tables.words[t]) // outer[:, level, moving].prod(axis=1)
                 saved = clusters[:, level] * action[level, 0]
-                fixed -= part * (saved + (level != kept[0]) * filled)
+                filling = level != kept[0] and not machine.charged
+                fixed -= part * (saved + filling * filled)
         for place, level in enumerate(kept):
             child = kept[place + 1] if place + 1 < len(kept) else levels
             served = np.ones(batch, np.int64)

@@ -15,7 +15,7 @@ from orchestrator.search.limits import limits_of
 from orchestrator.search.results import Proof, RankedMapping, SearchResult, Standing
 
 if TYPE_CHECKING:
-    from costmodel.exact.prover import Prover
+    from costmodel.exact.face import AnyProof
     from costmodel.loop_nest.map_space import MapSpace
     from orchestrator.search.request import Request
     from searchers import Searcher, TrialResult
@@ -27,7 +27,7 @@ def assess(
     searcher: Searcher,
     space: MapSpace,
     trial: TrialResult,
-    prover: Prover | None,
+    prover: AnyProof | None,
 ) -> SearchResult:
     """Evaluates the winner of a search, and says what is certain about it.
 
@@ -85,7 +85,7 @@ def assess(
     )
 
 
-def _proven(prover: Prover, trial: TrialResult) -> Standing:
+def _proven(prover: AnyProof, trial: TrialResult) -> Standing:
     """What a proof says of a winner, in its whole numbers."""
     assert trial.best_code is not None
     reached = prover.outcomes(trial.best_code[None])[0]
@@ -94,13 +94,13 @@ def _proven(prover: Prover, trial: TrialResult) -> Standing:
     unit = 1 if prover.objective == "latency" else prover.unit_pj
     return Standing(
         proven=value == certain,
-        tie_proven=reached == prover.lower_outcome,
+        tie_proven=prover.ties and reached == prover.lower_outcome,
         lower_bound=float(certain * unit),
         gap=(value - certain) / max(1, certain),
     )
 
 
-def _best(space: MapSpace, prover: Prover) -> tuple[RankedMapping, ...]:
+def _best(space: MapSpace, prover: AnyProof) -> tuple[RankedMapping, ...]:
     """The best tilings that a proof found."""
     codes = prover.codes()
     costs = LoopNestModel().evaluate(space, codes)

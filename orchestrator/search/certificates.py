@@ -119,9 +119,10 @@ def verify_certificate(certificate: Certificate, *, independent: bool = False) -
         ConfigError: its problem cannot be treated here.
     """
     from costmodel.exact.verification import verify
+    from costmodel.exact_any.choice import make_prover
 
     try:
-        verdict = verify(certificate)
+        verdict = verify(certificate, make_prover)
         # Without a problem there is nothing to look at.
         known = independent and verdict.problem_hash is not None
         return Verification(certificate, verdict, _look_again(certificate) if known else None)
@@ -133,6 +134,11 @@ def verify_certificate(certificate: Certificate, *, independent: bool = False) -
 
 
 def _look_again(certificate: Certificate) -> SecondLook:
+    if not isinstance(certificate.record["mapping"], dict):
+        raise ConfigError(
+            f"independent: {certificate.accelerator.name} is none of the machines that the second "
+            "program counts; leave it out."
+        )
     from costmodel.independent.check import Claim, look_again
 
     unit = Fraction(certificate.unit_pj)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import searchers
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
-    from costmodel.exact.prover import Prover
+    from costmodel.exact.face import AnyProof
     from costmodel.loop_nest.map_space import MapSpace
     from costmodel.space import CostModel
     from orchestrator.search.results import SearchResult
@@ -198,7 +198,7 @@ def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
     return f"certainly within {gap} of the optimum{where}"
 
 
-def _of_the_proof(result: TrialResult, prover: Prover, model: CostModel, request: Request) -> Any:
+def _of_the_proof(result: TrialResult, prover: AnyProof, model: CostModel, request: Request) -> Any:
     """The result, with the best mapping of the proof if that is better in whole numbers.
 
     Losses in floating point may tell equal ones apart, and hide which of them is the better one.
@@ -218,7 +218,7 @@ def _of_the_proof(result: TrialResult, prover: Prover, model: CostModel, request
 
 def method(request: Request, space: MapSpace) -> tuple[str, str | None]:
     """The searcher that a request comes to, and why there can be no proof (None: there can)."""
-    from costmodel.exact.problem import why_not
+    from costmodel.exact_any.choice import why_not
 
     obstacle = why_not(space)
     return request.searcher or ("exact" if obstacle is None else "structured"), obstacle
@@ -285,11 +285,11 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
     return chosen
 
 
-def _bound(request: Request, space: MapSpace, best: Any, *, in_time: bool) -> Prover:
+def _bound(request: Request, space: MapSpace, best: Any, *, in_time: bool) -> AnyProof:
     """Bounds what another searcher found, from its result on, for a while."""
-    from costmodel.exact.prover import Prover
+    from costmodel.exact_any.choice import make_prover
 
-    prover = Prover(space, objective=request.objective, threads=request.threads, build=False)
+    prover = make_prover(space, objective=request.objective, threads=request.threads, build=False)
     prover.offer(best[None])
     prover.run(BOUND_IN_TIME_SECONDS if in_time else BOUND_SECONDS)
     return prover

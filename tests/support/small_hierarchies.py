@@ -61,6 +61,7 @@ def random_machine(rng: np.random.Generator) -> dict[str, Any]:
         "mac_energy_pj": float(rng.choice([0.0, 1.0])),
         "cycles_per_mac": int(rng.choice([1, 1, 1, 2])),
         "bypass": "searched" if rng.random() < 0.2 else "none",
+        "output_fills": "charged" if rng.random() < 0.1 else "elided",
     }
 
 

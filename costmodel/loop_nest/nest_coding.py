@@ -1,0 +1,61 @@
+"""From the mapping of a whole nest's record back to a code of a map space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
+from typing import Any
+
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from costmodel.loop_nest.nest_record_models import NestLoops
+from costmodel.space import Codes
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import validate
+
+
+def nest_code(space: MapSpace, levels: Sequence[MappingType[str, Any]]) -> Codes:
+    """The code `[D]` of a mapping that `nest_record` wrote.
+
+    Args:
+        space: the map space that it is of.
+        levels: the record's `mapping`, outermost level first.
+
+    Raises:
+        ConfigError: it is no mapping of the space.
+    """
+    names = space.accelerator.level_names
+    found = [validate(NestLoops, dict(level), "mapping") for level in levels]
+    if tuple(loops.level for loops in found) != tuple(names):
+        raise ConfigError(
+            f"mapping: expected the levels {', '.join(names)}, got "
+            f"{', '.join(loops.level for loops in found) or 'none'}."
+        )
+    machine = zip(found, space.accelerator.levels, strict=True)
+    parts = [_level(space, loops, level.fanout > 1) for loops, level in machine]
+    return space.code(Mapping(tuple(parts), space.workload.tensor_names))
+
+
+def _level(space: MapSpace, loops: NestLoops, spreads: bool) -> LevelMapping:
+    names = space.workload.dimension_names
+    for name, *_ in (*loops.temporal, *loops.spatial):
+        if name not in names:
+            raise ConfigError(f"mapping[{loops.level}]: unknown dimension {name!r}.")
+    if loops.spatial and not spreads:
+        raise ConfigError(f"mapping[{loops.level}].spatial: the level does not fan out.")
+    temporal = {name: factor for name, factor, *_ in loops.temporal}
+    across = {name: factor for name, factor, *_ in loops.spatial}
+    return LevelMapping(
+        name=loops.level,
+        temporal={name: temporal.get(name, 1) for name in names},
+        order=_all(tuple(temporal), names),
+        spatial={name: across.get(name, 1) for name in names} if spreads else {},
+        spatial_order=_all(tuple(across), names) if spreads else (),
+        spatial_axis={name: axis for name, _, axis, *_ in loops.spatial},
+        keep=tuple(loops.keep),
+    )
+
+
+def _all(first: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    """Every dimension, those without loops last."""
+    return (*first, *(name for name in names if name not in first))

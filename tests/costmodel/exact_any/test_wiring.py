@@ -1,0 +1,107 @@
+"""Commands prove on any hierarchy with the words, JSON and certificates of three levels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costmodel import MapSpace, accelerator, workload
+from costmodel.exact.certificate import NEST_FORMAT, certify, read_certificate
+from costmodel.exact.verification import verify
+from costmodel.exact_any.choice import make_prover, why_not
+from costmodel.exact_any.prover import AnyProver
+from costmodel.loop_nest.nest_coding import nest_code
+from costmodel.loop_nest.records import mapping_record
+from mapspace.errors import ConfigError
+from orchestrator.cli import main
+
+MACHINE = """
+name: four-levels
+mac_energy_pj: 1.0
+levels:
+  - {name: DRAM, energy_pj: {read: 100, fill: 90, update: 90}}
+  - {name: L2, energy_pj: 6, capacity_words: 256, fanout: 4, mesh: [2, 2]}
+  - {name: inputs, energy_pj: 1, capacity_words: 8, bypass: [weight, output]}
+  - {name: sums, energy_pj: 1, capacity_words: 16, bypass: [input, weight], fanout: 2}
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    path = tmp_path / "four-levels.yaml"
+    path.write_text(MACHINE)
+    return path
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_search_proves_and_verify_proves_again(
+    machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = tmp_path / "best.jsonl"
+    arguments = ("search", "gemm:M=12,N=8,K=6", "--accelerator", str(machine))
+    assert run(*arguments, "--output", str(found), "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["proven"] is True
+    assert result["tie_proven"] is False
+    assert result["gap_to_optimum"] == 0
+    assert result["lower_bound"] == pytest.approx(result["edp"], rel=1e-12)
+    certificate = tmp_path / "best.certificate.json"
+    assert run("verify", str(certificate)) == 0
+    assert "the certificate holds" in capsys.readouterr().out
+    assert read_certificate(certificate).format == NEST_FORMAT
+    assert run("verify", str(certificate), "--independent") == 2
+    assert "second program" in capsys.readouterr().err
+
+
+def test_a_false_certificate_does_not_hold(machine: Path) -> None:
+    space = MapSpace(workload("gemm:M=12,N=8,K=6"), accelerator(str(machine)))
+    prover = AnyProver(space)
+    prover.run()
+    true = certify(prover, 1.0)
+    assert true.tie_proven is None
+    assert verify(true, make_prover).holds
+    higher = str(int(true.bound_energy_units) + int(true.bound_energy_units) // 100)
+    assert not verify(true.model_copy(update={"bound_energy_units": higher}), make_prover).holds
+    other = space.sample(np.random.default_rng(0), 1, feasible=True)[0]
+    worse = true.model_copy(update={"record": mapping_record(space, other)})
+    assert not verify(worse, make_prover).holds
+
+
+def test_a_restriction_is_named(machine: Path) -> None:
+    searched = {**accelerator(str(machine)).model_dump(mode="json"), "bypass": "searched"}
+    space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator(searched))
+    prover = make_prover(space, keep={"sums": ["Z"]})
+    prover.run()
+    assert prover.keep == {"sums": ("Z",)}
+    found = certify(prover, 1.0)
+    assert found.proven is False
+    assert found.proven_under_restriction is True
+    assert verify(found, make_prover).holds
+    with pytest.raises(ConfigError, match="does not leave it open"):
+        make_prover(space, keep={"inputs": ["Z"]})
+
+
+def test_records_of_whole_nests_are_read_back(machine: Path) -> None:
+    space = MapSpace(workload("gemm:M=12,N=8,K=6"), accelerator(str(machine)))
+    codes = space.sample(np.random.default_rng(1), 20, feasible=True)
+    for code in codes:
+        record = mapping_record(space, code)
+        again = nest_code(space, record["mapping"])
+        assert mapping_record(space, again) == record
+    with pytest.raises(ConfigError, match="expected the levels"):
+        nest_code(space, record["mapping"][1:])
+
+
+def test_several_mappings_are_refused(machine: Path) -> None:
+    space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator(str(machine)))
+    assert why_not(space) is None
+    with pytest.raises(ConfigError, match="top"):
+        make_prover(space, top=3)
