@@ -24,6 +24,7 @@ TIE_BREAKERS: Mapping[Objective, Objective] = MappingProxyType(
     {"edp": "energy", "energy": "latency", "latency": "energy", "ed2p": "energy"}
 )
 
+STATUS_IDLE = -2
 STATUS_OUTSIDE = -1
 STATUS_OK = 0
 STATUS_FANOUT = 1
@@ -69,7 +70,8 @@ class Costs:
         latency_cycles: `[B]` cycles, inf where infeasible.
         status: `[B]` int32: 0 OK, 1 fan-out exceeded, 2 + l capacity of level l exceeded,
             2 + L + l least utilisation of level l missed, 2 + 2 L + t tensor t kept at no level,
-            -1 a result for which Timeloop has no figures.
+            -1 a result for which Timeloop has no figures, -2 fewer processing elements work than
+            constraints ask for.
         excess: `[B]` how far over: processing elements for a fan-out, words for a capacity.
         detail: counts per level and tensor, when they were asked for.
     """
@@ -144,6 +146,8 @@ def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> st
     """
     if status == STATUS_OK:
         return "feasible"
+    if status == STATUS_IDLE:
+        return f"{excess} processing elements fewer at work than the constraints ask for"
     if status < 0:
         return f"outside what the model can score (status {status}), over by {excess}"
     levels = len(level_names)

@@ -106,6 +106,8 @@ def why_not(space: MapSpace) -> str | None:
         return f"{name} has {len(levels)} memory levels; the exact search is for {LEVELS}."
     if levels[DRAM].fanout > 1 or levels[ELEMENT].fanout > 1:
         return f"{name} fans out elsewhere than below its second level; the exact search does not."
+    if space.constraints is not None:
+        return f"the mapper has constraints on {name}; the exact search does not know them."
     further = space.accelerator.further_key
     if further is not None:
         return f"{name} has {further}; the exact search does not know it."

@@ -16,6 +16,8 @@ def why_not_any(space: MapSpace) -> str | None:
     name = space.accelerator.name
     if space.accelerator.overflow != "invalid":
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
+    if space.constraints is not None:
+        return f"the mapper has constraints on {name}; the exact search does not know them."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
     cells = count_cells(space.tables.sizes.tolist())

@@ -193,8 +193,16 @@ class Constraints:
         )
 
 
-def machine_constraints(workload: Workload, machine: Accelerator) -> Constraints:
+def machine_constraints(
+    workload: Workload, machine: Accelerator, *, outermost: bool = True
+) -> Constraints:
     """What a machine's own file leaves of the map space of a workload.
+
+    Args:
+        workload: the operation.
+        machine: the machine.
+        outermost: the outermost level keeps what the file does not make it bypass, as it does where
+            nothing else is said.
 
     Raises:
         ConfigError: it keeps, bypasses or spreads something that the workload has not.
@@ -207,7 +215,7 @@ def machine_constraints(workload: Workload, machine: Accelerator) -> Constraints
     for level, (always, never) in enumerate(
         zip(tables.always_kept.tolist(), tables.never_kept.tolist(), strict=True)
     ):
-        settled = machine.bypass == "none" or level == 0
+        settled = machine.bypass == "none" or (level == 0 and outermost)
         keep.append(everything & ~never if settled else always)
     spatial = [
         tuple(1 if (barred >> d) & 1 else sizes[d] for d in range(n))

@@ -141,7 +141,7 @@ def _hops(
         scratch.inside[d] = tables.within[scratch.rows[d], slot + 1]
     hops: float = hops_per_delivery(
         tables, t, tables.mesh[level],
-        tables.orders[code[tables.spatial_order_column[level]]],
+        tables.orders[tables.order_start[1, level] + code[tables.spatial_order_column[level]]],
         axes_in_use(tables, level, code), scratch.factor, scratch.inside,
         scratch.moved, scratch.children, scratch.lowest, scratch.highest,
     )  # fmt: skip

@@ -21,7 +21,7 @@ import numpy as np
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK
 from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.moves import allocation_row, find_row, order_index
+from costmodel.loop_nest.moves import allocation_row, exact_row, order_index
 from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
@@ -104,7 +104,7 @@ def _distinct_prime(tables: NestTables, d: int, number: int) -> int:
 
 @part
 def _move_prime(tables: NestTables, d: int, value: int, number: int, work: Array) -> int:
-    """Tiling d with a prime in another slot; -1 if the slot to take it from has none."""
+    """Tiling d with a prime in another slot; -1 if there is none to take, or no such tiling."""
     slots = tables.slot_level.size
     prime = _distinct_prime(tables, d, number // (slots * (slots - 1)))
     source, target = _ordered_pair(number % (slots * (slots - 1)), slots)
@@ -115,7 +115,8 @@ def _move_prime(tables: NestTables, d: int, value: int, number: int, work: Array
         work[s] = tables.factors[row, s]
     work[source] //= prime
     work[target] *= prime
-    return find_row(tables, d, work[:slots]) - tables.row_start[d]
+    found = exact_row(tables, d, work[:slots])
+    return found - tables.row_start[d] if found >= 0 else -1
 
 
 @part

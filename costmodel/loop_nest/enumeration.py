@@ -123,7 +123,7 @@ class WholeSpace:
         Raises:
             ConfigError: as of the constructor, or rules of the machine that the workload breaks.
         """
-        own = machine_constraints(workload, machine)
+        own = machine_constraints(workload, machine, outermost=rules is None)
         problem = NestProblem.model_validate(problem_record(workload))
         space = cls(problem, machine, own if rules is None else own.and_also(rules))
         ours = machine_tables(machine, workload.roles, workload.dimension_names)
@@ -305,7 +305,7 @@ class WholeSpace:
                 heights = np.array([a.heights[i] for a, i in zip(spread, chosen, strict=True)])
                 fit = tilings[self._fits(tilings, heights)]
                 points = math.prod(int(a.points[i]) for a, i in zip(spread, chosen, strict=True))
-                step = max(1, _BATCH // len(kept))
+                step = max(1, _BATCH // max(1, len(kept)))
                 for first in range(0, len(fit), step):
                     part = fit[first : first + step]
                     size = len(part) * len(kept)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.compiled import lean, part
-from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
+from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_IDLE, STATUS_OK
 from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
@@ -73,6 +73,8 @@ def axes_in_use(
     if column < 0:
         return 0
     machine = tables.machine
+    if machine.placed_start[level] >= 0:
+        return int(machine.placed[machine.placed_start[level] + code[column]])
     axes: int = (code[column] | machine.only_y[level]) & ~machine.only_x[level]
     return axes
 
@@ -157,22 +159,51 @@ def check_capacity(
 
 
 @part
+def _check_spread(
+    tables: NestTables,
+    code: Codes,
+    rows: Array,
+) -> tuple[int, int]:
+    """Status and excess by what may run across which axis, and how much of it at least."""
+    machine = tables.machine
+    units = 1
+    for level in range(tables.fanout.size):
+        slot = tables.spatial_slot[level]
+        if slot < 0:
+            continue
+        spread = 0
+        for d in range(rows.size):
+            factor = tables.factors[rows[d], slot]
+            units *= factor
+            if factor > 1:
+                spread |= 1 << d
+                if (machine.barred[level] >> d) & 1:
+                    return STATUS_FANOUT, factor - 1
+        start = machine.placed_start[level]
+        if start >= 0 and tables.spatial_axis_column[level] >= 0:
+            axes = axes_in_use(tables, level, code)
+            if spread & ((axes & machine.only_x[level]) | (~axes & machine.only_y[level])):
+                return STATUS_FANOUT, 1
+        elif start >= 0 and machine.placed[start + spread] == 0:
+            return STATUS_FANOUT, 1
+    if units < machine.least_units:
+        return STATUS_IDLE, machine.least_units - units
+    return STATUS_OK, 0
+
+
+@part
 def _check_rules(
     tables: NestTables,
+    code: Codes,
     rows: Array,
     kept: Flags,
     tile: Array,
 ) -> tuple[int, int]:
     """Status and excess by what a machine asks for beyond fan-outs and capacities."""
     levels, tensors = tile.shape
-    machine = tables.machine
-    for level in range(levels):
-        slot = tables.spatial_slot[level]
-        if slot >= 0 and machine.barred[level] > 0:
-            for d in range(rows.size):
-                factor = tables.factors[rows[d], slot]
-                if (machine.barred[level] >> d) & 1 and factor > 1:
-                    return STATUS_FANOUT, factor - 1
+    status, excess = _check_spread(tables, code, rows)
+    if status != STATUS_OK:
+        return status, excess
     for level in range(levels):
         missing = _missing_words(tables, level, tile[level])
         if missing > 0:
@@ -269,7 +300,7 @@ def _check_as_timeloop(
         excess = _check_meshes(tables, code, rows, level, level)
         if excess > 0:
             return STATUS_FANOUT, excess
-    return _check_rules(tables, rows, kept, tile)
+    return _check_rules(tables, code, rows, kept, tile)
 
 
 @part
@@ -296,7 +327,7 @@ def check_mapping(
         if excess > 0:
             return STATUS_CAPACITY + level, excess
     if tables.machine.restricted:
-        return _check_rules(tables, rows, kept, tile)
+        return _check_rules(tables, code, rows, kept, tile)
     return STATUS_OK, 0
 
 

@@ -119,10 +119,12 @@ class FeasibleDraws:
 def countable(tables: NestTables) -> bool:
     """Whether the feasible mappings of a space can be counted, in little memory and time.
 
-    Not where a tensor may be kept nowhere, which concerns all levels at once, nor where what
-    overflows is bypassed and a level must be filled.
+    Not where a tensor may be kept nowhere or many elements must work on several fan-outs, which
+    concerns all levels at once, nor where what overflows is bypassed and a level must be filled.
     """
     machine = tables.machine
+    if machine.least_units > 1 and (tables.spatial_slot >= 0).sum() > 1:
+        return False
     held = int(np.bitwise_or.reduce(machine.always_kept))
     if int(machine.never_kept[0]) & ~held:
         return False
@@ -226,11 +228,23 @@ def _choose_axes(
     found = 0.0
     meshed = tables.spatial_axis_column[level] >= 0
     machine = tables.machine
+    first = machine.placed_start[level]
+    slot = tables.spatial_slot[level]
+    spread = 0
     for d in range(n):
-        if (machine.barred[level] >> d) & 1 and factors[d] > 1:
+        spread |= (factors[d] > 1) << d
+        if factors[d] < tables.least[slot, d] or factors[d] > tables.most[slot, d]:
             return found, 0
+    if machine.barred[level] & spread:
+        return found, 0
+    if first >= 0 and not meshed and machine.placed[first + spread] == 0:
+        return found, 0
     for axes in range(1 << n if meshed else 1):
         taken = (axes | machine.only_y[level]) & ~machine.only_x[level] if meshed else 0
+        if first >= 0 and meshed:
+            if machine.placed[first + axes] != axes or (taken ^ axes) & spread:
+                continue
+            taken = axes
         along_x = 1
         along_y = 1
         for d in range(n):
@@ -306,16 +320,21 @@ def _choose_spatial(
 
 @part
 def _choose_divisor(
-    lattice: Lattice, d: int, counts: FloatArray, vector: int, target: float
-) -> tuple[float, int]:
-    """Of the vectors that differ in a smaller divisor of d, the first beyond `target` ways."""
+    lattice: Lattice, d: int, counts: FloatArray, vector: int, target: float,
+    bounds: tuple[int, int],
+) -> tuple[float, int]:  # fmt: skip
+    """Of the vectors that differ in a smaller divisor of d, the first beyond `target` ways.
+
+    The quotient, the factor of the loop, lies between the bounds.
+    """
     cell = _place(lattice, d, vector)
     base = vector - (cell - lattice.start[d]) * lattice.stride[d]
     found = 0.0
     last = vector
     for k in range(lattice.below[cell], lattice.below[cell + 1]):
         inner = base + lattice.small[k] * lattice.stride[d]
-        if counts[inner] > 0:
+        factor = lattice.divisor[lattice.start[d] + lattice.rest[k]]
+        if bounds[0] <= factor <= bounds[1] and counts[inner] > 0:
             found += counts[inner]
             last = inner
             if found > target:
@@ -340,7 +359,7 @@ def _count(tables: NestTables, lattice: Lattice, counts: Counts) -> None:
                 product = 1
                 for d in range(n):
                     product *= extents[d]
-                if product <= tables.fanout[level]:
+                if tables.machine.least_units <= product <= tables.fanout[level]:
                     counts.ways[slot, vector] = _choose_axes(tables, level, extents, np.inf)[0]
             for vector in range(vectors):
                 after[vector] = _choose_spatial(
@@ -349,10 +368,11 @@ def _count(tables: NestTables, lattice: Lattice, counts: Counts) -> None:
             continue
         for d in range(n):
             inner = before if d == 0 else counts.partly[slot, d - 1]
+            bounds = tables.least[slot, d], tables.most[slot, d]
             for vector in range(vectors):
-                counts.partly[slot, d, vector] = _choose_divisor(lattice, d, inner, vector, np.inf)[
-                    0
-                ]
+                counts.partly[slot, d, vector] = _choose_divisor(
+                    lattice, d, inner, vector, np.inf, bounds
+                )[0]
         for vector in range(vectors):
             if counts.partly[slot, n - 1, vector] > 0:
                 _extents(lattice, vector, extents)
@@ -402,7 +422,8 @@ def _draw(
             for d in range(n - 1, -1, -1):
                 inner = counts.partly[slot, d - 1] if d > 0 else counts.inwards[slot + 1]
                 target = drawn[d] * counts.partly[slot, d, vector]
-                _, vector = _choose_divisor(lattice, d, inner, vector, target)
+                bounds = tables.least[slot, d], tables.most[slot, d]
+                _, vector = _choose_divisor(lattice, d, inner, vector, target, bounds)
             for d in range(n):
                 factors[d, slot] = extents[d]
             _extents(lattice, vector, extents)

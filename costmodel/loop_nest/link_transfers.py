@@ -88,7 +88,7 @@ def list_all_loops(
     for level in range(levels - 1, -1, -1):
         links.start[level + 1] = count
         slot = tables.temporal_slot[level]
-        order = tables.orders[code[tables.order_column[level]]]
+        order = tables.orders[tables.order_start[0, level] + code[tables.order_column[level]]]
         for position in range(rows.size - 1, -1, -1):
             d = order[position]
             trip = tables.factors[rows[d], slot]

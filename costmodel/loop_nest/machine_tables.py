@@ -34,7 +34,10 @@ class MachineTables(NamedTuple):
 
     What is kept and where: always_kept and never_kept `[L]` bit t: tensor t; only_x, only_y and
     barred `[L]` bit d: dimension d runs along the width only, the height only, or not at all;
-    least_words `[L]` words that a level must hold; mesh `[L + 1, 3]` instances of a level, their
+    placed_start `[L]` (-1: everything is left) into placed: on a mesh, per set of dimensions the
+    nearest one that may run along the height; in a row, per set whether all of it may have loops;
+    least_units multiply-accumulate units that must work; least_words `[L]` words that a level must
+    hold; mesh `[L + 1, 3]` instances of a level, their
     width and height, the MACs last.
 
     Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; block `[L]` words of
@@ -58,6 +61,9 @@ class MachineTables(NamedTuple):
     only_x: Array
     only_y: Array
     barred: Array
+    placed_start: Array
+    placed: Array
+    least_units: int
     least_words: FloatArray
     mesh: Array
     action: FloatArray
@@ -140,6 +146,9 @@ def machine_tables(
         only_x=np.array([x for x, _, _ in spread], dtype=np.int64),
         only_y=np.array([y for _, y, _ in spread], dtype=np.int64),
         barred=np.array([barred for _, _, barred in spread], dtype=np.int64),
+        placed_start=np.full(len(levels), -1, dtype=np.int64),
+        placed=np.zeros(0, dtype=np.int64),
+        least_units=1,
         least_words=np.array(least, dtype=np.float64),
         mesh=mesh,
         action=actions,

@@ -6,6 +6,8 @@ Letters: B mappings, D attributes, n dimensions, S slots, L levels, T tensors, F
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +18,15 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, explain_status
 from costmodel.loop_nest import feasibility, moves
+from costmodel.loop_nest.constrained_tables import (
+    as_read,
+    axes_code,
+    axes_left,
+    check_obeys,
+    constrain,
+)
+from costmodel.loop_nest.constraint_reading import read_constraints
+from costmodel.loop_nest.constraints import Constraints, machine_constraints
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
@@ -55,6 +66,7 @@ class MapSpace:
     Attributes:
         workload: the operation.
         accelerator: the machine.
+        constraints: what they and the machine's own rules leave; None: there are none.
         tables: the space as arrays, for compiled code.
         attribute_names: `[D]` such as `tiling.K`, `order.L2`, `banks.L1`, `keep.L1`.
         attribute_kinds: `[D]` tiling, order, spatial-order, spatial-axis, banks or keep.
@@ -63,19 +75,41 @@ class MapSpace:
         edit_choices: `[D]` int64 number of edits per attribute; edit 0 keeps it.
     """
 
-    def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        accelerator: Accelerator,
+        constraints: Constraints | Sequence[MappingType[str, Any]] | None = None,
+    ) -> None:
         """Lays the space out.
 
         Args:
             workload: the operation.
             accelerator: the machine.
+            constraints: what a mapping must obey beside the machine's own rules: entries in the
+                words of Timeloop's mapper, or what has been read of them.
 
         Raises:
-            ConfigError: a banked level has fewer banks than the workload has tensors.
+            ConfigError: a banked level has fewer banks than the workload has tensors, or
+                constraints that cannot be read or leave nothing.
         """
         self.workload = workload
         self.accelerator = accelerator
         self.tables, attributes = build_tables(workload, accelerator)
+        if constraints is not None and not isinstance(constraints, Constraints):
+            sizes, tensors = workload.dimensions, workload.tensor_names
+            constraints = read_constraints(constraints, sizes, tensors, accelerator)
+        if constraints is not None:
+            own = machine_constraints(workload, accelerator, outermost=False)
+            constraints = own.and_also(constraints)
+        self.constraints = constraints
+        if constraints is not None:
+            self.tables = constrain(self.tables, constraints, workload.dimension_names)
+            counts = np.diff(self.tables.row_start).tolist()
+            attributes = tuple(
+                attribute._replace(cardinality=counts[d]) if d < len(counts) else attribute
+                for d, attribute in enumerate(attributes)
+            )
         self.attribute_names = tuple(attribute.name for attribute in attributes)
         self.attribute_kinds = tuple(attribute.kind for attribute in attributes)
         self.cardinality = np.array([a.cardinality for a in attributes], dtype=np.int64)
@@ -107,7 +141,9 @@ class MapSpace:
                 counted; the message says what rejects them.
         """
         if not feasible:
-            return rng.integers(0, self.cardinality, (n, self.cardinality.size), dtype=np.int32)
+            codes = rng.integers(0, self.cardinality, (n, self.cardinality.size), dtype=np.int32)
+            self._draw_axes(rng, codes)
+            return codes
         found: list[Codes] = []
         missing, drawn, share = n, 0, 0.5
         while missing > 0:
@@ -128,6 +164,13 @@ class MapSpace:
             if missing > 0 and drawn > max(_FEWEST_DRAWS, _MOST_DRAWS_PER_MAPPING * (n - missing)):
                 raise ConfigError(self._why_infeasible(rng))
         return np.concatenate(found) if found else np.empty((0, self.cardinality.size), np.int32)
+
+    def _draw_axes(self, rng: np.random.Generator, codes: Codes) -> None:
+        """Draws mesh axes anew, in place, where constraints leave some sets of dimensions alone."""
+        for level, column in enumerate(self.tables.spatial_axis_column):
+            left = axes_left(self.tables, level)
+            if left.size:
+                codes[:, column] = rng.choice(left, len(codes))
 
     def feasible_share(self, rng: np.random.Generator, n: int = 20_000) -> float:
         """Estimated share of the space's mappings that are feasible, from `n` uniform draws."""
@@ -210,7 +253,19 @@ class MapSpace:
             kept or dropped, a dimension on the other mesh axis.
         """
         self.check(code[None])
-        return moves.neighbours(self.tables, self.attribute_kinds, code)
+        found = moves.neighbours(self.tables, self.attribute_kinds, code)
+        if self.constraints is None:
+            return found
+        for level, column in enumerate(self.tables.spatial_axis_column):
+            others = np.repeat(code[None], len(left := axes_left(self.tables, level)), axis=0)
+            others[:, column] = left
+            found = np.concatenate([found, others])
+        # Loops that constraints fix do not move: such a code is read as the one that it came from.
+        read: Codes = as_read(self.tables, np.concatenate([code[None], found]))
+        moved = (read[1:] != read[0]).any(axis=1)
+        _, first = np.unique(read[1:][moved], axis=0, return_index=True)
+        distinct: Codes = read[1:][moved][np.sort(first)]
+        return distinct
 
     def edit(self, codes: Codes, edits: npt.NDArray[Any]) -> Codes:
         """Makes the chosen edit of every attribute, where it can be made; nothing is random.
@@ -261,13 +316,20 @@ class MapSpace:
             np.broadcast_to(t.sizes, (batch, t.sizes.size)),
             t.factors[rows].transpose(0, 2, 1).reshape(batch, -1),
         ]
-        parts += [t.ranks[codes[:, column]] for column in t.order_column]
+        parts += [
+            t.ranks[first + codes[:, column]]
+            for first, column in zip(t.order_start[0], t.order_column, strict=True)
+        ]
         for level, column in enumerate(t.banks_column):
             if column >= 0:
                 parts.append(t.allocations[t.allocation_start[level] + codes[:, column]])
         bits = np.arange(t.sliding.size)
         parts += [(codes[:, [c]] >> bits) & 1 for c in t.keep_column if c >= 0]
-        parts += [t.ranks[codes[:, c]] for c in t.spatial_order_column if c >= 0]
+        parts += [
+            t.ranks[first + codes[:, c]]
+            for first, c in zip(t.order_start[1], t.spatial_order_column, strict=True)
+            if c >= 0
+        ]
         bits = np.arange(t.sizes.size)
         parts += [(codes[:, [c]] >> bits) & 1 for c in t.spatial_axis_column if c >= 0]
         return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
@@ -335,8 +397,9 @@ class MapSpace:
         def factors(slot: int) -> dict[str, int]:
             return {name: int(t.factors[rows[d], slot]) for d, name in enumerate(names)}
 
-        def order(column: int) -> tuple[str, ...]:
-            return tuple(names[d] for d in t.orders[code[column]]) if column >= 0 else names
+        def order(column: int, first: int) -> tuple[str, ...]:
+            index = first + (code[column] if column >= 0 else 0)
+            return tuple(names[d] for d in t.orders[index])
 
         levels = []
         for index, level in enumerate(self.accelerator.levels):
@@ -346,7 +409,9 @@ class MapSpace:
                 for column in (t.spatial_axis_column, t.keep_column, t.banks_column)
             )
             machine = t.machine
-            if axes is not None:
+            if axes is not None and machine.placed_start[index] >= 0:
+                axes = int(machine.placed[machine.placed_start[index] + axes])
+            elif axes is not None:
                 axes = (axes | int(machine.only_y[index])) & ~int(machine.only_x[index])
             keep = (-1 if keep is None else keep) | int(machine.always_kept[index])
             keep &= ~int(machine.never_kept[index])
@@ -358,9 +423,11 @@ class MapSpace:
                 LevelMapping(
                     name=level.name,
                     temporal=factors(int(t.temporal_slot[index])),
-                    order=order(int(t.order_column[index])),
+                    order=order(int(t.order_column[index]), t.order_start[0, index]),
                     spatial=factors(slot) if slot >= 0 else {},
-                    spatial_order=order(int(t.spatial_order_column[index])) if slot >= 0 else (),
+                    spatial_order=order(int(t.spatial_order_column[index]), t.order_start[1, index])
+                    if slot >= 0
+                    else (),
                     spatial_axis={}
                     if axes is None
                     else {name: "Y" if (axes >> d) & 1 else "X" for d, name in enumerate(names)},
@@ -396,7 +463,9 @@ class MapSpace:
                 code[t.spatial_order_column[index]] = _index(level.spatial_order, names)
             if t.spatial_axis_column[index] >= 0:
                 along_y = [level.spatial_axis.get(name, "X") == "Y" for name in names]
-                code[t.spatial_axis_column[index]] = sum(y << d for d, y in enumerate(along_y))
+                axes = sum(y << d for d, y in enumerate(along_y))
+                spread = factors[:, t.spatial_slot[index]]
+                code[t.spatial_axis_column[index]] = axes_code(t, index, axes, spread)
             if t.keep_column[index] >= 0:
                 kept = [name in level.keep for name in tensors]
                 code[t.keep_column[index]] = sum(k << i for i, k in enumerate(kept))
@@ -417,7 +486,12 @@ class MapSpace:
                     f"mapping: the factors of {name} multiply to {product}; "
                     f"{self.workload.name} has {name} = {self.workload.dimensions[name]}."
                 )
-            code[d] = moves.find_row(t, d, factors[d]) - t.row_start[d]
+            row = moves.exact_row(t, d, factors[d])
+            if row < 0:
+                raise ConfigError(f"mapping: the constraints do not leave these factors of {name}.")
+            code[d] = row - t.row_start[d]
+        if self.constraints is not None:
+            check_obeys(self.constraints, t, mapping, factors)
         return code
 
     def _check_keep(self, index: int, level: LevelMapping) -> None:

@@ -25,7 +25,10 @@ def find_row(
     d: int,
     factors: Array,
 ) -> int:
-    """Row of dimension d's factorisation with these factors `[S]`, by binary search."""
+    """Row of dimension d's factorisation with these factors `[S]`, by binary search.
+
+    Where constraints exclude it, one that they leave and that is near in the table.
+    """
     low = tables.row_start[d]
     high = tables.row_start[d + 1] - 1
     while low < high:
@@ -40,6 +43,20 @@ def find_row(
         else:
             high = middle
     return low
+
+
+@compiled
+def exact_row(
+    tables: NestTables,
+    d: int,
+    factors: Array,
+) -> int:
+    """Row of dimension d's factorisation with these factors `[S]`; -1 if it has no such row."""
+    row = find_row(tables, d, factors)
+    for s in range(factors.size):
+        if tables.factors[row, s] != factors[s]:
+            return -1
+    return row
 
 
 @compiled
@@ -81,7 +98,7 @@ def move_prime(
     code: Codes,
     uniforms: FloatArray,
 ) -> bool:
-    """Moves one prime factor of one dimension from one slot to another; False if none can."""
+    """Moves one prime factor of one dimension from one slot to another; False if it cannot."""
     if tables.prime_value.size == 0:
         return False
     slots = tables.slot_level.size
@@ -110,7 +127,10 @@ def move_prime(
         return False
     factors[source] //= prime
     factors[target] *= prime
-    code[d] = find_row(tables, d, factors) - tables.row_start[d]
+    row = exact_row(tables, d, factors)
+    if row < 0:
+        return False
+    code[d] = row - tables.row_start[d]
     return True
 
 
@@ -357,7 +377,9 @@ def neighbours(tables: NestTables, kinds: tuple[str, ...], code: Codes) -> Codes
                 moved = factors.copy()
                 moved[source] //= prime
                 moved[target] *= prime
-                changed(d, find_row(tables, d, moved) - tables.row_start[d])
+                row = exact_row(tables, d, moved)
+                if row >= 0:
+                    changed(d, row - tables.row_start[d])
     for column, kind in enumerate(kinds):
         if kind in ("order", "spatial-order"):
             for first, second in itertools.combinations(range(n), 2):

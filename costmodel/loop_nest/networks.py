@@ -183,7 +183,7 @@ def spatial_index(
     """Fills inside `[n]` of the scratch with the indices of a child in a level's spatial loops."""
     axes = axes_in_use(tables, level, code)
     column = tables.spatial_order_column[level]
-    order = tables.orders[code[column] if column >= 0 else 0]
+    order = tables.orders[tables.order_start[1, level] + (code[column] if column >= 0 else 0)]
     slot = tables.spatial_slot[level]
     rest = child
     for along_height in range(2):

@@ -62,13 +62,17 @@ class NestTables(NamedTuple):
 
     Factorisations:
         row_start `[n + 1]`; factors `[rows, S]` ordered exact factorisations of each dimension in
-        lexicographic order; within `[rows, S + 1]` products of the factors from a slot inwards.
+        lexicographic order; within `[rows, S + 1]` products of the factors from a slot inwards;
+        least and most `[S, n]` what factors are between.
 
     Codes:
         orders `[n!, n]` dimensions outermost first, lexicographic; ranks `[n!, n]` their inverse;
-        order_column `[L]`, banks_column `[L]`, keep_column `[L]`, spatial_order_column `[L]`,
-        spatial_axis_column `[L]` (-1: no such attribute); allocation_start `[L + 1]` into
-        allocations `[rows, T]` banks per tensor; bank_words `[L]` words of a bank (0: unbanked).
+        order_start `[2, L]` where the orders of a level's temporal and spatial loops begin: beyond
+        the first n! are those of levels whose orders are constrained, the nearest that is left for
+        each of all; order_column `[L]`, banks_column `[L]`, keep_column `[L]`,
+        spatial_order_column `[L]`, spatial_axis_column `[L]` (-1: no such attribute);
+        allocation_start `[L + 1]` into allocations `[rows, T]` banks per tensor; bank_words `[L]`
+        words of a bank (0: unbanked).
 
     Moves:
         prime_dimension, prime_value: every prime factor of every dimension, with multiplicity.
@@ -107,8 +111,11 @@ class NestTables(NamedTuple):
     row_start: Array
     factors: Array
     within: Array
+    least: Array
+    most: Array
     orders: npt.NDArray[np.int8]
     ranks: npt.NDArray[np.int8]
+    order_start: Array
     order_column: Array
     banks_column: Array
     keep_column: Array
@@ -327,8 +334,11 @@ def build_tables(
         row_start=np.concatenate([[0], np.cumsum([len(rows) for rows in tilings])]),
         factors=factors,
         within=within,
+        least=np.ones((len(slots), len(names)), dtype=np.int64),
+        most=np.tile(workload.sizes, (len(slots), 1)),
         orders=orders,
         ranks=ranks,
+        order_start=np.zeros((2, len(levels)), dtype=np.int64),
         order_column=columns["order"],
         banks_column=columns["banks"],
         keep_column=columns["keep"],

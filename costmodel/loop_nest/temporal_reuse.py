@@ -37,7 +37,7 @@ def list_loops(
         start[level] = count
         above = level - 1
         slot = tables.temporal_slot[above]
-        order = tables.orders[code[tables.order_column[above]]]
+        order = tables.orders[tables.order_start[0, above] + code[tables.order_column[above]]]
         for position in range(n - 1, -1, -1):
             d = order[position]
             trip = tables.factors[rows[d], slot]

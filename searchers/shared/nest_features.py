@@ -87,7 +87,9 @@ def descriptors(tables: NestTables, codes: Codes, nests: Nests) -> Reals:
     ]
     for level in range(tables.capacity.size - 1):
         running = nests.factors[:, :, tables.temporal_slot[level]] > 1
-        ranks = tables.ranks[codes[:, tables.order_column[level]]].astype(np.float64)
+        ranks = tables.ranks[
+            tables.order_start[0, level] + codes[:, tables.order_column[level]]
+        ].astype(np.float64)
         outer = (ranks[:, :, None] > ranks[:, None, :]) & running[:, None, :]
         inner = (ranks[:, :, None] < ranks[:, None, :]) & running[:, None, :]
         columns += [
@@ -97,7 +99,8 @@ def descriptors(tables: NestTables, codes: Codes, nests: Nests) -> Reals:
     bits = np.arange(tables.sizes.size)
     for level in range(tables.capacity.size):
         if tables.spatial_order_column[level] >= 0:
-            columns.append(tables.ranks[codes[:, tables.spatial_order_column[level]]])
+            first = tables.order_start[1, level]
+            columns.append(tables.ranks[first + codes[:, tables.spatial_order_column[level]]])
         if tables.spatial_axis_column[level] >= 0:
             columns.append((codes[:, [tables.spatial_axis_column[level]]] >> bits) & 1)
     return np.concatenate(columns, axis=1).astype(np.float64)
@@ -147,7 +150,8 @@ class _Loops:
         self.tables, self.nests = tables, nests
         dimensions, trips, steps = [], [], []
         for level in range(tables.capacity.size - 2, -1, -1):
-            order = tables.orders[codes[:, tables.order_column[level]]][:, ::-1].astype(np.int64)
+            index = tables.order_start[0, level] + codes[:, tables.order_column[level]]
+            order = tables.orders[index][:, ::-1].astype(np.int64)
             slot = tables.temporal_slot[level]
             inside = tables.within[codes[:, : order.shape[1]] + tables.row_start[:-1], slot + 1]
             dimensions.append(order)
