@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from costmodel.constraint_entries import Entries
 from costmodel.levels import CAPACITIES, Level
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import (
@@ -42,7 +43,7 @@ PRESETS = Path(__file__).parent / "presets"
 _PREFIX = "accelerator-"
 
 # Keys that the first machine files had not.
-_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills")
+_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills", "constraints")
 
 
 class Accelerator(StrictModel):
@@ -66,6 +67,8 @@ class Accelerator(StrictModel):
     """A tile that exceeds its level: the mapping is infeasible, or the tensor skips the level."""
     bypass: Literal["none", "searched"] = "none"
     """Whether the map space decides which tensors skip which level."""
+    constraints: Entries = ()
+    """What mappings must obey, in the words of Timeloop's mapper."""
 
     @model_validator(mode="before")
     @classmethod
@@ -149,7 +152,8 @@ class Accelerator(StrictModel):
             if key:
                 return f"levels[{position}].{key}"
         fields = type(self).model_fields
-        return next((k for k in _WRITTEN_IF_SAID if getattr(self, k) != fields[k].default), None)
+        keys = (key for key in _WRITTEN_IF_SAID if key != "constraints")
+        return next((key for key in keys if getattr(self, key) != fields[key].default), None)
 
     @property
     def hash(self) -> str:

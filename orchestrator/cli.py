@@ -41,6 +41,12 @@ def cli() -> None:
 @cli.command()
 @click.argument("workload", required=False)
 @click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
+@click.option(
+    "--problems",
+    type=PLACE,
+    metavar="FILE.jsonl",
+    help="Every line's problem on its own machine: arch, problem and perhaps constraints.",
+)
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--searcher", help="The method; else exact where it applies.")
 @click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
@@ -69,10 +75,11 @@ def cli() -> None:
     help="Also write the mapping record (one per layer or per tiling of --top), and beside it the "
     "certificate.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def search(
     workload: str | None,
     network: str | None,
+    problems: Place | None,
     seconds: float | None,
     iterations: int | None,
     gap: str,
@@ -85,16 +92,18 @@ def search(
 
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
     prints the best mapping so far and how far from the optimum it can be. With --network in place
-    of WORKLOAD every distinct layer of a network is searched; budgets are then per layer.
+    of WORKLOAD every distinct layer of a network is searched, with --problems every line of a file;
+    budgets are then for each of them.
     """
     from orchestrator.search.one_workload import search as run_search
     from orchestrator.search.request import Request
     from orchestrator.search.result_text import search_text
 
-    if workload is None and network is None:
-        raise click.UsageError("Missing argument 'WORKLOAD' (or --network).")
-    if workload is not None and network is not None:
-        raise click.UsageError("Expected either WORKLOAD or --network, got both.")
+    given = [name for name in (workload, network, problems) if name is not None]
+    if not given:
+        raise click.UsageError("Missing argument 'WORKLOAD' (or --network, or --problems).")
+    if len(given) > 1:
+        raise click.UsageError("Expected either WORKLOAD or --network or --problems, got several.")
     kept = _keep(keep)
     if output is not None:
         check_records_output(output)
@@ -108,6 +117,9 @@ def search(
         keep=kept,
         **options,
     )
+    if problems is not None:
+        _search_problems(request, problems, output, as_json)
+        return
     if network is not None:
         _search_network(request, output, as_json)
         return
@@ -119,6 +131,22 @@ def search(
         raise click.exceptions.Exit(_fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
+
+
+def _search_problems(
+    request: Request, problems: Place, output: Place | None, as_json: bool
+) -> None:
+    from orchestrator.search.problem_lines import read_problems, search_problems
+
+    for name, asked in (("pad", request.pad), ("keep", request.keep), ("output", output)):
+        if asked:
+            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
+    with local_file(problems, there=True) as file:
+        lines = read_problems(file)
+    for answer in search_problems(request, lines):
+        click.echo(json.dumps(answer.to_dict()) if as_json else f"{answer.text()}\n")
+        if answer.interrupted:
+            raise click.exceptions.Exit(_fail("interrupted: lines are missing.", 130))
 
 
 def _search_network(request: Request, output: Place | None, as_json: bool) -> None:

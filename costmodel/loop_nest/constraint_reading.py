@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.accelerators import Accelerator
-from costmodel.loop_nest.constraint_models import Constraint, HasConstraints
+from costmodel.constraint_entries import Constraint, HasConstraints
 from costmodel.loop_nest.constraints import Constraints, LoopRules
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, TIE_BREAKERS, Costs, Objective
+from costmodel.loop_nest.constraint_reading import read_constraints
 from costmodel.loop_nest.constraints import Constraints, LoopRules, machine_constraints
 from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_details
 from costmodel.loop_nest.feasibility import check_mappings
@@ -123,6 +124,9 @@ class WholeSpace:
         Raises:
             ConfigError: as of the constructor, or rules of the machine that the workload breaks.
         """
+        if rules is None and machine.constraints:
+            sizes, tensors = workload.dimensions, workload.tensor_names
+            rules = read_constraints(machine.constraints, sizes, tensors, machine)
         own = machine_constraints(workload, machine, outermost=rules is None)
         problem = NestProblem.model_validate(problem_record(workload))
         space = cls(problem, machine, own if rules is None else own.and_also(rules))
@@ -133,11 +137,15 @@ class WholeSpace:
 
     def size(self, most: int = 1 << 62) -> int:
         """Different mappings, valid or not; anything above `most` where there are more."""
+        levels = range(len(self.rules.keep))
+        keeps = math.prod(len(self.rules.keeps(level)) for level in levels)
+        tilings = math.prod(len(rows) for rows in self._rows)
         total = 0
+        if keeps * tilings > most:
+            return keeps * tilings
         for members, active in self._groups():
             rows = math.prod(len(rows) for rows in members)
             spread = math.prod(len(a.orders) for a in self._arrangements(active))
-            keeps = math.prod(len(self.rules.keeps(lv)) for lv in range(len(self.rules.keep)))
             orders = math.prod(len(found) for found in self._orders(active))
             total += rows * spread * keeps * orders
             if total > most:

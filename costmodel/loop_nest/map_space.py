@@ -86,8 +86,8 @@ class MapSpace:
         Args:
             workload: the operation.
             accelerator: the machine.
-            constraints: what a mapping must obey beside the machine's own rules: entries in the
-                words of Timeloop's mapper, or what has been read of them.
+            constraints: what a mapping must obey: entries in the words of Timeloop's mapper, beside
+                those of the machine, or what has been read in their place.
 
         Raises:
             ConfigError: a banked level has fewer banks than the workload has tensors, or
@@ -96,15 +96,16 @@ class MapSpace:
         self.workload = workload
         self.accelerator = accelerator
         self.tables, attributes = build_tables(workload, accelerator)
-        if constraints is not None and not isinstance(constraints, Constraints):
+        if not isinstance(constraints, Constraints) and (constraints or accelerator.constraints):
+            entries = [*accelerator.constraints, *(constraints or ())]
             sizes, tensors = workload.dimensions, workload.tensor_names
-            constraints = read_constraints(constraints, sizes, tensors, accelerator)
-        if constraints is not None:
+            constraints = read_constraints(entries, sizes, tensors, accelerator)
+        if isinstance(constraints, Constraints):
             own = machine_constraints(workload, accelerator, outermost=False)
             constraints = own.and_also(constraints)
-        self.constraints = constraints
-        if constraints is not None:
-            self.tables = constrain(self.tables, constraints, workload.dimension_names)
+        self.constraints = constraints if isinstance(constraints, Constraints) else None
+        if self.constraints is not None:
+            self.tables = constrain(self.tables, self.constraints, workload.dimension_names)
             counts = np.diff(self.tables.row_start).tolist()
             attributes = tuple(
                 attribute._replace(cardinality=counts[d]) if d < len(counts) else attribute

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from costmodel.bounds import algorithmic_minimum, floor
 from costmodel.exact.certificate import certify
@@ -18,13 +18,27 @@ if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
     from costmodel.loop_nest.map_space import MapSpace
     from orchestrator.search.request import Request
-    from searchers import Searcher, TrialResult
+    from searchers import TrialResult
+
+
+class Concluded(Protocol):
+    """What a searcher says at its end."""
+
+    @property
+    def conclusion(self) -> str | None:
+        """What it is certain of itself; None: nothing more."""
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why it stopped before its budget; None where it did not."""
+        ...
 
 
 def assess(
     request: Request,
     name: str,
-    searcher: Searcher,
+    searcher: Concluded,
     space: MapSpace,
     trial: TrialResult,
     prover: AnyProof | None,

@@ -71,7 +71,11 @@ def _standing(result: SearchResult) -> Iterator[Fact]:
         which = f" among {among(result.keep)}"
     standing, objective, proof = result.searched, result.objective, result.proof
     bound = value_text(objective, standing.lower_bound, result.accelerator.clock_ghz)
-    if proof is None:
+    if proof is None and standing.tie_proven:
+        tie = f"of equal {objective} has less {TIE_BREAKERS[objective]}"
+        yield "proven optimal", f"every mapping was evaluated: none has a lower {objective}"
+        yield "", f"and none {tie}"
+    elif proof is None:
         above = f"this mapping is {percent(standing.gap)} above it ({objective})"
         yield "lower bound", f"{bound}; {above}"
         if standing.proven:

@@ -172,8 +172,8 @@ class SearchResult(Shown):
     @property
     def gap_to_optimum(self) -> float | None:
         """How far the mapping is above the machine's best one; None where that is not known."""
-        known = self.proof is not None and self.proof.finished and self.keep is None
-        return self.gap if known else None
+        finished = self.proof is not None and self.proof.finished and self.keep is None
+        return self.gap if finished or self.overall.tie_proven else None
 
     @property
     def certificate(self) -> Certificate | None:

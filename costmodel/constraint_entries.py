@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from costmodel.affine import MAX_DIMENSIONS
 from mapspace.strict_yaml import Name, Size, StrictModel
@@ -105,13 +111,22 @@ class Constraint(StrictModel):
             raise ValueError(f"bypass: {both[0]!r} stands under keep as well; name it once.")
         return self
 
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Only what was said."""
+        written: dict[str, Any] = handler(self)
+        return {key: value for key, value in written.items() if key in self.model_fields_set}
+
     @property
     def kind(self) -> Kind:
         """What it constrains."""
         return KINDS[self.type]
 
 
+Entries = Annotated[tuple[Constraint, ...], Field(max_length=MOST_ENTRIES)]
+
+
 class HasConstraints(BaseModel):
     """So that a message starts with `constraints`."""
 
-    constraints: Annotated[tuple[Constraint, ...], Field(max_length=MOST_ENTRIES)] = ()
+    constraints: Entries = ()

@@ -1,0 +1,105 @@
+"""Problems and machines of records as workloads and accelerators that are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.constraint_entries import Constraint, HasConstraints
+from costmodel.loop_nest.mapping import LevelMapping
+from costmodel.loop_nest.mapping import Mapping as WholeMapping
+from costmodel.loop_nest.nest_record_models import (
+    HasNestArch,
+    HasNestProblem,
+    NestArch,
+    NestProblem,
+)
+from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import shown, validate
+
+
+def read_problem(line: object) -> tuple[Workload, Accelerator]:
+    """The workload and the machine of a line with `arch`, `problem` and perhaps `constraints`.
+
+    On the machine every tensor may be kept or not at every level but the outermost, which keeps
+    all, unless the constraints say otherwise. Other keys are not read.
+
+    Raises:
+        ConfigError: a key that is missing or cannot be read, by its path, or a problem that no map
+            space can be laid out of.
+    """
+    if not isinstance(line, Mapping):
+        raise ConfigError(f"expected a mapping with arch and problem, got {shown(line)}.")
+    for key in ("arch", "problem"):
+        if key not in line:
+            raise ConfigError(f"missing {key}; a line has arch, problem and perhaps constraints.")
+    arch = validate(HasNestArch, {"arch": line["arch"]}, "").arch
+    problem = validate(HasNestProblem, {"problem": line["problem"]}, "").problem
+    entries = validate(HasConstraints, {"constraints": line.get("constraints") or ()}, "")
+    return workload_of(problem), searched_machine(arch, entries.constraints)
+
+
+def searched_machine(arch: NestArch, entries: Sequence[Constraint]) -> Accelerator:
+    """The machine of a record, with bypass searched and constraints."""
+    changes: dict[str, Any] = {"bypass": "searched", "constraints": tuple(entries)}
+    return nest_accelerator(arch).model_copy(update=changes)
+
+
+def workload_of(problem: NestProblem) -> Workload:
+    """The workload of a record's problem.
+
+    Raises:
+        ConfigError: what no map space can be laid out of, such as two outputs.
+    """
+    outputs = [tensor.name for tensor in problem.tensors if tensor.output]
+    if len(outputs) != 1:
+        raise ConfigError(
+            f"problem.tensors: expected one with output: true, got {', '.join(outputs)}."
+        )
+    tensors = []
+    for tensor in sorted(problem.tensors, key=lambda tensor: tensor.output):
+        axes = []
+        for axis in tensor.axes:
+            low = [c for _, c in axis if c < 0]
+            if low:
+                raise ConfigError(
+                    f"problem.tensors[{tensor.name}].axes: expected coefficients of at least 1, "
+                    f"got {low[0]}: mappings of it are evaluated, not searched."
+                )
+            if axis:
+                axes.append({"terms": axis})
+        tensors.append({"name": tensor.name, "axes": axes, "output": tensor.output})
+    content = {"name": problem.name, "family": "einsum", "dimensions": problem.dims}
+    return validate(Workload, {**content, "tensors": tensors}, "problem")
+
+
+def whole_mapping(workload: Workload, machine: Accelerator, listed: NestMapping) -> WholeMapping:
+    """A mapping of which loops above 1 are listed, with all dimensions in every order."""
+    names = workload.dimension_names
+    levels = []
+    for loops, level in zip(listed, machine.levels, strict=True):
+
+        def order(given: list[str]) -> tuple[str, ...]:
+            return (*(name for name in names if name not in given), *given)
+
+        fans = level.fanout > 1
+        levels.append(
+            LevelMapping(
+                name=loops.level,
+                temporal=dict.fromkeys(names, 1) | {name: f for name, f, *_ in loops.temporal},
+                order=order([loop[0] for loop in loops.temporal]),
+                spatial=dict.fromkeys(names, 1) | {name: f for name, f, *_ in loops.spatial}
+                if fans
+                else {},
+                spatial_order=order([loop[0] for loop in loops.spatial]) if fans else (),
+                spatial_axis=dict.fromkeys(names, "X")
+                | {loop[0]: loop[2] for loop in loops.spatial}
+                if level.width_height[1] > 1
+                else {},
+                keep=loops.keep,
+            )
+        )
+    return WholeMapping(tuple(levels), workload.tensor_names)
