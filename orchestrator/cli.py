@@ -101,9 +101,11 @@ def search(
 
     given = [name for name in (workload, network, problems) if name is not None]
     if not given:
-        raise click.UsageError("Missing argument 'WORKLOAD' (or --network, or --problems).")
+        raise click.UsageError("Missing argument 'WORKLOAD' (or --network), or --problems.")
+    if problems is not None and len(given) > 1:
+        raise click.UsageError("Expected --problems alone, without WORKLOAD or --network.")
     if len(given) > 1:
-        raise click.UsageError("Expected either WORKLOAD or --network or --problems, got several.")
+        raise click.UsageError("Expected either WORKLOAD or --network, got both.")
     kept = _keep(keep)
     if output is not None:
         check_records_output(output)
