@@ -37,6 +37,7 @@ SMALL = {
             "capacity_words": 10,
             "energy_pj": 1.0,
             "bypass": ["weight", "output"],
+            "write_bandwidth": 0.25,
             "beside": "pe",
         },
         {
@@ -62,7 +63,7 @@ DRAM: without limit; holds input, weight, output
     serves 6 = 3 x 2: along x M; along y what output lacks; no spatial reduction
     network: 0.25 pJ per hop
     in x 6 (beside: pe): 10 words (10 B, 60 B in all); may hold input
-      1 pJ
+      1 pJ, writes 0.25 words per cycle
     sum x 6 (beside: pe): 5 words of 32 bits (20 B, 120 B in all); may hold output
       1 pJ, writes 0.5 words per cycle, holds every tile 2 times
       serves 4
@@ -70,8 +71,9 @@ DRAM: without limit; holds input, weight, output
 
 peak words per cycle, all instances together
   DRAM > L2: 3 read, 8 written
+  L2 > in: without limit, 1.5 written
   in > sum: without limit, 3 written
-  the other 2: without limit"""
+  the other 1: without limit"""
 
 
 def call(*arguments: str) -> int:
@@ -89,7 +91,7 @@ def test_totals_by_hand() -> None:
     assert found.macs_per_cycle == 24 / 2
     assert found.boundaries == (
         Boundary("DRAM", "L2", 1, 3.0, 8.0),
-        Boundary("L2", "in", 6, None, None),
+        Boundary("L2", "in", 6, None, 6 * 0.25),
         Boundary("in", "sum", 1, None, 6 * 0.5),
         Boundary("sum", "MAC", 4, None, None),
     )
