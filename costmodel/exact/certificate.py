@@ -201,6 +201,8 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     outcome = prover.outcomes(code[None])[0]
     if outcome is None:
         raise DataError("An infeasible mapping cannot be certified.")
+    if prover.constrained:
+        raise DataError("A proof of what constraints leave has no certificate.")
     if not prover.allows(code):
         raise DataError("A mapping that keeps other tensors than the proof's cannot be certified.")
     bound = prover.lower_outcome

@@ -24,6 +24,7 @@ class AnyProof(Protocol):
     unit_pj: Fraction
     finished: bool
     rounds: int
+    constrained: bool
     ties: bool
     """Whether a finished proof also says which of equal mappings is the better one."""
 

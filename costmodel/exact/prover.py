@@ -74,6 +74,7 @@ class Prover:
     """
 
     ties = True
+    constrained = False
 
     def __init__(
         self,

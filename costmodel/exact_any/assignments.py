@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.spatial import vectors
 from costmodel.exact_any.tiles import FloatArray
 from costmodel.exact_any.weights import floors, weights
@@ -43,10 +44,13 @@ class Spreads:
         vectors: per level `[V, n]`.
     """
 
-    def __init__(self, space: MapSpace) -> None:
-        """Lists the vectors of every level."""
-        self._space = space
-        self.vectors = [vectors(space, level) for level in range(space.tables.capacity.size)]
+    def __init__(self, space: MapSpace, rules: Rules) -> None:
+        """Lists the vectors of every level that rules leave."""
+        self._space, self._rules = space, rules
+        self.vectors = [
+            rules.vectors(level, vectors(space, level))
+            for level in range(space.tables.capacity.size)
+        ]
 
     def count(self) -> int:
         """How many combinations there are, those whose factors do not divide included."""
@@ -58,7 +62,9 @@ class Spreads:
         found = np.zeros((1, 0), np.int64)
         product = np.ones((1, sizes.size), np.int64)
         for rows in self.vectors:
-            parts, products = [], []
+            # What leaves nothing is a list of nothing.
+            parts = [np.zeros((0, found.shape[1] + 1), np.int64)]
+            products = [product[:0]]
             for index in range(len(found)):
                 here = product[index] * rows
                 allowed = np.flatnonzero((sizes % here == 0).all(axis=1))
@@ -66,7 +72,7 @@ class Spreads:
                 parts.append(np.column_stack([before, allowed]))
                 products.append(here[allowed])
             found, product = np.concatenate(parts), np.concatenate(products)
-        return found
+        return found[self._rules.enough_work(product.prod(axis=1))]
 
     def spatial(self, choice: Array) -> Array:
         """`[A, L, n]` factors of combinations `[A, L]`."""

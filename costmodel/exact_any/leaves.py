@@ -5,14 +5,13 @@ Letters: B mappings, D attributes of a code, L levels, n dimensions.
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.exact_any.orders import Tiling, make_places, search_orders
+from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.spatial import axes_of, every_axes
 from costmodel.exact_any.weights import weights
 from costmodel.loop_nest import moves
 from costmodel.loop_nest.map_space import MapSpace
@@ -40,8 +39,9 @@ def is_linear(space: MapSpace) -> bool:
 class Leaves:
     """Finds the best mappings of tilings."""
 
-    def __init__(self, space: MapSpace, shape: Shape) -> None:
-        """Makes scratch for a map space."""
+    def __init__(self, space: MapSpace, shape: Shape, rules: Rules) -> None:
+        """Makes scratch for a map space, of which rules may leave a part."""
+        self._rules, self._ranks = rules, rules.ranks()
         self._space, self._shape = space, shape
         levels, tensors = space.tables.capacity.size, shape.sliding.size
         self._places = make_places(levels, tensors)
@@ -75,7 +75,9 @@ class Leaves:
         # The words that pass a level by are delivered over its network too.
         matters = weight[:-1] > 0 if self._linear else kept | machine.classed
         every = int(machine.router.any())
-        tiling = Tiling(tiles, step, trips, beyond, words, weight, matters.astype(np.int64), every)
+        tiling = Tiling(
+            tiles, step, trips, beyond, words, weight, matters.astype(np.int64), self._ranks, every
+        )
         return tiling, float(found.fixed[0])
 
     def codes(self, assignment: Assignment, tiles: Array, limit: float) -> list[Codes]:
@@ -119,10 +121,14 @@ class Leaves:
         codes = np.repeat(code[None], len(sequences), axis=0)
         for row, sequence in enumerate(sequences):
             place = 0
-            for level in range(levels - 2, -1, -1):
+            for level in range(levels - 1, -1, -1):
                 moving = np.flatnonzero(tiling.trips[level] > 1)
-                inside = sequence[place : place + len(moving)]
-                place += len(moving)
+                if level == levels - 1:
+                    # In any order that may be: it makes no difference.
+                    inside = moving[np.argsort(self._ranks[level, moving], kind="stable")]
+                else:
+                    inside = sequence[place : place + len(moving)]
+                    place += len(moving)
                 still = np.flatnonzero(tiling.trips[level] == 1)
                 order = np.concatenate([inside[::-1], still])
                 codes[row, tables.order_column[level]] = moves.order_index(order)
@@ -145,30 +151,22 @@ class Leaves:
         tables = self._space.tables
         for level in range(tables.capacity.size):
             factors = assignment.spatial[level]
-            axes_column = tables.spatial_axis_column[level]
-            order_column = tables.spatial_order_column[level]
-            if tables.machine.network[level] == 0:
-                if axes_column >= 0:
-                    codes[:, axes_column] = axes_of(self._space, level, factors) or 0
+            columns = tables.spatial_axis_column[level], tables.spatial_order_column[level]
+            if max(columns) < 0:
                 continue
-            if axes_column >= 0:
-                codes = _with_choices(codes, axes_column, every_axes(self._space, level, factors))
-            if order_column >= 0:
-                codes = _with_choices(codes, order_column, _spatial_orders(factors))
+            places = self._rules.arrangements(level, factors)
+            if tables.machine.network[level] == 0:
+                places = places[:1]
+            still = np.flatnonzero(factors == 1).tolist()
+            choices = np.array(
+                [
+                    (height, int(moves.order_index(np.array([*order, *still], np.int64))))
+                    for height, order in places
+                ]
+            )
+            repeated = np.repeat(codes, len(choices), axis=0)
+            for column, chosen in zip(columns, choices.T, strict=True):
+                if column >= 0:
+                    repeated[:, column] = np.tile(chosen, len(codes))
+            codes = repeated
         return codes
-
-
-def _with_choices(codes: Codes, column: int, choices: list[int]) -> Codes:
-    """Codes with every choice in a column."""
-    repeated = np.repeat(codes, len(choices), axis=0)
-    repeated[:, column] = np.tile(choices, len(codes))
-    return repeated
-
-
-def _spatial_orders(factors: Array) -> list[int]:
-    """Orders of spatial loops that differ: of the dimensions that have any."""
-    moving, still = np.flatnonzero(factors > 1), np.flatnonzero(factors == 1)
-    return [
-        int(moves.order_index(np.array([*order, *still], np.int64)))
-        for order in itertools.permutations(moving.tolist())
-    ]

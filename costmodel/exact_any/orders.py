@@ -30,7 +30,8 @@ class Tiling(NamedTuple):
     tile and step `[L, n]` extents of a level and of its children together; trips `[L, n]` of the
     temporal loops between; beyond `[L, n]` products of the trips of the levels outside; words
     `[L, T]`; weight `[L + 1, T]`; matters `[L, T]` 1 where the words that enter decide what a
-    mapping costs; every 1 where fewer of them can cost more, so that no order is passed over.
+    mapping costs; rank `[L, n]` loops of a lower one stand inside the others; every 1 where fewer
+    words can cost more, so that no order is passed over.
     """
 
     tile: Array
@@ -40,6 +41,7 @@ class Tiling(NamedTuple):
     words: FloatArray
     weight: FloatArray
     matters: Array
+    rank: Array
     every: int
 
 
@@ -271,6 +273,24 @@ def _signature(
 
 
 @part
+def _innermost(
+    tiling: Tiling,
+    level: int,
+    left: int,
+) -> int:
+    """The dimensions, as bits, whose rank lets them stand next."""
+    least = 1 << 30
+    chosen = 0
+    for d in range(tiling.rank.shape[1]):
+        if (left >> d) & 1 and tiling.rank[level, d] <= least:
+            if tiling.rank[level, d] < least:
+                chosen = 0
+            least = tiling.rank[level, d]
+            chosen |= 1 << d
+    return chosen
+
+
+@part
 def _choices(
     shape: Shape,
     tiling: Tiling,
@@ -279,7 +299,7 @@ def _choices(
 ) -> int:
     """The dimensions of which one is to be tried next, as bits: one of each kind."""
     n = shape.sizes.size
-    left: int = places.left[row]
+    left = _innermost(tiling, places.level[row], places.left[row])
     if tiling.every:
         return left
     chosen = 0
@@ -313,12 +333,14 @@ def _settle(
         for pair in range(places.status.shape[1]):
             matters = matters or _is_open(shape, tiling, places, row, pair)
         if not matters:
-            for d in range(n):
-                if (places.left[row] >> d) & 1:
-                    places.sequence[places.placed[row]] = d
-                    places.placed[row] += 1
-                    places.rest[row] /= tiling.trips[places.level[row], d]
-            places.left[row] = 0
+            while places.left[row]:
+                first = _innermost(tiling, places.level[row], places.left[row])
+                places.left[row] &= ~first
+                for d in range(n):
+                    if (first >> d) & 1:
+                        places.sequence[places.placed[row]] = d
+                        places.placed[row] += 1
+                        places.rest[row] /= tiling.trips[places.level[row], d]
         if places.left[row]:
             places.tried[row] = ~_choices(shape, tiling, places, row)
             return False

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, Spreads
+from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import MOST_CELLS, count_cells
 from costmodel.exact_any.spatial import keep_choices
 from costmodel.loop_nest.map_space import MapSpace
@@ -26,7 +27,7 @@ def why_not_any(space: MapSpace) -> str | None:
             f"{space.workload.name} has {cells:.3g} tiles per level; "
             f"the exact search on this machine holds tables of at most {MOST_CELLS:.3g}."
         )
-    assignments = Spreads(space).count() * len(keep_choices(space))
+    assignments = Spreads(space, Rules(space, None)).count() * len(keep_choices(space))
     if assignments > MOST_ASSIGNMENTS:
         return (
             f"{name} spreads {space.workload.name} in up to {assignments:.3g} ways; "

@@ -28,6 +28,7 @@ from costmodel.exact.restriction import restriction
 from costmodel.exact_any.assignments import Spreads, list_assignments
 from costmodel.exact_any.leaves import Assignment, Leaves
 from costmodel.exact_any.problem import energy_unit, why_not_any
+from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import build_shape
 from costmodel.exact_any.spatial import keep_choices
 from costmodel.exact_any.tables import ChainTables
@@ -39,6 +40,7 @@ from costmodel.exact_any.walk import (
     enter_tile,
 )
 from costmodel.exact_any.weights import weights
+from costmodel.loop_nest.constraints import Constraints
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.tables import Array
@@ -83,6 +85,7 @@ class AnyProver:
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven, to within SLACK.
         rounds: always 1.
+        constrained: whether it is of what constraints leave alone; such a proof has no certificate.
         ties: that a finished proof does not say which of equal mappings is the better one.
         threads: how many threads work; it is one.
     """
@@ -95,6 +98,7 @@ class AnyProver:
         *,
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
+        constraints: Constraints | None = None,
         build: bool = True,
     ) -> None:
         """Notes what is to be proven; the first step lists the assignments.
@@ -103,6 +107,8 @@ class AnyProver:
             space: a map space that `why_not_any` has nothing against.
             objective: `edp`, `energy`, `latency` or `ed2p`.
             keep: the tensors that a level keeps, for levels where that is not searched.
+            constraints: what a mapper's constraints leave of the space; the proof is then of those
+                mappings, and `constrained` says so.
             build: False to leave listing the assignments to the first steps.
 
         Raises:
@@ -114,7 +120,10 @@ class AnyProver:
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
-        self._keeps = keep_choices(space, keep)
+        self._rules = Rules(space, constraints)
+        self._constraints = constraints
+        self.constrained = self._rules.given
+        self._keeps = self._rules.keeps(keep_choices(space, keep))
         self.rounds = 1
         self.finished = False
         self.threads = 1
@@ -184,9 +193,9 @@ class AnyProver:
         space = self.space
         shape = build_shape(space)
         self._shape = shape
-        self._leaves = Leaves(space, shape)
+        self._leaves = Leaves(space, shape, self._rules)
         self._lattice = Lattice(space, shape)
-        self._spreads = Spreads(space)
+        self._spreads = Spreads(space, self._rules)
         yield
         lists = []
         heap: list[tuple[float, float, int, int, float]] = []
@@ -202,6 +211,7 @@ class AnyProver:
             yield
         heapq.heapify(heap)
         self._built = True
+        yield
         tables: dict[int, ChainTables] = {}
         while heap:
             *_, group, a, energy = heapq.heappop(heap)
@@ -276,6 +286,8 @@ class AnyProver:
             bound_tiles(shape, tiles, around, chain, level, step, crossed[level + 1], bounds, trips)
             self._counts["tiles"] += bounds.size
             able = np.flatnonzero(bounds + fixed < self._limit(cycles))
+            trips_here = tiles.extent[first + able] // tiles.extent[step]
+            able = able[self._rules.factors(level, trips_here)]
             able = able[np.argsort(bounds[able], kind="stable")]
             return [(float(bounds[b]) + fixed, first + int(b)) for b in able]
 
@@ -317,7 +329,9 @@ class AnyProver:
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
-        allowed = codes[[self.allows(code) for code in codes]] if self.keep else codes
+        allowed = (
+            codes[[self.allows(code) for code in codes]] if self.keep or self.constrained else codes
+        )
         if len(allowed):
             self._take(allowed)
 
@@ -364,7 +378,9 @@ class AnyProver:
         Returns:
             The outcome of the best mapping below the limit, None if there is none.
         """
-        again = AnyProver(self.space, objective=self.objective, keep=self.keep)
+        again = AnyProver(
+            self.space, objective=self.objective, keep=self.keep, constraints=self._constraints
+        )
         found = again.finds_below((float(limit[0] * self.unit_pj), float(limit[1])))
         self._counts = again._counts
         return again.best_outcome if found else None
@@ -402,8 +418,9 @@ class AnyProver:
         ]
 
     def allows(self, code: Codes) -> bool:
-        """Whether a mapping `[D]` keeps what the restriction says, if there is one."""
-        return self.keep is None or self._kept_by(code) in self._keeps
+        """Whether a mapping `[D]` is one of those that the proof speaks of."""
+        kept = self.keep is None or self._kept_by(code) in self._keeps
+        return kept and self._rules.allows(code)
 
     def _kept_by(self, code: Codes) -> tuple[int, ...]:
         """The tensors, as bits, that a mapping keeps at every level."""

@@ -32,25 +32,7 @@ def vectors(space: MapSpace, level: int) -> Array:
         found = found[found.prod(axis=1) <= tables.fanout[level]]
     if tables.spatial_axis_column[level] < 0:
         return found
-    return found[[axes_of(space, level, row) is not None for row in found]]
-
-
-def axes_of(space: MapSpace, level: int, factors: Array) -> int | None:
-    """Dimensions that run along the height, as bits, so that factors `[n]` fit; None if none do."""
-    tables, machine = space.tables, space.tables.machine
-    width, height = tables.mesh[level].tolist()
-    fixed = int(machine.only_y[level])
-    free = [
-        d
-        for d in range(factors.size)
-        if factors[d] > 1 and not ((machine.only_x[level] | machine.only_y[level]) >> d) & 1
-    ]
-    for count in range(len(free) + 1):
-        for chosen in itertools.combinations(free, count):
-            axes = fixed | sum(1 << d for d in chosen)
-            if _fits(factors, axes, width, height):
-                return axes
-    return None
+    return found[[bool(every_axes(space, level, row)) for row in found]]
 
 
 def every_axes(space: MapSpace, level: int, factors: Array) -> list[int]:

@@ -1,0 +1,121 @@
+"""What a mapper's constraints leave of a map space, as the proof asks for it.
+
+The constraints are those that `costmodel.loop_nest.constraint_reading` reads: least and most
+factors per level and dimension, loops that stand innermost or outermost, places along width and
+height, kept and bypassed tensors, a least share of units at work. They only take mappings away, so
+that every bound still holds; what they forbid is left out where it is chosen.
+
+Letters: L levels, n dimensions, V vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from costmodel.exact_any.spatial import every_axes
+from costmodel.loop_nest.constraints import Constraints, LoopRules
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.mapping import LevelMapping
+from costmodel.loop_nest.tables import Array
+from costmodel.space import Codes
+
+
+class Rules:
+    """The constraints of a space; without any, everything is allowed."""
+
+    def __init__(self, space: MapSpace, constraints: Constraints | None) -> None:
+        """Notes the constraints of a map space's workload and machine."""
+        self._space = space
+        self._all = constraints
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any."""
+        return self._all is not None
+
+    def keeps(self, choices: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The choices `[L]` of kept tensors that are left."""
+        rules = self._all
+        if rules is None:
+            return choices
+        return [
+            keeps
+            for keeps in choices
+            if all(
+                held & must == must and not held & never
+                for held, must, never in zip(keeps, rules.keep, rules.bypass, strict=True)
+            )
+        ]
+
+    def vectors(self, level: int, rows: Array) -> Array:
+        """The spatial factors `[V, n]` of a level that are left."""
+        if self._all is None:
+            return rows
+        return rows[[bool(self.arrangements(level, row)) for row in rows]]
+
+    def arrangements(self, level: int, factors: Array) -> list[tuple[int, tuple[int, ...]]]:
+        """Heights (bits) and orders, outermost first, that spatial factors `[n]` may stand in."""
+        heights = every_axes(self._space, level, factors)
+        moving = [d for d in range(factors.size) if factors[d] > 1]
+        rules = None if self._all is None else self._all.spatial[level]
+        found = [
+            (height, order)
+            for height in heights
+            for order in itertools.permutations(moving)
+            if rules is None or rules.allows(factors.tolist(), order, height)
+        ]
+        return found if self._all is None or rules is not None or not moving else []
+
+    def enough_work(self, elements: Array) -> Array:
+        """Whether so many elements `[A]` are a large enough share."""
+        if self._all is None:
+            return np.ones(elements.shape, np.bool_)
+        return np.asarray(elements / self._all.units >= self._all.parallelism)
+
+    def factors(self, level: int, trips: Array) -> Array:
+        """`[B]` whether a level's temporal factors `[B, n]` are left."""
+        if self._all is None:
+            return np.ones(len(trips), np.bool_)
+        rules = self._all.temporal[level]
+        return np.asarray(((trips >= rules.least) & (trips <= rules.most)).all(axis=1))
+
+    def ranks(self) -> Array:
+        """`[L, n]` loops of a lower rank stand inside those of a higher one."""
+        shape = self._space.tables.capacity.size, self._space.tables.sizes.size
+        ranks = np.zeros(shape, np.int64)
+        for level, rules in enumerate(() if self._all is None else self._all.temporal):
+            ranks[level] = len(rules.inner)
+            ranks[level, list(rules.inner)] = np.arange(len(rules.inner))
+            ranks[level, list(rules.outer)] = 1 + len(rules.inner) + np.arange(len(rules.outer))
+        return ranks
+
+    def allows(self, code: Codes) -> bool:
+        """Whether a mapping `[D]` is left."""
+        rules = self._all
+        if rules is None:
+            return True
+        mapping = self._space.describe(code)
+        names = self._space.workload.tensor_names
+        kept = tuple(sum(1 << names.index(name) for name in level.keep) for level in mapping.levels)
+        elements = 1
+        for index, level in enumerate(mapping.levels):
+            if not self._allows_loops(rules.temporal[index], level):
+                return False
+            across = np.array(list(level.spatial.values()) or [1], np.int64)
+            elements *= int(across.prod())
+            height = sum(
+                1 << d for d, axis in enumerate(level.spatial_axis.values()) if axis == "Y"
+            )
+            moving = sum(1 << d for d, factor in enumerate(across.tolist()) if factor > 1)
+            places = {place & moving for place, _ in self.arrangements(index, across)}
+            if moving and height & moving not in places:
+                return False
+        return bool(self.keeps([kept])) and bool(self.enough_work(np.array([elements]))[0])
+
+    def _allows_loops(self, rules: LoopRules, level: LevelMapping) -> bool:
+        names = list(self._space.workload.dimension_names)
+        factors = [level.temporal[name] for name in names]
+        order = [names.index(name) for name in level.order if level.temporal[name] > 1]
+        return rules.allows(factors, order)

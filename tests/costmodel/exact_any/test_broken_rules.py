@@ -1,0 +1,177 @@
+"""Deliberately broken bounds and rules: the comparison with enumeration must catch each of them.
+
+Every break is one place of the sources, changed in a copy that runs in another process,
+interpreted, on problems whose whole map spaces were evaluated here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mutations import broken
+from paths import ROOT
+from small_hierarchies import random_hierarchy
+
+from costmodel import LoopNestModel
+
+# What a broken rule would claim: (file, function, what it says there, what it becomes).
+BREAKS = {
+    "no run reaches across a level": (
+        "chain.py",
+        "build_slot",
+        "chain.slot_n[i, t] = chain.hull_n[i, t]",
+        "chain.slot_n[i, t] = 0",
+    ),
+    "a run ends with the first loop that leaves the tensor at rest": (
+        "chain.py",
+        "build_slot",
+        "shape.relevant[t, d]",
+        "True",
+    ),
+    "the level's tile is the step, not a multiple of it": (
+        "chain.py",
+        "build_slot",
+        "min(chain.slot_free[i], chain.slot_free[first + j])",
+        "chain.slot_free[i]",
+    ),
+    "every tensor moves with every loop": (
+        "chain.py",
+        "class_charges",
+        "weight == 0 or (shape.class_rest[kind] >> t) & 1",
+        "weight == 0",
+    ),
+    "windows bring whole tiles": (
+        "chain.py",
+        "charge_moving",
+        "words / width * min(width, moved)",
+        "words",
+    ),
+    "no step is ever credited by coincidence": (
+        "credits.py",
+        "least_uncredited",
+        "free = step == fresh + moved",
+        "free = False",
+    ),
+    "a line ends at every boundary": (
+        "walk.py",
+        "_through_slot",
+        "rests = True",
+        "rests = False",
+    ),
+    "children with equal tiles are served one by one": (
+        "weights.py",
+        "groups",
+        "1 + (factors - 1).sum(axis=1)",
+        "factors.prod(axis=1)",
+    ),
+    "the orders of equal kinds leave out those that slide": (
+        "orders.py",
+        "_signature",
+        "alone = True",
+        "alone = False",
+    ),
+    "a tensor that has moved is settled": (
+        "orders.py",
+        "_place_for_pair",
+        "SLIDING if terms > 1 else CLOSED",
+        "CLOSED",
+    ),
+    "a level is never quite full": (
+        "tiles.py",
+        "fits",
+        "used <= tables.capacity[level]",
+        "used < tables.capacity[level]",
+    ),
+    "outputs are read even the first time": (
+        "weights.py",
+        "weights",
+        "fixed -= part * (saved + filling * filled)",
+        "pass",
+    ),
+}
+SEEDS = range(160)
+
+CHECK = """
+import json, sys
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.exact_any.prover import AnyProver
+from costmodel.loop_nest.map_space import MapSpace
+for problem in json.load(open(sys.argv[1])):
+    space = MapSpace(
+        Workload.model_validate(problem["workload"]),
+        Accelerator.model_validate(problem["accelerator"]),
+    )
+    prover = AnyProver(space, objective=problem["objective"])
+    if not prover.finds_below(tuple(problem["limit"])):
+        sys.exit(f"problem {problem['seed']}: a bound is too high")
+    if prover._best[0] > problem["limit"][0] or prover._best[1] > problem["limit"][1]:
+        if problem["objective"] in ("latency", "energy"):
+            sys.exit(f"problem {problem['seed']}: the winner is none")
+print("all equal")
+"""
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of small problems, each with a limit just above its optimum."""
+    entries: list[dict[str, Any]] = []
+    for seed in SEEDS:
+        space, codes, objective = random_hierarchy(np.random.default_rng(40_000 + seed), 400)
+        costs = LoopNestModel().evaluate(space, codes)
+        tie = costs.energy_pj if objective == "latency" else costs.latency_cycles
+        best = int(np.lexsort((tie, costs.objective(objective)))[0])
+        limit = float(costs.energy_pj[best]) * (1 + 1e-9) + 1e-9
+        entries.append(
+            {
+                "seed": seed,
+                "workload": space.workload.model_dump(mode="json"),
+                "accelerator": space.accelerator.model_dump(mode="json"),
+                "objective": objective,
+                "limit": [limit, float(costs.latency_cycles[best])],
+            }
+        )
+    path = tmp_path_factory.mktemp("problems") / "problems.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def run_check(folder: Path, problems: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-W", "ignore", "-c", CHECK, str(problems)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=folder, check=False
+    )
+
+
+def copy_package(folder: Path) -> Path:
+    for package in ("costmodel", "mapspace"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    return folder / "costmodel" / "exact_any"
+
+
+@pytest.mark.slow
+def test_the_sources_as_they_are_pass(tmp_path: Path, problems: Path) -> None:
+    copy_package(tmp_path)
+    done = run_check(tmp_path, problems)
+    assert done.stdout == "all equal\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_broken_rule_is_caught(name: str, tmp_path: Path, problems: Path) -> None:
+    file, *change = BREAKS[name]
+    path = copy_package(tmp_path) / file
+    path.write_text(broken(path.read_text(), *change))
+    done = run_check(tmp_path, problems)
+    assert done.returncode == 1, f"survived: {name}"
+    assert done.stderr.startswith("problem "), done.stderr
