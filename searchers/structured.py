@@ -45,8 +45,9 @@ from searchers.options import Count, Options, Presets, Share, Temperatures, Whol
 # Mappings that one compiled walk scores at most: a millisecond or two between looks at the clock.
 LONGEST_WALK = 512
 
-# Chains are longer by this much where there are more places for every prime.
-_LONGER = 3
+# On deep machines chains are so many times as long and, at first, as hot: there are more places for
+# every prime, and what one of them costs decides less.
+_LONGER, _HOTTER = 4, 20
 
 
 class StructuredOptions(Options):
@@ -89,8 +90,14 @@ class Structured(Searcher):
     def __init__(self, space: MapSpace, options: StructuredOptions, *, seed: int) -> None:
         """Prepares the chains and compiles the moves, so that no search time goes into that."""
         super().__init__(space, options, seed=seed)
-        length = options.length * (_LONGER if is_deep(space.tables) else 1)
-        self._schedule = Schedule(options.initial, length, *options.temperatures)
+        hottest, coldest = options.temperatures
+        deep = is_deep(space.tables)
+        self._schedule = Schedule(
+            options.initial,
+            options.length * (_LONGER if deep else 1),
+            hottest * (_HOTTER if deep else 1),
+            coldest,
+        )
         self._offer, self._go_on = moves_of(space.tables)
         self._tables = space.tables
         self._choices = list_choices(space.tables, options.outer_fill)
