@@ -59,6 +59,27 @@ class MarvelOptions(Options):
     """Least share of the processing elements at work."""
 
 
+def _why_not(space: MapSpace) -> str | None:
+    """What a machine has that Marvel's two halves have no place for, in one line; None: nothing."""
+    machine, name = space.tables.machine, space.accelerator.name
+    for level, never in zip(space.accelerator.levels, machine.never_kept.tolist(), strict=True):
+        if never:
+            tensor = space.workload.tensor_names[(never & -never).bit_length() - 1]
+            return (
+                "Marvel chooses one tile per level for all tensors; "
+                f"{level.name} of {name} bypasses {tensor}."
+            )
+    if machine.restricted:
+        return f"Marvel knows fan-outs and capacities only; a level of {name} has further rules."
+    unknown = set(space.attribute_kinds) - {"tiling", "order", "keep"}
+    if unknown:
+        return (
+            f"Marvel decides tilings and loop orders; {name} also leaves "
+            f"{', '.join(sorted(unknown))} to the mapping."
+        )
+    return None
+
+
 class Marvel(Searcher):
     """Enumerates the on-chip mappings of the off-chip half that moves least data."""
 
@@ -79,8 +100,9 @@ class Marvel(Searcher):
             seed: decides the order of mappings that look equally good.
 
         Raises:
-            ConfigError: the machine leaves banks or the places of spatial loops to the mapping, no
-                tile fits, or a value is not allowed in this space.
+            ConfigError: the machine leaves banks or the places of spatial loops to the mapping, or
+                has rules of its own per level, no tile fits, or a value is not allowed in this
+                space.
         """
         super().__init__(space, options, seed=seed)
         pruning = Pruning(options.unroll_filter, options.symmetry, options.utilisation_bound)
@@ -92,12 +114,9 @@ class Marvel(Searcher):
                 )
             self._subspaces = [on_chip_subspace(space, pruning)]
         else:
-            unknown = set(space.attribute_kinds) - {"tiling", "order", "keep"}
-            if unknown:
-                raise ConfigError(
-                    f"Marvel decides tilings and loop orders; {space.accelerator.name} also leaves "
-                    f"{', '.join(sorted(unknown))} to the mapping."
-                )
+            obstacle = _why_not(space)
+            if obstacle:
+                raise ConfigError(obstacle)
             found = off_chip(
                 space,
                 pruning,

@@ -122,8 +122,36 @@ class MapSpace:
         self._move_weights = np.cumsum(shares / shares.sum())
 
     def size(self) -> int:
-        """Number of mappings, infeasible ones included."""
-        return math.prod(int(count) for count in self.cardinality)
+        """Number of mappings, infeasible ones included; codes that say the same count once."""
+        return math.prod(int(count) for count in self.cardinality) >> self._unread_bits
+
+    def feasible_count(self) -> int | None:
+        """Number of feasible mappings; None where counting takes too much.
+
+        Exact; None too where there are 2^53 tilings or more.
+        """
+        t = self.tables
+        if not countable(t):
+            return None
+        draws = self._draws or FeasibleDraws(t)
+        if draws.number >= 2**53:
+            return None
+        orders = sum(kind in ("order", "spatial-order") for kind in self.attribute_kinds)
+        return int(draws.number) * len(t.orders) ** orders >> self._unread_bits
+
+    @property
+    def _unread_bits(self) -> int:
+        """Bits of a code on which nothing depends, since the machine decides."""
+        machine = self.tables.machine
+        everything = 2 ** len(self.workload.tensors) - 1
+        bits = 0
+        for level in range(len(self.accelerator.levels)):
+            if self.tables.keep_column[level] >= 0:
+                settled = int(machine.always_kept[level] | machine.never_kept[level])
+                bits += (settled & everything).bit_count()
+            if self.tables.spatial_axis_column[level] >= 0:
+                bits += int(machine.only_x[level] | machine.only_y[level]).bit_count()
+        return bits
 
     def sample(self, rng: np.random.Generator, n: int, *, feasible: bool = False) -> Codes:
         """Draws mappings uniformly: every attribute is uniform and independent of the others.

@@ -206,10 +206,12 @@ def _entry(
     space: MapSpace, sample: Sample, certificate: Certificate | None, note: str
 ) -> dict[str, Any]:
     minimum = algorithmic_minimum(space.workload, space.accelerator)
+    feasible = space.feasible_count()
     entry = {
         "workload": space.workload.name,
         "accelerator": space.accelerator.name,
         **sizes(space),
+        "feasible": None if feasible is None else str(feasible),
         **sample.summary(),
         "optimum": None,
         "optimum_note": note,

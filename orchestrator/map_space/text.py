@@ -80,14 +80,15 @@ def surface_text(surface: dict[str, Any], path: Path) -> str:
 def _sizes_table(entry: dict[str, Any]) -> Table:
     """The attributes; below them all of the space, what is feasible of it and why not all."""
     drawn, share = entry["drawn"], entry["feasible_share"]
-    feasible = int(entry["mappings"]) * share
+    counted = entry["feasible"] is not None
+    feasible = int(entry["feasible"]) if counted else int(entry["mappings"]) * share
     foot: list[Row] = [
         ("all", f"{int(entry['mappings']):.2e}", entry["log10"], ""),
         (
             "feasible",
             f"{feasible:.2e}",
-            entry["log10"] + math.log10(share),
-            f"{percent(share)} of {drawn:,} drawn",
+            math.log10(feasible),
+            f"{'counted; ' if counted else ''}{percent(share)} of {drawn:,} drawn",
         ),
         *(
             ("", "", "", f"{percent(count / drawn)}: {reason}")

@@ -4,18 +4,66 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ConfigError
 from mapspace.testing import SearcherContract
-from mapspace.testing.toy_space import ToySpace
-from searchers import SEARCHERS, make, searcher_class
+from mapspace.testing.toy_space import ToyPredictor, ToySpace
+from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
 
 NAMES = sorted(SEARCHERS)
+# Every searcher but those that a slow test trains.
+QUICK = [name for name in NAMES if not searcher_class(name).SLOW]
+PROBLEM = "cnn:N=1,K=32,C=16,P=14,Q=14,R=3,S=3,stride=1"
+REAL = {
+    name: MapSpace(workload(PROBLEM), accelerator(name)) for name in ("eyeriss", "simba", "tpu-v1")
+}
+# Why those that do not work on these machines do not.
+REFUSALS = {
+    "exact": "the exact search is for 3|no proof",
+    "marvel": "bypasses Weights",
+}
 
 
 class TestSearchers(SearcherContract):
     names = NAMES
+
+
+@pytest.mark.parametrize("machine", sorted(REAL))
+@pytest.mark.parametrize("name", QUICK)
+def test_it_works_on_real_machines_or_says_why_not(name: str, machine: str) -> None:
+    """Feasible proposals that are better than the first, and the same ones from a saved state."""
+    space, model = REAL[machine], LoopNestModel()
+    extra = dict(searcher_class(name).QUICK)
+    if "predictor" in hyperparameters(name):
+        extra["predictor"] = ToyPredictor(len(space.feature_names))
+
+    def build(seed: int) -> Any:
+        return make(name, space, seed=seed, **extra)
+
+    if name in REFUSALS:
+        with pytest.raises(ConfigError, match=REFUSALS[name]) as refused:
+            build(0)
+        assert "\n" not in str(refused.value)
+        return
+    searcher, resumed, asked = build(0), build(1), []
+    for step in range(8):
+        if step == 4:
+            resumed.load_state_dict(searcher.state_dict())
+        codes = searcher.ask(25)
+        assert space.feasible(codes).all()
+        asked.append(model.evaluate(space, codes).edp)
+        assert np.isfinite(asked[-1]).all()
+        searcher.tell(asked[-1])
+        if step >= 4:
+            np.testing.assert_array_equal(resumed.ask(25), codes)
+            resumed.tell(asked[-1])
+    evaluator = Evaluator(model, space, iterations=200)
+    searcher.run(evaluator)
+    # What follows a predictor improves what that predicts.
+    assert evaluator.best_loss < asked[0][0] or "predictor" in extra
 
 
 def test_unknown_searchers_are_refused() -> None:

@@ -143,3 +143,20 @@ def test_rules_of_a_level_are_counted(changes: dict[str, Any], bypass: str) -> N
     feasible = space.feasible(codes.astype(np.int32))
     assert 0 < feasible.sum() < len(codes)
     assert FeasibleDraws(space.tables).number == feasible.sum()
+    orders = math.prod(space.cardinality.tolist()) // math.prod(counts)
+    assert space.size() == orders * distinct(space, codes)
+    assert space.feasible_count() == orders * distinct(space, codes[feasible])
+
+
+def distinct(space: MapSpace, codes: np.ndarray) -> int:
+    """How many mappings codes stand for, once what the machine decides is as it decides it."""
+    machine, tables = space.tables.machine, space.tables
+    settled = codes.copy()
+    for level in range(len(space.accelerator.levels)):
+        for column, held, barred in (
+            (tables.keep_column[level], machine.always_kept, machine.never_kept),
+            (tables.spatial_axis_column[level], machine.only_y, machine.only_x),
+        ):
+            if column >= 0:
+                settled[:, column] = (settled[:, column] | held[level]) & ~barred[level]
+    return len(np.unique(np.ravel_multi_index(tuple(settled.T), tuple(space.cardinality))))
