@@ -137,7 +137,8 @@ class MapSpace:
         if draws.number >= 2**53:
             return None
         orders = sum(kind in ("order", "spatial-order") for kind in self.attribute_kinds)
-        return int(draws.number) * len(t.orders) ** orders >> self._unread_bits
+        found: int = int(draws.number) * len(t.orders) ** orders >> self._unread_bits
+        return found
 
     @property
     def _unread_bits(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from costmodel.accelerators import Accelerator, Level, accelerator
 from costmodel.affine import Workload
+from costmodel.levels import CAPACITIES, ActionEnergies
 from costmodel.workloads import network, workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, unknown_name, validate
@@ -65,8 +66,8 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
             workloads are looked for beside that file first.
 
     Raises:
-        ConfigError: an unknown name, a value that makes no accelerator, an accelerator that no
-            proof can treat; nothing is written.
+        ConfigError: an unknown name, a value that makes no accelerator, an accelerator without a
+            map space; nothing is written.
     """
     layers = _layers(sweep, where)
     machines = _on_grid(sweep, where, len(layers))
@@ -77,7 +78,7 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
     for name in sweep.area.levels:
         if name not in level_names:
             raise ConfigError(f"{where}: area: levels: {unknown_name('level', name, level_names)}")
-    _require_provable([machine for machine, _ in machines], layers, where)
+    _require_spaces([machine for machine, _ in machines], layers, where)
     architectures = tuple(
         Architecture(machine.name, machine, parameters, sweep.area.bits(machine))
         for machine, parameters in machines
@@ -138,7 +139,12 @@ def _changed(
     levels = {level["name"]: level for level in data["levels"]}
     for key, value in parameters.items():
         level, _, field = key.rpartition(".")
-        (levels[level] if level else data)[field] = value
+        target = levels[level] if level else data
+        if field in CAPACITIES:
+            # A capacity in another unit takes the place of the base's.
+            for unit in CAPACITIES:
+                target.pop(unit, None)
+        target[field] = value
     machine = validate(Accelerator, {**data, "name": name}, f"{where}: grid: {name}")
     if scaling == "none":
         return machine
@@ -149,35 +155,37 @@ def _changed(
     return machine.model_copy(update={"levels": tuple(scaled)})
 
 
-def _scaled_energy(base: Level, level: Level) -> float:
-    """Energy per access x sqrt(capacity / base capacity), in whole hundredths of a picojoule.
+def _scaled_energy(base: Level, level: Level) -> float | ActionEnergies:
+    """Energies per access x sqrt(capacity / base capacity), in whole hundredths of a picojoule.
 
     A proof works in whole units of the energies' last digit, so they must have few digits.
     """
     if base.capacity_words is None or level.capacity_words in (None, base.capacity_words):
-        return base.word_energy_pj
-    energy = base.word_energy_pj * math.sqrt(level.capacity_words / base.capacity_words)
-    return max(LEAST_ENERGY_PJ, round(energy, 2)) if energy else 0.0
+        return base.energy_pj
+    factor = math.sqrt(level.capacity_words / base.capacity_words)
+
+    def scaled(energy: float) -> float:
+        return max(LEAST_ENERGY_PJ, round(energy * factor, 2)) if energy else 0.0
+
+    if isinstance(base.energy_pj, ActionEnergies):
+        read, fill, update = (scaled(energy) for energy in base.energies)
+        return ActionEnergies(read=read, fill=fill, update=update)
+    return scaled(base.energy_pj)
 
 
-def _require_provable(
-    machines: Iterable[Accelerator], layers: tuple[Layer, ...], where: str
-) -> None:
-    """Refuses accelerators that the exact search cannot treat, whatever the workload.
+def _require_spaces(machines: Iterable[Accelerator], layers: tuple[Layer, ...], where: str) -> None:
+    """Refuses accelerators that have no map space of the smallest workload.
 
-    A workload that is too large for it is data of its points.
+    What no proof can treat, machines and workloads, is data of its points.
     """
-    from costmodel.exact.problem import why_not
     from costmodel.loop_nest.map_space import MapSpace
 
     smallest = min((layer.workload for layer in layers), key=lambda found: found.macs)
     for machine in machines:
         try:
-            problem = why_not(MapSpace(smallest, machine))
+            MapSpace(smallest, machine)
         except ConfigError as error:
-            problem = str(error)
-        if problem is not None:
-            raise ConfigError(f"{where}: {machine.name}: {problem}")
+            raise ConfigError(f"{where}: {machine.name}: {error}") from error
 
 
 def _accelerator(source: Source, where: str) -> Accelerator:

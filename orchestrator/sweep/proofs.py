@@ -30,10 +30,12 @@ from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, 
 PROOFS_FOLDER = "proofs"
 # Cost queries of the search for a mapping where the proof has none in its time: a moment.
 SEARCH_ITERATIONS = 5000
+# And where no proof can treat the machine.
+SEARCHED_ITERATIONS = 100_000
 # Between two writes of the same object.
 WRITE_SECONDS = 2.0
 
-Status = Literal["proven", "time_limit", "infeasible", "unsupported"]
+Status = Literal["proven", "time_limit", "searched", "infeasible", "unsupported"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,9 @@ class Proof(StrictModel):
     key: Name
     """The problem's key."""
     status: Status
-    """`proven`: the mapping is optimal; `time_limit`: it may be off by the gap; `infeasible`: it is
-    proven that there is none; `unsupported`: no proof can treat the problem."""
+    """`proven`: the mapping is optimal; `time_limit`: it may be off by the gap; `searched`: so may
+    what a search found, where no proof can treat the machine; `infeasible`: it is proven that there
+    is none; `unsupported`: no proof can treat the problem."""
     energy_pj: NonNegativeNumber | None = None
     """Energy of the mapping; null without one, as the next three."""
     latency_cycles: Size | None = None
@@ -84,7 +87,7 @@ class Proof(StrictModel):
 
         What was unsupported is asked again: that costs nothing, and a later version may treat it.
         """
-        if self.status == "time_limit":
+        if self.status in ("time_limit", "searched"):
             return self.limit_seconds >= limit_seconds
         return self.status != "unsupported"
 
@@ -105,6 +108,8 @@ def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
     try:
         space = MapSpace(problem.workload, problem.accelerator)
         reason = why_not(space)
+        if reason is not None and not _treated(problem):
+            return proof("searched", **_best_known(space, problem.objective, limit_seconds))
     except ConfigError as error:
         reason = str(error)
     if reason is not None:
@@ -115,7 +120,7 @@ def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
         while not prover.finished and time.perf_counter() - started < limit_seconds:
             prover.step()
         if prover.best_outcome is None:
-            prover.offer(_searched(space, problem.objective))
+            prover.offer(_searched(space, problem.objective, SEARCH_ITERATIONS))
         certificate = certify(prover, time.perf_counter() - started)
     except ConfigError as error:
         return proof("infeasible", reason=str(error))
@@ -131,12 +136,42 @@ def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
     )
 
 
-def _searched(space: MapSpace, objective: Objective) -> Codes:
-    """`[0 or 1, D]` a good mapping, for a proof that was stopped before it had found one."""
+def _treated(problem: Problem) -> bool:
+    """Whether proofs are for such a machine at all, so that a smaller problem would be proven."""
+    from costmodel.exact.problem import why_not
+
+    sizes = dict.fromkeys(problem.workload.dimensions, 1)
+    least = problem.workload.model_copy(update={"dimensions": sizes})
+    return why_not(MapSpace(least, problem.accelerator)) is None
+
+
+def _best_known(space: MapSpace, objective: Objective, limit_seconds: float) -> dict[str, Any]:
+    """What a search finds on a machine that no proof can treat, and how far off it may be."""
+    from costmodel.bounds import floor
+    from costmodel.loop_nest.records import mapping_record
+
+    code = _searched(space, objective, SEARCHED_ITERATIONS, limit_seconds)[:1]
+    if not len(code):
+        raise ConfigError("the search found no feasible mapping.")
+    costs = LoopNestModel().evaluate(space, code)
+    bound = floor(space.workload, space.accelerator).objective(objective)
+    return {
+        "energy_pj": float(costs.energy_pj[0]),
+        "latency_cycles": int(costs.latency_cycles[0]),
+        "gap": float(costs.objective(objective)[0]) / bound - 1,
+        "record": mapping_record(space, code[0]),
+        "lower_bound": bound,
+    }
+
+
+def _searched(
+    space: MapSpace, objective: Objective, iterations: int, seconds: float | None = None
+) -> Codes:
+    """`[0 or 1, D]` a good mapping, where a proof has none."""
     import searchers
 
     evaluator = searchers.Evaluator(
-        LoopNestModel(), space, objective=objective, iterations=SEARCH_ITERATIONS
+        LoopNestModel(), space, objective=objective, iterations=iterations, seconds=seconds
     )
     searchers.make("structured", space, seed=0).run(evaluator)
     result = evaluator.result()

@@ -173,12 +173,20 @@ def parameters_of(machine: Accelerator) -> dict[str, Any]:
     content = machine.model_dump(exclude={"name", "levels"})
     content["processing_elements"] = machine.processing_elements
     for level in machine.levels:
-        for key in level.model_dump():
-            value = getattr(level, key)
-            if key != "name" and value is not None:
-                text = isinstance(value, tuple)
-                content[f"{level.name}.{key}"] = "x".join(map(str, value)) if text else value
+        for key, value in level.model_dump(exclude={"name"}).items():
+            parts = value.items() if isinstance(value, dict) else [("", value)]
+            for part, single in parts:
+                if single is not None:
+                    column = f"{level.name}.{key}" + (f".{part}" if part else "")
+                    content[column] = _flat(single)
     return content
+
+
+def _flat(value: Any) -> Any:
+    """A cell: `14x12` of a mesh, `input,output` of names."""
+    if not isinstance(value, tuple):
+        return value
+    return ("," if any(isinstance(v, str) for v in value) else "x").join(map(str, value))
 
 
 def _point_rows(plan: SweepPlan, proofs: Mapping[str, Proof]) -> list[dict[str, Any]]:
