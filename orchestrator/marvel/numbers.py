@@ -21,6 +21,7 @@ from costmodel.maestro.distinct_blocks import (
 )
 from mapspace.bounded_reading import parse_json, read_json
 from mapspace.errors import DataError
+from orchestrator.marvel.row_models import checked_row
 
 Row = dict[str, Any]
 
@@ -110,13 +111,12 @@ def load_study(folder: Path) -> Study:
     except OSError as error:
         raise DataError(f"{path}: expected the rows of a study; {error.strerror}.") from error
     for number, line in enumerate(lines, 1):
+        where = f"line {number}"
         try:
-            row = parse_json(line, f"line {number}")
-            rows[row["layer"], row["accelerator"]] = row
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}, line {number}: expected a row of a study, got {error!r}."
-            ) from error
+            read = checked_row(parse_json(line, where, DataError), where)
+        except DataError as error:
+            raise DataError(f"{path}: expected a row of a study; {error}") from None
+        rows[read["layer"], read["accelerator"]] = read
     named = folder / STUDY_FILE
     try:
         config = read_json(named) if named.exists() else {}

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mapspace.bounded_reading import read_json
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.marvel.config import MarvelStudy
 from orchestrator.marvel.layer_task import row_head, study_task
 from orchestrator.marvel.numbers import ROWS_FILE, STUDY_FILE
 from orchestrator.marvel.plan import StudyPlan, Task, prepare_study
 from orchestrator.marvel.report import PAGE_FILE, marvel_text, write_marvel_report
+from orchestrator.marvel.row_models import checked_result
 from orchestrator.marvel.rows import Result
 from orchestrator.runs.locations import local_view
 from orchestrator.runs.lock import LOCK_FILE, Claim
@@ -150,12 +151,11 @@ def compute(folder: Place, task: Task) -> Result:
 
 
 def _read(path: Place) -> Result | None:
-    """A result; None where it is damaged."""
+    """A result; None where it is damaged or none."""
     try:
-        found: Any = read_json(path)
-    except ValueError:
+        return checked_result(read_json(path), str(path))
+    except (ValueError, DataError):
         return None
-    return found if isinstance(found, dict) and "failure" in found else None
 
 
 def _begin_line(plan: StudyPlan, tasks: int, known: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzzing import damaged, fuzz
 from marvel_rows import L7_COST, REMAINDERS, bests, joint, row, sampled, second, study
 
 from costmodel import DataError, workload
@@ -193,11 +194,69 @@ def test_bad_folders(tmp_path: Path) -> None:
         load_study(written(tmp_path, [row(failure="no")]))
     with (tmp_path / "rows.jsonl").open("a") as file:
         file.write("{")
-    with pytest.raises(DataError, match="line 2: expected a row"):
+    with pytest.raises(DataError, match="expected a row of a study; line 2: "):
         load_study(tmp_path)
     (written(tmp_path, [row()]) / "study.json").write_text("{")
     with pytest.raises(DataError, match="expected a study"):
         load_study(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"off_chip": {"cost": "1"}}, r"off_chip: missing tile, layout"),
+        ({"on_chip": None}, r"on_chip: expected a mapping|on_chip: .*got None"),
+        ({"networks": {"../../evil": 1}}, r"networks.*evil"),
+        ({"macs": 0}, r"macs: expected .* 1, got 0"),
+        ({"tiles_per_layer": 2.5}, r"tiles_per_layer: .*got 2\.5"),
+        ({"whole": {"runtime": 1e300, "energy": 1.0}}, r"whole\.runtime: .*1e\+300"),
+        (
+            {"baselines": [joint(4.0, complete=True) | {"complete": None}]},
+            r"baselines\[0\]: joint: missing complete",
+        ),
+        (
+            {"baselines": [sampled("random", 0, 9.0, 1.0) | {"seed": None}]},
+            r"baselines\[0\]: random: missing seed",
+        ),
+        ({"failure": 3}, "failure: expected"),
+    ],
+)
+def test_a_row_that_is_none_is_one_line(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        DataError, match=f"rows.jsonl: expected a row of a study; line 2: {message}"
+    ):
+        load_study(written(tmp_path, [row(), second(**change)]))
+
+
+def damaged_rows(count: int, seed: int, folder: Path) -> None:
+    runs = [sampled("random", 0, 100.0, 4.0), joint(40.0, complete=True)]
+    rows = [
+        row(baselines=runs, remainders=REMAINDERS, networks={"net": 2}),
+        second(networks={"net": 1}),
+    ]
+
+    def read(damaged_one: object) -> None:
+        content = damaged_one if isinstance(damaged_one, list) else [damaged_one]
+        marvel_text(written(folder, content))
+
+    counts = fuzz("rows of a Marvel study", read, damaged(rows, count=count, seed=seed))
+    assert min(counts["answered"], counts["refused"]) > count / 50
+
+
+def test_damaged_rows_are_no_traceback(tmp_path: Path) -> None:
+    damaged_rows(200, 0, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_damaged_rows_are_no_traceback(tmp_path: Path) -> None:
+    damaged_rows(5000, 1, tmp_path)
+
+
+def test_rows_of_other_versions_are_read(tmp_path: Path) -> None:
+    known = load_study(written(tmp_path, [row(groups=1, someday={"x": 1})]))
+    assert known.rows == [row(groups=1, someday={"x": 1})]
 
 
 def test_report_of_layers(tmp_path: Path) -> None:

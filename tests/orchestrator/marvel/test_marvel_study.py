@@ -333,6 +333,9 @@ def test_equal_layers_are_computed_once_and_finished_ones_never_again(tmp_path: 
     (tmp_path / "run" / "results" / f"{done[0]}.json").write_text('{"failure": nul')
     names()
     assert done == [done[0], done[1], done[0]]
+    (tmp_path / "run" / "results" / f"{done[0]}.json").write_text('{"failure": null}')
+    names()
+    assert done == [done[0], done[1], done[0], done[0]]
     with pytest.raises(ConfigError, match=f"layers: the name '{OTHER}' is given twice"):
         plan_for(workloads=[OTHER], networks=[str(network)])
 
