@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from mapspace.errors import ContractError
 from mapspace.strict_yaml import StrictModel
@@ -89,7 +88,7 @@ def spearman(a: FloatArray, b: FloatArray) -> float:
 
     A constant `b` carries no order and correlates by 0.
     """
-    ranks_a, ranks_b = stats.rankdata(a), stats.rankdata(b)
+    ranks_a, ranks_b = ranks(a), ranks(b)
     spread_a, spread_b = np.std(ranks_a), np.std(ranks_b)
     if spread_a == 0:
         return float("nan")
@@ -97,3 +96,13 @@ def spearman(a: FloatArray, b: FloatArray) -> float:
         return 0.0
     product = np.mean((ranks_a - ranks_a.mean()) * (ranks_b - ranks_b.mean()))
     return float(product / (spread_a * spread_b))
+
+
+def ranks(values: FloatArray) -> npt.NDArray[np.float64]:
+    """`[B]` the ranks of values `[B]`, from 1, ties given their mean; nan where one is nan.
+
+    As `scipy.stats.rankdata`, whose import is a tenth of what a training worker imports.
+    """
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    found: npt.NDArray[np.float64] = (np.cumsum(count) - (count - 1) / 2)[place.reshape(-1)]
+    return np.full(len(values), np.nan) if np.isnan(values).any() else found

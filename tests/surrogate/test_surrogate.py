@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import surrogate
 from costmodel.accelerators import Accelerator, accelerator
@@ -20,7 +21,7 @@ from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError
 from surrogate import predictor
 from surrogate.applicability import Structure
 from surrogate.features import PhysicalFeatures
-from surrogate.metrics import figures, spearman
+from surrogate.metrics import figures, ranks, spearman
 from surrogate.network import SurrogateNetwork
 from surrogate.problems import ProblemRanges
 from surrogate.samples import draw
@@ -242,6 +243,11 @@ def test_rank_correlation_with_ties_and_constants() -> None:
     assert spearman(np.array([5.0, 5, 9]), np.array([1.0, 2, 3])) == pytest.approx(np.sqrt(0.75))
     assert np.isnan(spearman(np.ones(3), np.arange(3.0)))
     assert spearman(np.arange(3.0), np.ones(3)) == 0.0
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 7, 100):
+        values = rng.integers(0, 1 + size // 2, size).astype(float)
+        np.testing.assert_array_equal(ranks(values), stats.rankdata(values))
+    assert np.isnan(ranks(np.array([1.0, np.nan, 2.0]))).all()
     with pytest.raises(ContractError, match="nothing to rank"):
         figures(np.ones((3, 1)), np.ones(3), np.arange(3.0))
     with pytest.raises(ContractError, match="Expected problems"):
