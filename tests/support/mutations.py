@@ -121,6 +121,7 @@ EQUIVALENT: tuple[Unseen, ...] = (
         GROUPS, "sort", "values[j - gap] > value", "values[j - gap] >= value",
         "equal values in another order are the same values",
     ),
+    Unseen(GROUPS, "tile_key", "factor > 1", "factor >= 1", "a loop of one step adds nothing"),
     Unseen(
         NETWORKS, "hops_per_delivery",
         "offsets[axis] += tables.coefficient_of[t, d] * inside[d] * index",
