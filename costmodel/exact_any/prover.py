@@ -27,6 +27,7 @@ from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind,
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.assignments import Spreads, list_assignments
 from costmodel.exact_any.leaves import Assignment, Leaves
+from costmodel.exact_any.ports import Port, port_weights, ports
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import build_shape
@@ -198,47 +199,59 @@ class AnyProver:
         self._spreads = Spreads(space, self._rules)
         yield
         lists = []
-        heap: list[tuple[float, float, int, int, float]] = []
+        heap: list[tuple[float, float, int, int, bool, float, int]] = []
         for group, found in enumerate(list_assignments(space, self._spreads, self._keeps)):
             lists.append(found)
             self._counts["assignments"] += len(found.energy)
-            heap += [
-                (*self._order(e, c), group, a, -1.0)
-                for a, (e, c) in enumerate(
-                    zip(found.energy.tolist(), found.cycles.tolist(), strict=True)
-                )
-            ]
+            floors = zip(found.energy.tolist(), found.cycles.tolist(), strict=True)
+            heap += [(*self._order(e, c), group, a, False, e, c) for a, (e, c) in enumerate(floors)]
             yield
         heapq.heapify(heap)
         self._built = True
         yield
+        limited = ports(space)
         tables: dict[int, ChainTables] = {}
         while heap:
-            *_, group, a, energy = heapq.heappop(heap)
+            *_, group, a, known, energy, cycles = heapq.heappop(heap)
             found = lists[group]
-            cycles = int(found.cycles[a])
-            known = energy >= 0
-            energy = energy if known else float(found.energy[a])
             self._bound = (energy, float(cycles))
             if not self._beats(energy, cycles):
                 return
             if group not in tables:
                 tables.clear()
                 tables[group] = ChainTables(shape, self._lattice, found.keeps)
-            spatial = self._spreads.spatial(found.choice[a : a + 1])[0]
-            assigned = weights(space, found.keeps, spatial[None])
-            outside = tables[group].move_to(spatial, assigned.outer[0], assigned.weight[0])
+            assignment = Assignment(found.keeps, self._spreads.spatial(found.choice[a : a + 1])[0])
+            assigned = weights(space, found.keeps, assignment.spatial[None])
+            if not known:
+                for port in limited:
+                    cycles = max(cycles, self._least_cycles(tables[group], port, assignment))
+                    yield
+            if not self._beats(energy, cycles):
+                continue
+            outside = tables[group].move_to(
+                assignment.spatial, assigned.outer[0], assigned.weight[0]
+            )
             fixed = float(assigned.fixed[0])
             if known:
-                yield from self._search(
-                    tables[group], Assignment(found.keeps, spatial), fixed, cycles
-                )
+                yield from self._search(tables[group], assignment, fixed, cycles)
             elif outside < math.inf:
                 self._counts["chains"] += 1
                 energy = max(energy, (fixed + outside) * (1 - SLACK))
                 if self._beats(energy, cycles):
-                    heapq.heappush(heap, (*self._order(energy, cycles), group, a, energy))
+                    order = self._order(energy, cycles)
+                    heapq.heappush(heap, (*order, group, a, True, energy, cycles))
             yield
+
+    def _least_cycles(self, tables: ChainTables, port: Port, assignment: Assignment) -> int:
+        """Cycles that a limited port takes at least, with latencies; 0 where no tiles fit."""
+        space = self.space
+        assigned = weights(space, assignment.keeps, assignment.spatial[None])
+        weight, fixed = port_weights(space, port, assignment.keeps, assignment.spatial, assigned)
+        outside = tables.move_to(assignment.spatial, assigned.outer[0], weight)
+        if outside == math.inf:
+            return 0
+        self._counts["chains"] += 1
+        return math.ceil((fixed + outside) * (1 - SLACK)) + int(space.tables.machine.waiting)
 
     def _order(self, energy: float, cycles: float) -> tuple[float, float]:
         """Sorts bounds: the objective, then what breaks ties."""

@@ -1,0 +1,85 @@
+"""Cycles that limited bandwidths take, as words that enter tiles: the chain's other prices.
+
+Reads, fills and updates of a level are linear in the words that enter tiles, as energies are, so
+that the same chain bounds the cycles of every limited port.
+
+Letters: L levels, T tensors.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.exact_any.tiles import FloatArray
+from costmodel.exact_any.weights import Weights, groups
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.projections import PART_OF_INPUT
+from costmodel.loop_nest.tables import Array
+
+MOST_PORTS = 3
+"""Ports that are bounded, the outermost ones: each takes a chain of its own."""
+
+
+class Port(NamedTuple):
+    """What a level can read, take in, or both, in words per cycle of one instance."""
+
+    level: int
+    reads: bool
+    writes: bool
+    bandwidth: float
+
+
+def ports(space: MapSpace) -> list[Port]:
+    """The limited ports of a machine, the outermost first."""
+    found = []
+    for level in range(space.tables.capacity.size):
+        read, write = space.tables.bandwidth[level].tolist()
+        shared = float(space.tables.machine.shared[level])
+        found += [
+            Port(level, True, False, read),
+            Port(level, False, True, write),
+            Port(level, True, True, shared),
+        ]
+    return [port for port in found if np.isfinite(port.bandwidth)][:MOST_PORTS]
+
+
+def port_weights(
+    space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
+) -> tuple[FloatArray, float]:
+    """Cycles of a port per word that enters a tile `[L + 1, T]`, and those that no tile decides.
+
+    Args:
+        space: the map space.
+        port: one of its machine's.
+        keeps: `[L]` kept tensors of every level, as bits.
+        spatial: `[L, n]` spatial factors below every level.
+        found: the weights of this one assignment.
+    """
+    tables, level = space.tables, port.level
+    levels = len(keeps)
+    weight = np.zeros((levels + 1, tables.sliding.size))
+    fixed = 0.0
+    for t in range(tables.sliding.size):
+        kept = [here for here in range(levels) if (keeps[here] >> t) & 1]
+        if level not in kept:
+            continue
+        output = tables.part_kind[t] != PART_OF_INPUT
+        outermost = level == kept[0]
+        place = kept.index(level)
+        child = kept[place + 1] if place + 1 < len(kept) else levels
+        served = 1
+        for f in range(level, child):
+            served *= int(groups(space, f, t, spatial[None, f], None)[0])
+        weight[child, t] += served * (port.reads + (port.writes and bool(output)))
+        if port.writes and not outermost:
+            weight[level, t] += 1
+        if output:
+            outside = found.outer[0, level, tables.relevant[t] > 0].prod()
+            part = int(tables.words[t]) // int(outside)
+            elided = port.writes and not outermost and not tables.machine.charged
+            fixed -= part * (port.reads + elided)
+    steps = int(tables.macs) // int(found.outer[0, levels].prod())
+    fixed += float(weight[levels].sum()) * steps
+    return weight / port.bandwidth, fixed / port.bandwidth
