@@ -154,6 +154,12 @@ def _factors(
     return found
 
 
+def single_factors(text: str | tuple[str, ...], names: Sequence[str]) -> list[str]:
+    """What a text says of factors, one by one."""
+    read = _factors(text, names, "factors")
+    return [f"{names[d]}{operator}{number}" for d, operator, number in read]
+
+
 def _permutation(
     text: str, names: Sequence[str], where: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -190,6 +190,10 @@ class WholeSpace:
         """Valid points of the space, as Timeloop's mapper counts them."""
         return sum(int(batch.points.sum()) for batch, _ in self._valid())
 
+    def any_valid(self) -> bool:
+        """Whether a point of the space is valid."""
+        return next(self._valid(), None) is not None
+
     def describe(self, code: npt.NDArray[np.int32]) -> NestMapping:
         """The mapping of a code `[D]`."""
         t, names = self.tables, list(self.problem.dims)

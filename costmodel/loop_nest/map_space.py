@@ -25,10 +25,10 @@ from costmodel.loop_nest.constrained_tables import (
     check_obeys,
     constrain,
 )
-from costmodel.loop_nest.constraint_reading import read_constraints
-from costmodel.loop_nest.constraints import Constraints, machine_constraints
+from costmodel.loop_nest.constraints import Constraints
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
+from costmodel.loop_nest.impossible import all_constraints
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
 from costmodel.loop_nest.scratch import scratch_of
 from costmodel.loop_nest.tables import build_tables
@@ -96,14 +96,7 @@ class MapSpace:
         self.workload = workload
         self.accelerator = accelerator
         self.tables, attributes = build_tables(workload, accelerator)
-        if not isinstance(constraints, Constraints) and (constraints or accelerator.constraints):
-            entries = [*accelerator.constraints, *(constraints or ())]
-            sizes, tensors = workload.dimensions, workload.tensor_names
-            constraints = read_constraints(entries, sizes, tensors, accelerator)
-        if isinstance(constraints, Constraints):
-            own = machine_constraints(workload, accelerator, outermost=False)
-            constraints = own.and_also(constraints)
-        self.constraints = constraints if isinstance(constraints, Constraints) else None
+        self.constraints = all_constraints(workload, accelerator, constraints)
         if self.constraints is not None:
             self.tables = constrain(self.tables, self.constraints, workload.dimension_names)
             counts = np.diff(self.tables.row_start).tolist()

@@ -8,12 +8,12 @@ from typing import Any
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint, HasConstraints
+from costmodel.loop_nest.constraint_reading import read_constraints
 from costmodel.loop_nest.mapping import LevelMapping
 from costmodel.loop_nest.mapping import Mapping as WholeMapping
 from costmodel.loop_nest.nest_record_models import (
     HasNestArch,
     HasNestProblem,
-    NestArch,
     NestProblem,
 )
 from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
@@ -39,13 +39,23 @@ def read_problem(line: object) -> tuple[Workload, Accelerator]:
     arch = validate(HasNestArch, {"arch": line["arch"]}, "").arch
     problem = validate(HasNestProblem, {"problem": line["problem"]}, "").problem
     entries = validate(HasConstraints, {"constraints": line.get("constraints") or ()}, "")
-    return workload_of(problem), searched_machine(arch, entries.constraints)
+    workload, machine = workload_of(problem), nest_accelerator(arch)
+    sizes, tensors = workload.dimensions, workload.tensor_names
+    read_constraints(entries.constraints, sizes, tensors, machine)
+    return workload, searched_machine(machine, entries.constraints)
 
 
-def searched_machine(arch: NestArch, entries: Sequence[Constraint]) -> Accelerator:
-    """The machine of a record, with bypass searched and constraints."""
-    changes: dict[str, Any] = {"bypass": "searched", "constraints": tuple(entries)}
-    return nest_accelerator(arch).model_copy(update=changes)
+def searched_machine(machine: Accelerator, entries: Sequence[Constraint]) -> Accelerator:
+    """A machine with bypass searched, under constraints.
+
+    Where these say only what levels keep, the machine's levels say it, which proofs know.
+    """
+    if not all(entry.kind == "bypass" for entry in entries):
+        changes: dict[str, Any] = {"bypass": "searched", "constraints": tuple(entries)}
+        return machine.model_copy(update=changes)
+    told = {entry.target: {"keep": entry.keep, "bypass": entry.bypass} for entry in entries}
+    levels = [level.model_copy(update=told.get(level.name, {})) for level in machine.levels]
+    return machine.model_copy(update={"bypass": "searched", "levels": tuple(levels)})
 
 
 def workload_of(problem: NestProblem) -> Workload:

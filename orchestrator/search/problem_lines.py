@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from costmodel.loop_nest.constraint_reading import read_constraints
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.nest_problems import read_problem
 from mapspace.bounded_reading import json_lines
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.runs.live import Live
-from orchestrator.search.enumerated import enumerate_space, whole_space
+from orchestrator.search.enumerated import enumerate_space, whole_space, why_nothing
 from orchestrator.search.one_workload import search_workload
 from orchestrator.search.result_text import search_text
 
@@ -98,8 +97,6 @@ def read_problems(path: Path) -> list[Problem]:
         where = f"{path}:{number}"
         try:
             work, machine = read_problem(line)
-            sizes, tensors = work.dimensions, work.tensor_names
-            read_constraints(machine.constraints, sizes, tensors, machine)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         found.append(Problem(where, work, machine))
@@ -144,7 +141,7 @@ def _answer(request: Request, problem: Problem, live: Live) -> Answer:
     whole = None if request.searcher is not None else whole_space(space)
     if whole is not None:
         result = enumerate_space(request, space, whole)
-        why = "" if result is not None else f"none of all {whole.size():,} mappings is feasible"
+        why = "" if result is not None else why_nothing(space)
         return Answer(problem, request.objective, result, why, nothing=result is None)
     try:
         return Answer(problem, request.objective, search_workload(request, work, machine, live))

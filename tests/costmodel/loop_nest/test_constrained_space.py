@@ -193,9 +193,16 @@ def test_draws_are_counted_where_hardly_any_mapping_is_left() -> None:
 
 def test_says_what_leaves_nothing() -> None:
     space = space_of(0)
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"target": "L1", "type": "temporal", "factors": "M>=3"},
         {"target": "L2", "type": "temporal", "factors": "M=2"},
     ]
-    with pytest.raises(ConfigError, match="constraints: they leave no factorisation of M"):
+    entries[0]["factors"] += " N<=2"
+    entries.append({"target": "DRAM", "type": "temporal", "factors": "M<=2", "permutation": "N_"})
+    expected = (
+        "constraints: together they leave no factorisation of M = 4: L1 temporal factors M>=3; "
+        "L2 temporal factors M=2."
+    )
+    with pytest.raises(ConfigError) as caught:
         MapSpace(space.workload, space.accelerator, entries)
+    assert str(caught.value) == expected

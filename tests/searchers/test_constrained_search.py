@@ -1,0 +1,63 @@
+"""Every searcher on a constrained map space: it finds mappings, and all that it asks for obey."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from mapspace.errors import ConfigError
+from searchers import SEARCHERS, Evaluator, make, searcher_class
+
+ENTRIES: list[dict[str, Any]] = [
+    {"target": "DRAM", "type": "temporal", "permutation": "K_"},
+    {"target": "L2", "type": "spatial", "factors": "M<=4 N>=2", "default_max_factor": 8},
+    {"target": "L1", "type": "temporal", "factors": "K>=4", "default_max_factor": 4},
+    {"target": "L1", "type": "bypass", "keep": ["Z"], "bypass": ["B"]},
+]
+NAMES = sorted(
+    name
+    for name in SEARCHERS
+    if not searcher_class(name).SLOW
+    # They need a surrogate, or refuse what they do not know.
+    and name not in ("exact", "gradient", "marvel", "surrogate-guided")
+)
+
+
+def space() -> MapSpace:
+    machine = accelerator({"extends": "mm256", "bypass": "searched"})
+    return MapSpace(workload("gemm:M=64,N=64,K=64"), machine, ENTRIES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_asks_for_mappings_that_obey(name: str) -> None:
+    narrow = space()
+    asked: list[Any] = []
+
+    class Model(LoopNestModel):
+        def evaluate(self, space: Any, codes: Any, *, detail: bool = False) -> Any:
+            asked.append(codes.copy())
+            return super().evaluate(space, codes, detail=detail)
+
+    evaluator = Evaluator(Model(), narrow, objective="edp", iterations=300)
+    make(name, narrow, seed=0).run(evaluator)
+    result = evaluator.result()
+    assert result.best_code is not None
+    seen = np.concatenate([*asked, result.best_code[None]])[-100:]
+    for code in seen[narrow.feasible(seen)]:
+        dram, buffer, element = narrow.describe(code).levels
+        assert dram.temporal["K"] == 1 or [d for d in dram.order if dram.temporal[d] > 1][-1] == "K"
+        assert buffer.spatial["M"] <= 4
+        assert 2 <= buffer.spatial["N"] <= 64
+        assert buffer.spatial["K"] <= 8
+        assert element.temporal["K"] >= 4
+        assert max(element.temporal["M"], element.temporal["N"]) <= 4
+        assert "Z" in element.keep
+        assert "B" not in element.keep
+
+
+def test_proofs_refuse_what_they_do_not_know() -> None:
+    with pytest.raises(ConfigError, match="constraints"):
+        make("exact", space(), seed=0)
