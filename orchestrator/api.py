@@ -199,7 +199,10 @@ def search_network(
 
 
 def verify(
-    certificate: SearchResult | Certificate | str | Path | Place, *, independent: bool = False
+    certificate: SearchResult | Certificate | str | Path | Place,
+    *,
+    independent: bool = False,
+    seconds: float | None = None,
 ) -> certificates.Verification:
     """Proves again what a certificate claims.
 
@@ -207,6 +210,8 @@ def verify(
         certificate: a certificate, its file or URI, or a result that has one.
         independent: also look without the prover: at every mapping of a small space, else at the
             certificate's own and at a sample.
+        seconds: the most that it may take; `complete` says whether it sufficed. None: however long
+            it takes.
 
     Raises:
         ConfigError: there is no certificate, or its problem cannot be treated here.
@@ -216,9 +221,11 @@ def verify(
             raise ConfigError(f"{certificate.heading()}: nothing is proven, so there is no proof.")
         certificate = certificate.certificate
     if isinstance(certificate, Certificate):
-        return certificates.verify_certificate(certificate, independent=independent)
+        return certificates.verify_certificate(
+            certificate, independent=independent, seconds=seconds
+        )
     with local_file(place(certificate), there=True) as file:
-        return certificates.verify_file(file, independent=independent)
+        return certificates.verify_file(file, independent=independent, seconds=seconds)
 
 
 def pareto(

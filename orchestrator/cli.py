@@ -205,21 +205,26 @@ def tile(as_json: bool, **options: Any) -> None:
     is_flag=True,
     help="Also count mappings one by one without the prover: all of a small space, else a sample.",
 )
+@click.option("--seconds", type=float, help="The most that it may take; else however long.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def verify(certificate: Place, independent: bool, as_json: bool) -> None:
+def verify(certificate: Place, independent: bool, seconds: float | None, as_json: bool) -> None:
     """Proves again what CERTIFICATE claims, with the same prover.
 
     The mapping is evaluated anew and everything below the bound searched anew: a fault in the
     prover's rules would be made twice. --independent looks without it. What the certificate says
-    and nothing checks is printed as not verified. Exits with 1 if a claim is wrong.
+    and nothing checks is printed as not verified. Exits with 1 if a claim is wrong, and with 3 if
+    --seconds ended before the bound was proven again.
     """
     from orchestrator.search.certificates import verification_text, verify_file
 
     with local_file(certificate, there=True) as file:
-        result = verify_file(file, independent=independent)
+        result = verify_file(file, independent=independent, seconds=seconds)
     click.echo(json.dumps(result.to_dict()) if as_json else verification_text(result))
     if not result.holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")
+    if not result.complete:
+        left = f"{certificate}: not proven again within {seconds:g} s."
+        raise click.exceptions.Exit(_fail(left, 3))
 
 
 @cli.command()
@@ -535,8 +540,8 @@ def _keep(entries: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command; an error that was foreseen is one line on standard error.
 
-    Exits with 0, with 2 for what the user has to correct, with 1 for other failures and with 130
-    after Ctrl-C.
+    Exits with 0, with 2 for what the user has to correct, with 1 for other failures, with 3 for a
+    certificate that the time did not suffice to prove again and with 130 after Ctrl-C.
     """
     # Before NumPy and Ray are imported: threads beyond the processes that we start slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -7,6 +7,7 @@ optimum. A mapping offered from outside only makes targets beyond it unnecessary
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -263,17 +264,22 @@ class Prover:
             gap: end when the best mapping is certainly within this share of the optimum.
             after_step: called after every step.
         """
-        ends = math.inf if seconds is None else time.monotonic() + seconds
+        with self._until(seconds) as ends:
+            while not self.finished and not 0 < gap >= self.gap and time.monotonic() < ends:
+                self.step()
+                if after_step is not None:
+                    after_step(self)
+
+    @contextlib.contextmanager
+    def _until(self, seconds: float | None) -> Iterator[float]:
+        """When so many seconds have passed, by the monotonic clock; halts what runs then."""
         # A step is short on a processor of its own, not on one that is shared.
         timer = None if seconds is None else threading.Timer(seconds, self.halt)
         if timer is not None:
             timer.daemon = True
             timer.start()
         try:
-            while not self.finished and not 0 < gap >= self.gap and time.monotonic() < ends:
-                self.step()
-                if after_step is not None:
-                    after_step(self)
+            yield math.inf if seconds is None else time.monotonic() + seconds
         finally:
             if timer is not None:
                 timer.cancel()
@@ -309,23 +315,37 @@ class Prover:
                 high = middle
         return low
 
-    def search_below(self, limit: Outcome) -> Outcome | None:
+    def search_below(
+        self, limit: Outcome, seconds: float | None = None
+    ) -> tuple[Outcome | None, float]:
         """Searches all mappings below a limit; for a second look at a proof.
 
         What this object has found is forgotten.
 
+        Args:
+            limit: energy in units and cycles.
+            seconds: the most that it may take, the tables included; None: however long it takes.
+
         Returns:
-            The outcome of the best mapping below the limit, None if there is none.
+            The outcome of the best mapping below the limit, None if none was found; and the share
+            of the pieces that could hold one that were searched: 1 if all were, 0 where the tables
+            do not stand yet.
         """
-        self._found.energy[:] = INFINITE
-        self._found.cycles[:] = INFINITE
-        self._offered = None
-        self._found.limit[:] = limit
-        self._walk.forget()
-        self._next = 0
-        while self._next < self._first_beyond():
-            self._search(STEP_BOUNDS)
-        return self.best_outcome
+        with self._until(seconds) as ends:
+            while not self.built and time.monotonic() < ends:
+                self._build_on()
+            if not self.built:
+                return None, 0.0
+            self._found.energy[:] = INFINITE
+            self._found.cycles[:] = INFINITE
+            self._offered = None
+            self._found.limit[:] = limit
+            self._walk.forget()
+            self._next = 0
+            while self._next < self._first_beyond() and time.monotonic() < ends:
+                self._search(STEP_BOUNDS)
+        beyond = self._first_beyond()
+        return self.best_outcome, 1.0 if self._next >= beyond else self._next / beyond
 
     @property
     def best_outcome(self) -> Outcome | None:

@@ -6,6 +6,7 @@ its rules would be made twice. `costmodel.independent` looks without it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from fractions import Fraction
 
 from costmodel.costs import TIE_BREAKERS
 from costmodel.exact.certificate import Certificate
+from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import Restriction, among, problem_hash
@@ -37,6 +39,7 @@ class Verdict:
         problem_hash: of workload, accelerator, objective and restriction.
         keep: the restriction; None where the claims are about all mappings of the machine.
         seconds: how long it took.
+        complete: whether the time sufficed to prove the bound again, or to refute it.
     """
 
     holds: bool
@@ -45,12 +48,20 @@ class Verdict:
     problem_hash: str | None
     keep: Restriction | None
     seconds: float
+    complete: bool = True
 
 
 @dataclass
 class _Findings:
     holds: bool = True
+    complete: bool = True
     lines: list[str] = field(default_factory=list)
+    unverified: list[str] = field(default_factory=list)
+
+    @property
+    def condition(self) -> str:
+        """Ends what follows from the bound."""
+        return "" if self.complete else ", if the bound holds"
 
     def check(self, ok: bool, claim: str, otherwise: str) -> bool:
         self.holds &= ok
@@ -58,7 +69,12 @@ class _Findings:
         return ok
 
 
-def verify(certificate: Certificate, make: Callable[..., AnyProof] = Prover) -> Verdict:
+def verify(
+    certificate: Certificate,
+    make: Callable[..., AnyProof] = Prover,
+    *,
+    seconds: float | None = None,
+) -> Verdict:
     """Proves a certificate again: its mapping is evaluated, everything below its bound searched.
 
     Nothing is proven of a problem that is not the one that the hashes name.
@@ -66,17 +82,18 @@ def verify(certificate: Certificate, make: Callable[..., AnyProof] = Prover) -> 
     Args:
         certificate: what to prove again.
         make: makes the prover of a map space, with the arguments of `Prover`.
+        seconds: the most that it may take, once everything is compiled (`costmodel.exact.loading`);
+            the verdict says what was left. None: however long it takes.
 
     Raises:
         ConfigError: its problem cannot be treated.
     """
     started = time.perf_counter()
-    findings = _Findings()
-    unverified = [_history(certificate)]
+    findings = _Findings(unverified=[_history(certificate)])
     named, restricted = None, None
     if _is_the_problem(certificate, findings):
         space = MapSpace(certificate.workload, certificate.accelerator)
-        prover = make(space, objective=certificate.objective, keep=certificate.keep)
+        prover = make(space, objective=certificate.objective, keep=certificate.keep, build=False)
         restricted = prover.keep
         named = problem_hash(
             certificate.workload.hash,
@@ -91,18 +108,28 @@ def verify(certificate: Certificate, make: Callable[..., AnyProof] = Prover) -> 
             f"among {among(restricted)} is {named}",
         )
         _check_mapping(certificate, prover, findings)
-        _check_bound(certificate, prover, findings)
+        left = None if seconds is None else max(0.0, started + seconds - time.perf_counter())
+        below, share = _search_below(certificate, prover, left)
+        findings.complete = below is not None or share == 1
+        _check_gap(certificate, prover, findings)
+        _check_ties(certificate, findings)
+        _check_bound(certificate, prover, findings, below, share)
         if restricted is not None:
-            unverified.append("that no other mapping of the machine is better: it is not claimed")
+            findings.unverified.append(
+                "that no other mapping of the machine is better: it is not claimed"
+            )
     else:
-        unverified.append("the mapping, the bound and the gap: of which problem is not certain")
+        findings.unverified.append(
+            "the mapping, the bound and the gap: of which problem is not certain"
+        )
     return Verdict(
         findings.holds,
         tuple(findings.lines),
-        tuple(unverified),
+        tuple(findings.unverified),
         named,
         restricted,
         time.perf_counter() - started,
+        findings.complete,
     )
 
 
@@ -193,7 +220,7 @@ def _check_mapping(certificate: Certificate, prover: AnyProof, findings: _Findin
         )
 
 
-def _check_bound(certificate: Certificate, prover: AnyProof, findings: _Findings) -> None:
+def _check_gap(certificate: Certificate, prover: AnyProof, findings: _Findings) -> None:
     reached = prover.value_of((int(certificate.energy_units), certificate.latency_cycles))
     bound = (int(certificate.bound_energy_units), certificate.bound_cycles)
     certain = prover.value_of(bound)
@@ -205,7 +232,7 @@ def _check_bound(certificate: Certificate, prover: AnyProof, findings: _Findings
     where = f" among {among(prover.keep)}" if restricted else ""
     findings.check(
         agrees and claims == ((False, optimal) if restricted else (optimal, None)),
-        f"bound and mapping are equal: it is optimal{where}"
+        f"bound and mapping are equal: it is optimal{where}{findings.condition}"
         if optimal
         else f"bound and mapping are {100 * gap:.3g} % apart",
         f"bound and mapping are {100 * gap:.3g} % apart"
@@ -213,18 +240,42 @@ def _check_bound(certificate: Certificate, prover: AnyProof, findings: _Findings
         + f"; the certificate says proven: {_said(claims[0])}, proven under a restriction: "
         f"{_said(claims[1])}",
     )
-    _check_ties(certificate, findings)
-    below = prover.search_below(bound)
+
+
+def _search_below(
+    certificate: Certificate, prover: AnyProof, seconds: float | None
+) -> tuple[Outcome | None, float]:
+    """A mapping that refutes the bound, and the share of the space that was searched for one."""
+    bound = (int(certificate.bound_energy_units), certificate.bound_cycles)
+    below, share = prover.search_below(bound, seconds)
     # Without a claim about ties one is no mapping below the bound.
-    if below is not None and not certificate.tie_proven and prover.value_of(below) == certain:
-        below = None
-    which = f"none of the {among(prover.keep)} is" if restricted else "no mapping is"
-    findings.check(
-        below is None,
-        f"{which} below {certificate.lower_bound:.9g}: {prover.bounds_computed:,} bounds, by the "
-        "same prover",
-        f"a mapping of {below} (energy in units, cycles) is below {certificate.lower_bound:.9g}",
-    )
+    equal = below is not None and prover.value_of(below) == prover.value_of(bound)
+    return None if equal and not certificate.tie_proven else below, share
+
+
+def _check_bound(
+    certificate: Certificate,
+    prover: AnyProof,
+    findings: _Findings,
+    below: Outcome | None,
+    share: float,
+) -> None:
+    which = "no mapping is" if prover.keep is None else f"none of the {among(prover.keep)} is"
+    claim = f"{which} below {certificate.lower_bound:.9g}"
+    if findings.complete:
+        findings.check(
+            below is None,
+            f"{claim}: {prover.bounds_computed:,} bounds, by the same prover",
+            f"a mapping of {below} (energy in units, cycles) is below "
+            f"{certificate.lower_bound:.9g}",
+        )
+    else:
+        # Rounded down, so that what is left is never said to be nothing.
+        done = "" if math.isnan(share) else f"{math.floor(1000 * share) / 10:.1f} % of "
+        findings.unverified.append(
+            f"that {claim}: the time ended before; {done or 'some of '}the pieces of the space "
+            "that could hold one were searched, and none was found"
+        )
 
 
 def _check_ties(certificate: Certificate, findings: _Findings) -> None:
@@ -239,7 +290,7 @@ def _check_ties(certificate: Certificate, findings: _Findings) -> None:
     )
     findings.check(
         certificate.tie_proven == equal,
-        f"none {tie}" if equal else f"whether one {tie} is left open",
+        f"none {tie}{findings.condition}" if equal else f"whether one {tie} is left open",
         f"bound and mapping are equal in energy and cycles, so none {tie}"
         if equal
         else f"bound and mapping differ in energy or cycles, so one {tie} perhaps",

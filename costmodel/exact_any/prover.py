@@ -385,23 +385,34 @@ class AnyProver:
         reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
         return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
 
-    def search_below(self, limit: Outcome) -> Outcome | None:
+    def search_below(
+        self, limit: Outcome, seconds: float | None = None
+    ) -> tuple[Outcome | None, float]:
         """Searches all mappings below a limit; for a second look at a proof.
 
+        Args:
+            limit: energy in units and cycles.
+            seconds: the most that it may take; None: however long it takes.
+
         Returns:
-            The outcome of the best mapping below the limit, None if there is none.
+            The outcome of the best mapping below the limit, None if none was found; and 1 if all
+            was searched, else nan: which share was is not known.
         """
         again = AnyProver(
-            self.space, objective=self.objective, keep=self.keep, constraints=self._constraints
+            self.space,
+            objective=self.objective,
+            keep=self.keep,
+            constraints=self._constraints,
+            build=False,
         )
-        found = again.finds_below((float(limit[0] * self.unit_pj), float(limit[1])))
+        found = again.finds_below((float(limit[0] * self.unit_pj), float(limit[1])), seconds)
         self._counts = again._counts
-        return again.best_outcome if found else None
+        return again.best_outcome if found else None, 1.0 if again.finished else math.nan
 
-    def finds_below(self, limit: tuple[float, float]) -> bool:
+    def finds_below(self, limit: tuple[float, float], seconds: float | None = None) -> bool:
         """Whether a mapping is below an energy (pJ) and cycles; it is the best one then."""
         self._best, self._code = limit, None
-        self.run()
+        self.run(seconds)
         return self._code is not None
 
     @property

@@ -6,6 +6,7 @@ mapping's own cost is: a sample of other mappings can refute a bound and never c
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,6 +78,7 @@ class SecondLook:
         findings: one line per thing that was looked at.
         not_shown: what was not; None where nothing is left.
         seconds: how long it took.
+        cut: whether the time ended before everything was looked at that would have been.
     """
 
     holds: bool
@@ -85,6 +87,7 @@ class SecondLook:
     findings: tuple[str, ...]
     not_shown: str | None
     seconds: float
+    cut: bool = False
 
 
 def objective_of(objective: Objective, cost: Cost) -> Fraction:
@@ -111,6 +114,7 @@ def look_again(
     most: int = MOST_ENUMERATED,
     tilings: int = SAMPLED_TILINGS,
     seed: int = 0,
+    seconds: float | None = None,
 ) -> SecondLook:
     """Counts the claimed mapping, and others that the claim says are no better.
 
@@ -119,36 +123,45 @@ def look_again(
         most: a space of at most so many mappings is counted completely.
         tilings: how many tilings of a larger one are drawn.
         seed: decides which.
+        seconds: the most that it may take; what is not looked at then is said.
 
     Raises:
         ConfigError: the mapping cannot be read.
     """
     started = time.perf_counter()
-    look = _Look(claim)
+    look = _Look(claim, math.inf if seconds is None else started + seconds)
     tiling = look.claimed()
     small = look.feasible_tilings(most)
+    left = "independently, that none of the other mappings is below the bound: "
     if small is not None:
         look.count_all(small)
-        left = None
-    else:
+    if look.cut:
+        left += "the time ended before all were counted"
+    elif small is None:
         look.sample(random.Random(seed), tiling, tilings)
-        left = (
-            "independently, that none of the other mappings is below the bound: there are more "
-            f"than the {most:,} that are counted completely, so this rests on the prover"
+        left += (
+            f"there are more than the {most:,} that are counted completely, so this rests on the "
+            "prover"
         )
+    complete = small is not None and not look.cut
     return SecondLook(
         look.holds,
-        small is not None,
+        complete,
         look.counted,
         tuple(look.findings),
-        left,
+        None if complete else left,
         time.perf_counter() - started,
+        look.cut,
     )
 
 
 @dataclass
 class _Look:
     claim: Claim
+    ends: float
+    """By the performance counter."""
+    cut: bool = False
+    """Whether the time ended while there was something left to do."""
     holds: bool = True
     counted: int = 0
     findings: list[str] = field(default_factory=list)
@@ -158,6 +171,11 @@ class _Look:
         self.space = Mappings(self.claim.workload, self.claim.accelerator, self.claim.keep)
         self.bound = self.rank(self.claim.bound)
         self.least: tuple[Rank, Cost] | None = None
+
+    def over(self) -> bool:
+        """Whether the time is; asked by what would go on."""
+        self.cut |= time.perf_counter() >= self.ends
+        return self.cut
 
     def rank(self, cost: Cost) -> Rank:
         """What is compared: the objective, and where ties are claimed what decides those."""
@@ -214,7 +232,7 @@ class _Look:
                 if self.counter.why_not(tiling) is None:
                     found.append(tiling)
                     mappings += order_count(tiling)
-                if mappings > most or seen > 4 * most:
+                if mappings > most or seen > 4 * most or self.over():
                     return None
         return found
 
@@ -225,9 +243,13 @@ class _Look:
         below = self._below()
         self.check(
             below is None,
-            f"independent: all {self.counted:,} mappings were counted one by one, none is below "
-            f"the bound: settled without the prover",
-            f"independent: among all {self.counted:,} mappings there is one of {below}",
+            f"independent: {self.counted:,} mappings were counted one by one, none is below the "
+            "bound"
+            if self.cut
+            else f"independent: all {self.counted:,} mappings were counted one by one, none is "
+            "below the bound: settled without the prover",
+            f"independent: among {'the first' if self.cut else 'all'} {self.counted:,} mappings "
+            f"there is one of {below}",
         )
 
     def count(self, tiling: Tiling, orders: Iterable[Orders]) -> Rank | None:
@@ -235,6 +257,8 @@ class _Look:
         known: dict[object, int] = {}
         least = None
         for each in orders:
+            if self.over():
+                break
             cost = self.counter.cost(tiling, each, known)
             value = self.rank(cost)
             self.counted += 1
@@ -255,7 +279,7 @@ class _Look:
         deadline = time.process_time() + SAMPLE_SECONDS
         tilings: list[tuple[Rank, Tiling]] = []
         for _ in range(MOST_DRAWS * wanted):
-            if len(tilings) == wanted or time.process_time() >= deadline:
+            if len(tilings) == wanted or time.process_time() >= deadline or self.over():
                 break
             tiling = self.space.random_tiling(rng, self.space.random_shape(rng))
             value = self._best_of(rng, tiling)
@@ -291,7 +315,7 @@ class _Look:
             steps += 1
             best = None
             for tiling in self._around(rng, here):
-                if time.process_time() >= deadline:
+                if time.process_time() >= deadline or self.over():
                     return steps
                 found = self._best_of(rng, tiling)
                 if found is not None and found < value:

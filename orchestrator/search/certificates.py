@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapspace.errors import ConfigError
+from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.report.shown import Fact, Shown
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ class Verification(Shown):
         return self.verdict.holds and (self.independent is None or self.independent.holds)
 
     @property
+    def complete(self) -> bool:
+        """Whether the time sufficed: the bound was proven again, or one of the claims refuted."""
+        look = self.independent
+        if look is None or not self.holds:
+            return self.verdict.complete or not self.holds
+        return look.complete or (self.verdict.complete and not look.cut)
+
+    @property
     def findings(self) -> tuple[str, ...]:
         """One line per claim: what was checked and what came."""
         look = self.independent
@@ -62,6 +71,7 @@ class Verification(Shown):
         return {
             **vars(self.verdict),
             "holds": self.holds,
+            "complete": self.complete,
             "findings": self.findings,
             "not_verified": self.not_verified,
             "seconds": self.seconds,
@@ -72,6 +82,8 @@ class Verification(Shown):
 
     def heading(self) -> str:
         """Whether the certificate holds."""
+        if not self.complete:
+            return f"the certificate is not proven again: the time ended ({self.seconds:.2f} s)"
         verb = "holds" if self.holds else "does not hold"
         return f"the certificate {verb} ({self.seconds:.2f} s)"
 
@@ -88,12 +100,15 @@ def verification_text(result: Verification) -> str:
     return "\n".join([*lines, result.heading()])
 
 
-def verify_file(path: Path, *, independent: bool = False) -> Verification:
+def verify_file(
+    path: Path, *, independent: bool = False, seconds: float | None = None
+) -> Verification:
     """Proves the claims of a certificate's file again.
 
     Args:
         path: the certificate.
         independent: see `verify_certificate`.
+        seconds: likewise.
 
     Raises:
         ConfigError: the file is none, is no certificate, or its problem cannot be treated here.
@@ -102,18 +117,24 @@ def verify_file(path: Path, *, independent: bool = False) -> Verification:
 
     certificate = read_certificate(path)
     try:
-        return verify_certificate(certificate, independent=independent)
+        return verify_certificate(certificate, independent=independent, seconds=seconds)
+    except ArgumentError:
+        raise
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def verify_certificate(certificate: Certificate, *, independent: bool = False) -> Verification:
+def verify_certificate(
+    certificate: Certificate, *, independent: bool = False, seconds: float | None = None
+) -> Verification:
     """Proves a certificate's claims again, with the prover that makes certificates.
 
     Args:
         certificate: what to prove again.
         independent: also look without the prover: at every mapping of a small space, else at the
             certificate's own and at a sample.
+        seconds: the most that it may take, of which the prover has half where something looks
+            without it; None: however long it takes.
 
     Raises:
         ConfigError: its problem cannot be treated here.
@@ -121,11 +142,19 @@ def verify_certificate(certificate: Certificate, *, independent: bool = False) -
     from costmodel.exact.verification import verify
     from costmodel.exact_any.choice import make_prover
 
+    if seconds is not None and not seconds > 0:
+        raise ArgumentError("seconds", f": expected more than 0, got {seconds}.")
+    most = None if seconds == math.inf else seconds
     try:
-        verdict = verify(certificate, make_prover)
+        if most is not None:
+            _load(certificate)
+        prover_has = most / 2 if independent and most else most
+        verdict = verify(certificate, make_prover, seconds=prover_has)
+        look = None
         # Without a problem there is nothing to look at.
-        known = independent and verdict.problem_hash is not None
-        return Verification(certificate, verdict, _look_again(certificate) if known else None)
+        if independent and verdict.problem_hash is not None:
+            look = _look_again(certificate, most and max(0.0, most - verdict.seconds))
+        return Verification(certificate, verdict, look)
     except MemoryError:
         raise ConfigError(
             f"{certificate.workload.name} on {certificate.accelerator.name} needs more memory "
@@ -133,7 +162,18 @@ def verify_certificate(certificate: Certificate, *, independent: bool = False) -
         ) from None
 
 
-def _look_again(certificate: Certificate) -> SecondLook:
+def _load(certificate: Certificate) -> None:
+    """Compiles the prover that a certificate needs, or loads it compiled."""
+    from costmodel.exact import loading
+    from costmodel.exact_any import prover as any_levels
+    from costmodel.exact_any.choice import is_older
+    from costmodel.loop_nest.map_space import MapSpace
+
+    older = is_older(MapSpace(certificate.workload, certificate.accelerator))
+    (loading if older else any_levels).load_compiled()
+
+
+def _look_again(certificate: Certificate, seconds: float | None) -> SecondLook:
     if not isinstance(certificate.record["mapping"], dict):
         raise ConfigError(
             f"independent: {certificate.accelerator.name} is none of the machines that the second "
@@ -152,5 +192,6 @@ def _look_again(certificate: Certificate) -> SecondLook:
             (int(certificate.energy_units) * unit, certificate.latency_cycles),
             (int(certificate.bound_energy_units) * unit, certificate.bound_cycles),
             ties=bool(certificate.tie_proven),
-        )
+        ),
+        seconds=seconds,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,11 @@ def test_nothing_is_below_the_optimum() -> None:
     prover = AnyProver(space)
     prover.run()
     energy, cycles = prover.best_outcome or (0, 0)
-    assert prover.search_below((energy, cycles)) is None
-    assert prover.search_below((energy * 2, cycles)) == (energy, cycles)
+    assert prover.search_below((energy, cycles)) == (None, 1)
+    assert prover.search_below((energy * 2, cycles)) == ((energy, cycles), 1)
+    below, share = prover.search_below((energy, cycles), 0.0)
+    assert below is None
+    assert math.isnan(share)
 
 
 def test_what_cannot_be_treated_is_said_in_one_line() -> None:
