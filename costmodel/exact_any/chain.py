@@ -18,12 +18,10 @@ import numpy as np
 
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
+from costmodel.exact_any.hulls import insert_point, least_on_hull
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
 from costmodel.loop_nest.tables import Array
-
-HULL = 6
-"""Points that a hull keeps; more are joined, two by two, into points below both."""
 
 
 @by_reference
@@ -56,88 +54,6 @@ class Chain(NamedTuple):
     hull_u: FloatArray
     hull_c: FloatArray
     hull_n: Array
-
-
-@part
-def insert_point(
-    us: FloatArray,
-    cs: FloatArray,
-    count: int,
-    u: float,
-    c: float,
-) -> int:
-    """Adds a point to a lower hull: rising in u, falling and convex in c. Returns its points."""
-    place = 0
-    while place < count and us[place] < u:
-        place += 1
-    if place > 0 and cs[place - 1] <= c:
-        return count
-    if place < count and us[place] == u and cs[place] <= c:
-        return count
-    if 0 < place < count:
-        rise = (cs[place] - cs[place - 1]) * (u - us[place - 1])
-        if (c - cs[place - 1]) * (us[place] - us[place - 1]) >= rise:
-            return count
-    beyond = place
-    while beyond < count and cs[beyond] >= c:
-        beyond += 1
-    while beyond + 1 < count and (cs[beyond] - c) * (us[beyond + 1] - u) >= (cs[beyond + 1] - c) * (
-        us[beyond] - u
-    ):
-        beyond += 1
-    begin = place
-    while begin > 1 and (cs[begin - 1] - cs[begin - 2]) * (u - us[begin - 2]) >= (
-        c - cs[begin - 2]
-    ) * (us[begin - 1] - us[begin - 2]):
-        begin -= 1
-    if begin + 1 + count - beyond > us.size:
-        return _join_points(us, cs, count, place, u, c)
-    shift = begin + 1 - beyond
-    if shift > 0:
-        for i in range(count - 1, beyond - 1, -1):
-            us[i + shift], cs[i + shift] = us[i], cs[i]
-    elif shift < 0:
-        for i in range(beyond, count):
-            us[i + shift], cs[i + shift] = us[i], cs[i]
-    us[begin], cs[begin] = u, c
-    return count + shift
-
-
-@part
-def _join_points(
-    us: FloatArray,
-    cs: FloatArray,
-    count: int,
-    place: int,
-    u: float,
-    c: float,
-) -> int:
-    """Makes room in a full hull: one point becomes one below itself and the new one."""
-    before = np.inf
-    if place > 0:
-        before = (u - us[place - 1]) * (cs[place - 1] - c)
-    after = np.inf
-    if place < count:
-        after = (us[place] - u) * (c - cs[place])
-    if before <= after:
-        cs[place - 1] = c
-    else:
-        us[place] = u
-    return count
-
-
-@part
-def least_on_hull(
-    us: FloatArray,
-    cs: FloatArray,
-    count: int,
-    price: float,
-) -> float:
-    """The least of c + price * u over the points of a hull; inf without any."""
-    least = np.inf
-    for i in range(count):
-        least = min(least, cs[i] + price * us[i])
-    return least
 
 
 @part
@@ -469,6 +385,86 @@ def build_boundary(
 
 
 @part
+def _single_dimension(
+    shape: Shape,
+    kind: int,
+) -> int:
+    """The one dimension that leaves a class's resting tensors at rest, -1 if there are several."""
+    found = -1
+    rest = shape.class_rest[kind]
+    for other in range(shape.class_rest.size):
+        if shape.class_rest[other] & rest != rest:
+            continue
+        for d in range(shape.sizes.size):
+            if (shape.class_dims[other] >> d) & 1:
+                if found >= 0:
+                    return -1
+                found = d
+    return found
+
+
+@part
+def _least_of_pair(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    chain: Chain,
+    level: int,
+    i: int,
+    j: int,
+    kind: int,
+    trips: FloatArray,
+    all_trips: float,
+) -> float:
+    """What two tensors that rest together and everything outside cost at least; 0 if not two.
+
+    They rest together through loops over one dimension. There the run of one ends, and the other
+    may rest on; or the level ends there, and both do.
+    """
+    one = two = -1
+    for t in range(shape.sliding.size):
+        if (shape.class_rest[kind] >> t) & 1:
+            if two >= 0:
+                return 0.0
+            one, two = (t, -1) if one < 0 else (one, t)
+    common = _single_dimension(shape, kind)
+    if two < 0 or common < 0:
+        return 0.0
+    weight, credit = around.weight[level], around.credit[level - 1]
+    price_one, price_two = weight[one] * tiles.words[i, one], weight[two] * tiles.words[i, two]
+    ended_one = price_one * resting_share(shape, one, tiles.place[j], trips, credit)
+    ended_two = price_two * resting_share(shape, two, tiles.place[j], trips, credit)
+    least_one = price_one * least_resting(shape, one, tiles.place[j], trips, credit)
+    least_two = price_two * least_resting(shape, two, tiles.place[j], trips, credit)
+    least = np.inf
+    place, start = tiles.place[j, common], shape.divisor_start[common]
+    for row in range(start + place, shape.divisor_start[common + 1]):
+        if shape.divisors[row] % tiles.extent[j, common]:
+            continue
+        move = (row - start - place) * shape.stride[common]
+        found = tiles.at[level - 1, tiles.cell[j] + move]
+        if found < 0:
+            continue
+        e = tiles.start[level - 1] + found
+        left = all_trips / (shape.divisors[row] // tiles.extent[j, common])
+        on_one = least_on_hull(
+            chain.slot_u[e, one], chain.slot_c[e, one], chain.slot_n[e, one], price_one
+        )
+        on_two = least_on_hull(
+            chain.slot_u[e, two], chain.slot_c[e, two], chain.slot_n[e, two], price_two
+        )
+        least = min(least, on_one + ended_two * left, on_two + ended_one * left)
+        across_one = least_on_hull(
+            chain.hull_u[e, one], chain.hull_c[e, one], chain.hull_n[e, one], price_one
+        )
+        across_two = least_on_hull(
+            chain.hull_u[e, two], chain.hull_c[e, two], chain.hull_n[e, two], price_two
+        )
+        least = min(least, max(across_one + least_two, across_two + least_one))
+    return least
+
+
+@part
 def _fill_boundary(
     shape: Shape,
     tiles: Tiles,
@@ -514,6 +510,10 @@ def _fill_boundary(
                     chain.slot_u[j, t, h],
                     more + chain.slot_c[j, t, h] + price * chain.slot_u[j, t, h],
                 )  # fmt: skip
+        bound = max(
+            bound,
+            base + _least_of_pair(shape, tiles, around, chain, level, i, j, kind, trips, all_trips),
+        )
         least = min(least, bound)
     chain.free[i] = least
     if least < np.inf:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.exact_any.chain import HULL, Around, Chain, build_boundary, build_slot
+from costmodel.exact_any.chain import Around, Chain, build_boundary, build_slot
 from costmodel.exact_any.credits import DEPTH, fill_credits
+from costmodel.exact_any.hulls import HULL
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Lattice, Tiles
 from costmodel.loop_nest.tables import Array

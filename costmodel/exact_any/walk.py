@@ -22,12 +22,12 @@ from costmodel.exact_any.chain import (
     charge_others,
     class_charges,
     is_open,
-    least_on_hull,
     least_resting,
     resting_share,
     step_of,
     trips_outside,
 )
+from costmodel.exact_any.hulls import least_on_hull
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
 from costmodel.loop_nest.tables import Array
