@@ -399,19 +399,28 @@ def _repair(
 
 
 @part
+def _is_barred(tables: NestTables, listed: Choices, pair: int, slot: int) -> bool:
+    """Whether a prime's dimension may not run across the fan-out that a slot stands for."""
+    if not tables.slot_spatial[slot]:
+        return False
+    barred: int = tables.machine.barred[tables.slot_level[slot]]
+    return (barred >> listed.dimension[pair]) & 1 == 1
+
+
+@part
 def _shift_some(tables: NestTables, listed: Choices, work: Workspace) -> bool:
     """Takes a prime to another slot, and what stands in its way back; False: none was found."""
     pair = below(work.stream, listed.prime.size)
     source = _slot_of(listed, work, pair, 0, -1)
     target = below(work.stream, work.factors.shape[1])
-    if target == source:
+    if target == source or _is_barred(tables, listed, pair, target):
         return False
     shift(work, pair, source, target, listed)
     if tables.slot_spatial[source]:
         # What runs across leaves a gap that another prime may close.
         other = below(work.stream, listed.prime.size)
         place = _slot_of(listed, work, other, 0, source)
-        if other != pair and place >= 0:
+        if other != pair and place >= 0 and not _is_barred(tables, listed, other, source):
             shift(work, other, place, source, listed)
     return _repair(tables, listed, work, pair, source, _REPAIRS)
 
@@ -425,7 +434,7 @@ def _swap_spatial(tables: NestTables, listed: Choices, work: Workspace) -> bool:
         return False
     other = below(work.stream, work.factors.shape[1])
     second = _held_in(listed, work, other, first)
-    if other == slot or second < 0:
+    if other == slot or second < 0 or _is_barred(tables, listed, second, slot):
         return False
     shift(work, first, slot, other, listed)
     shift(work, second, other, slot, listed)

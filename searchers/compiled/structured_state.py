@@ -163,6 +163,8 @@ def _axes(tables: NestTables) -> list[Fan]:
         for extent, elsewhere in zip(
             tables.mesh[level].tolist(), (machine.only_y, machine.only_x), strict=True
         ):
+            if extent == 1:
+                continue
             barred = ((machine.barred[level] | elsewhere[level]) >> bits) & 1
             fans.append((level, extent, np.where(barred, 1, tables.sizes).tolist()))
     return fans

@@ -238,6 +238,19 @@ def test_every_machine_gets_feasible_and_good_proposals(machine: str, problem: s
     assert best < 1.01 * model.evaluate(of, random.ask(4000)).edp.min()
 
 
+@pytest.mark.parametrize("machine", ["tpu-v1", "simba"])
+def test_samples_use_every_fan_out_of_a_deep_machine(machine: str) -> None:
+    """Also where a mesh is one row high, and where few dimensions may run across."""
+    of = space(machine=machine)
+    t = of.tables
+    searcher = make("structured", of, seed=0, preset="samples", chains=200)
+    codes = searcher.ask(200)
+    factors = t.factors[t.row_start[:-1] + codes[:, : t.sizes.size]]
+    for slot in t.spatial_slot[t.spatial_slot >= 0]:
+        used = factors[:, :, slot].prod(axis=1)
+        assert (used == t.fanout[t.slot_level[slot]]).mean() > 0.8
+
+
 def test_searched_attributes_are_searched() -> None:
     """Kept tensors and bank allocations vary where the machine leaves them to the mapping."""
     for machine, kind, least in (("mm256-bypass", "keep", 6), ("mindmappings", "banks", 20)):
