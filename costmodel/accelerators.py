@@ -43,7 +43,7 @@ PRESETS = Path(__file__).parent / "presets"
 _PREFIX = "accelerator-"
 
 # Keys that the first machine files had not.
-_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills", "constraints")
+_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills", "factors", "constraints")
 
 
 class Accelerator(StrictModel):
@@ -69,6 +69,8 @@ class Accelerator(StrictModel):
     """Whether the map space decides which tensors skip which level."""
     constraints: Entries = ()
     """What mappings must obey, in the words of Timeloop's mapper."""
+    factors: Literal["perfect", "imperfect"] = "perfect"
+    """Whether factors multiply to a size, or loops may have a shorter last pass."""
 
     @model_validator(mode="before")
     @classmethod

@@ -46,7 +46,8 @@ class Detail:
         instances: `[B, L]` instances of the level in use.
         energy_pj: `[B, L, T]` energy of all instances, pJ.
         network_energy_pj: `[B, T]` energy of the hops between levels, pJ.
-        mac_energy_pj: energy of the multiply-accumulates, pJ, the same for every mapping.
+        mac_energy_pj: energy of the multiply-accumulates, pJ, the same for every mapping; the most
+            of any where imperfect factors count some twice.
         utilisation: `[B]` MACs / (processing elements x cycles).
     """
 

@@ -9,7 +9,7 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 from costmodel.accelerators import AcceleratorSource
 from costmodel.costs import Objective
@@ -51,6 +51,7 @@ def search(
     top: int = 1,
     keep: Keep | None = None,
     pad: bool = False,
+    factors: Literal["perfect", "imperfect"] | None = None,
     threads: int | None = None,
     progress: bool = False,
 ) -> SearchResult:
@@ -72,6 +73,7 @@ def search(
         top: how many of the best tilings a proof finds.
         keep: tensors kept per level where the machine leaves that open.
         pad: search larger sizes too, and take those that are better.
+        factors: `imperfect` lets loops have a shorter last pass; None: as the accelerator says.
         threads: how many work on a proof; None: one per processor, at most four.
         progress: whether progress is printed on standard error.
 
@@ -93,6 +95,7 @@ def search(
         keep=_kept(keep),
         threads=threads,
         pad=pad,
+        factors=factors,
     )
     return one_workload.search(request, _stream(progress))
 

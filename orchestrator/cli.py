@@ -68,6 +68,11 @@ def cli() -> None:
     metavar="LEVEL=TENSORS",
     help="Tensors that a level keeps where the machine leaves it open: L1=Weights,Outputs.",
 )
+@click.option(
+    "--factors",
+    type=click.Choice(("perfect", "imperfect")),
+    help="Whether loops may have a shorter last pass; else as the machine says.",
+)
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
 @click.option(
     "--output",

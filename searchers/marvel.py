@@ -32,6 +32,7 @@ from searchers.shared.decoupled_subspaces import (
     off_chip,
     on_chip_subspace,
 )
+from searchers.shared.perfect_only import refuse_remainders
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -105,6 +106,7 @@ class Marvel(Searcher):
                 space.
         """
         super().__init__(space, options, seed=seed)
+        refuse_remainders(space, type(self).__name__)
         pruning = Pruning(options.unroll_filter, options.symmetry, options.utilisation_bound)
         self._weight = options.output_weight
         if isinstance(space, OnChipSpace):

@@ -30,6 +30,7 @@ from searchers.compiled.primitive_list import (
     propose,
 )
 from searchers.options import Count, Flag, Options, Positive, PositiveShare, Presets, Share
+from searchers.shared.perfect_only import refuse_remainders
 
 # Rounds of shuffling after which starts that are still missing are drawn uniformly.
 SHUFFLE_ROUNDS = 50
@@ -104,6 +105,7 @@ class PrimitiveAnnealing(Searcher):
     def __init__(self, space: MapSpace, options: PrimitiveAnnealingOptions, *, seed: int) -> None:
         """Prepares the chains and compiles the moves, so that no search time goes into that."""
         super().__init__(space, options, seed=seed)
+        refuse_remainders(space, type(self).__name__)
         self._tables = space.tables
         self._layout = make_layout(space.tables, space.cardinality)
         self._unshuffled: Array = np.concatenate(

@@ -28,6 +28,7 @@ import numpy as np
 
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes, Losses
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts, compiled_costs
@@ -35,12 +36,15 @@ from searchers.compiled.structured_deep import moves_of
 from searchers.compiled.structured_moves import settle
 from searchers.compiled.structured_state import (
     Chains,
+    Choices,
     Schedule,
+    Workspace,
     is_deep,
     list_choices,
     make_workspace,
 )
 from searchers.options import Count, Options, Presets, Share, Temperatures, Whole
+from searchers.shared.padded_sizes import Padded, PaddedSizes
 
 # Mappings that one compiled walk scores at most: a millisecond or two between looks at the clock.
 LONGEST_WALK = 512
@@ -85,6 +89,10 @@ class Structured(Searcher):
         "_streams",
         "_turn",
         "_rows",
+        "_sizes",
+        "_best_sizes",
+        "_best_loss",
+        "_proposed",
     )
 
     def __init__(self, space: MapSpace, options: StructuredOptions, *, seed: int) -> None:
@@ -99,9 +107,19 @@ class Structured(Searcher):
             coldest,
         )
         self._offer, self._go_on = moves_of(space.tables)
-        self._tables = space.tables
-        self._choices = list_choices(space.tables, options.outer_fill)
-        self._workspace = make_workspace(space.tables)
+        self._padding = None
+        if space.remainders is not None:
+            self._padding = PaddedSizes(space, options.outer_fill)
+        else:
+            self._moves = (
+                space.tables,
+                list_choices(space.tables, options.outer_fill),
+                make_workspace(space.tables),
+            )
+        self._sizes: list[int] = []
+        self._best_sizes: list[int] = []
+        self._best_loss = math.inf
+        self._proposed: Codes = np.empty((0, space.cardinality.size), np.int32)
         self._start_round()
         # Compiles, without a step.
         self._tell(self._ask(0), np.empty(0))
@@ -110,7 +128,9 @@ class Structured(Searcher):
         self._walk_on(costs, self._codes[:0], self._codes[:0], np.empty((0, 2)))
 
     def _start_round(self) -> None:
-        """Forgets all chains and starts new ones."""
+        """Forgets all chains and starts new ones; with imperfect factors at other sizes."""
+        if self._padding is not None:
+            self._sizes = self._padding.draw(self.rng, self._best_sizes)
         self._codes: Codes = np.zeros((self.options.chains, self.space.cardinality.size), np.int32)
         self._losses: Losses = np.full(self.options.chains, math.inf)
         self._steps = np.zeros(self.options.chains, np.int64)
@@ -129,24 +149,45 @@ class Structured(Searcher):
         streams = self._streams[self._rows]
         proposals = np.empty((len(self._rows), self._codes.shape[1]), np.int32)
         found = np.empty(len(proposals), dtype=np.bool_)
-        self._offer(
-            self._tables,
-            self._choices,
-            self._workspace,
-            self._codes[self._rows],
-            fresh,
-            streams,
-            proposals,
-            found,
-        )
+        tables, choices, workspace = self._in_hand()
+        held = self._codes[self._rows]
+        self._offer(tables, choices, workspace, held, fresh, streams, proposals, found)
         self._streams[self._rows] = streams
         for row in np.flatnonzero(~found):
-            proposals[row] = self.space.sample(self.rng, 1, feasible=True)[0]
-        return proposals
+            proposals[row] = self._walked.sample(self.rng, 1, feasible=True)[0]
+        padded = self._padded
+        if padded is None:
+            return proposals
+        self._proposed = proposals
+        translated, inside = padded.codes_of(proposals)
+        outside = np.setdiff1d(np.arange(len(proposals)), inside)
+        # What stands for no mapping of the space moves no chain.
+        self._proposed[outside] = -1
+        for row in outside:
+            translated[row] = self.space.sample(self.rng, 1, feasible=True)[0]
+        return translated
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
+        if self._padding is not None:
+            codes = np.maximum(self._proposed, 0)
+            losses = np.where(self._proposed[:, 0] < 0, math.inf, losses)
         settle(self._schedule, self._held(), self._rows, codes, losses)
         self._end_round()
+
+    def _in_hand(self) -> tuple[NestTables, Choices, Workspace]:
+        """What proposals are made of: the space's, or those of this round's sizes."""
+        padded = self._padded
+        return self._moves if padded is None else (padded.space.tables, *padded[1:3])
+
+    @property
+    def _padded(self) -> Padded | None:
+        return None if self._padding is None else self._padding.lay_out(tuple(self._sizes))
+
+    @property
+    def _walked(self) -> MapSpace:
+        """The space in which chains walk."""
+        padded = self._padded
+        return self.space if padded is None else padded.space
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
         """Searches until the budget is spent, in compiled code where costs are compiled."""
@@ -172,24 +213,30 @@ class Structured(Searcher):
         while done < len(codes):
             # The last walk ended with a round, or where a chain found nothing.
             ended = self._end_round()
-            spare = codes[:0] if ended else self.space.sample(self.rng, 1, feasible=True)
+            spare = codes[:0] if ended else self._walked.sample(self.rng, 1, feasible=True)
             done += self._walk_on(costs, spare, codes[done:], scores[done:])
         self._end_round()
+        if self._padding is not None:
+            inside = codes[:, 0] >= 0
+            return codes[inside], scores[inside]
         return codes, scores
 
     def _walk_on(self, costs: CompiledCosts, spare: Codes, codes: Codes, scores: Losses) -> int:
+        padded = self._padded
         scored: int = self._go_on(
-            self._tables,
-            self._choices,
-            self._workspace,
+            *self._in_hand(),
             self._schedule,
             self._held(),
             self._turn,
-            costs,
+            costs if padded is None else padded.costs(costs),
             spare,
             codes,
             scores,
         )
+        if padded is not None:
+            translated, inside = padded.codes_of(codes[:scored])
+            codes[:scored] = -1
+            codes[inside] = translated[inside]
         self._turn = (self._turn + scored) % self.options.chains
         return scored
 
@@ -200,5 +247,8 @@ class Structured(Searcher):
         """Starts new chains if all are at their ends; whether it did."""
         ended = bool(self._steps.min() >= self._schedule.initial + self._schedule.length)
         if ended:
+            if self._padding is not None and self._losses.min() < self._best_loss:
+                self._best_loss = float(self._losses.min())
+                self._best_sizes = self._sizes
             self._start_round()
         return ended

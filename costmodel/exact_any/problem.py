@@ -15,6 +15,8 @@ from costmodel.loop_nest.map_space import MapSpace
 def why_not_any(space: MapSpace) -> str | None:
     """Why no proof is possible on any hierarchy, in one line; None if one is."""
     name = space.accelerator.name
+    if space.tables.imperfect:
+        return f"{name} has factors: imperfect; no bound is known where loops have remainders."
     if space.accelerator.overflow != "invalid":
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if space.constraints is not None:

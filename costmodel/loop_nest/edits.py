@@ -21,7 +21,7 @@ import numpy as np
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK
 from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.moves import allocation_row, exact_row, order_index
+from costmodel.loop_nest.moves import allocation_row, exact_row, order_index, shift_factor
 from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
@@ -109,10 +109,13 @@ def _move_prime(tables: NestTables, d: int, value: int, number: int, work: Array
     prime = _distinct_prime(tables, d, number // (slots * (slots - 1)))
     source, target = _ordered_pair(number % (slots * (slots - 1)), slots)
     row = tables.row_start[d] + value
-    if tables.factors[row, source] % prime != 0:
-        return -1
     for s in range(slots):
         work[s] = tables.factors[row, s]
+    if tables.imperfect:
+        found = shift_factor(tables, d, prime, source, target, work[:slots])
+        return found - tables.row_start[d] if found >= 0 else -1
+    if work[source] % prime != 0:
+        return -1
     work[source] //= prime
     work[target] *= prime
     found = exact_row(tables, d, work[:slots])

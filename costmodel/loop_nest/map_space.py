@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.impossible import all_constraints
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from costmodel.loop_nest.remainders import remainders_of
 from costmodel.loop_nest.scratch import scratch_of
 from costmodel.loop_nest.tables import build_tables
 from costmodel.space import Codes, check_cells, resampled
@@ -68,6 +69,7 @@ class MapSpace:
         accelerator: the machine.
         constraints: what they and the machine's own rules leave; None: there are none.
         tables: the space as arrays, for compiled code.
+        remainders: how often loops run in the last pass, where factors are imperfect, else None.
         attribute_names: `[D]` such as `tiling.K`, `order.L2`, `banks.L1`, `keep.L1`.
         attribute_kinds: `[D]` tiling, order, spatial-order, spatial-axis, banks or keep.
         cardinality: `[D]` int64 number of values per attribute.
@@ -80,6 +82,8 @@ class MapSpace:
         workload: Workload,
         accelerator: Accelerator,
         constraints: Constraints | Sequence[MappingType[str, Any]] | None = None,
+        *,
+        factors: Literal["perfect", "imperfect"] | None = None,
     ) -> None:
         """Lays the space out.
 
@@ -88,15 +92,21 @@ class MapSpace:
             accelerator: the machine.
             constraints: what a mapping must obey: entries in the words of Timeloop's mapper, beside
                 those of the machine, or what has been read in their place.
+            factors: whether factors multiply to the sizes, or loops may have remainders; None: as
+                the machine says.
 
         Raises:
             ConfigError: a banked level has fewer banks than the workload has tensors, or
                 constraints that cannot be read or leave nothing.
         """
+        if factors is not None:
+            accelerator = accelerator.model_copy(update={"factors": factors})
         self.workload = workload
         self.accelerator = accelerator
         self.tables, attributes = build_tables(workload, accelerator)
         self.constraints = all_constraints(workload, accelerator, constraints)
+        if self.tables.imperfect and self.constraints is not None:
+            raise ConfigError("constraints: expected factors: perfect beside them, got imperfect.")
         if self.constraints is not None:
             self.tables = constrain(self.tables, self.constraints, workload.dimension_names)
             counts = np.diff(self.tables.row_start).tolist()
@@ -104,6 +114,7 @@ class MapSpace:
                 attribute._replace(cardinality=counts[d]) if d < len(counts) else attribute
                 for d, attribute in enumerate(attributes)
             )
+        self.remainders = remainders_of(self.tables) if self.tables.imperfect else None
         self.attribute_names = tuple(attribute.name for attribute in attributes)
         self.attribute_kinds = tuple(attribute.kind for attribute in attributes)
         self.cardinality = np.array([a.cardinality for a in attributes], dtype=np.int64)
@@ -329,7 +340,8 @@ class MapSpace:
         Returns:
             `[B, F]`: the n problem sizes; S x n factors, slot by slot; L x n loop ranks, level by
             level, 0 the outermost; then, where searched, banks per buffer and tensor, kept tensors
-            per level (0 or 1), ranks and axes of the spatial loops.
+            per level (0 or 1), ranks and axes of the spatial loops; with imperfect factors S x n
+            remainders.
         """
         self.check(codes)
         t = self.tables
@@ -355,6 +367,8 @@ class MapSpace:
         ]
         bits = np.arange(t.sizes.size)
         parts += [(codes[:, [c]] >> bits) & 1 for c in t.spatial_axis_column if c >= 0]
+        if self.remainders is not None:
+            parts.append(self.remainders.rests[rows].transpose(0, 2, 1).reshape(batch, -1))
         return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
 
     def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
@@ -420,6 +434,11 @@ class MapSpace:
         def factors(slot: int) -> dict[str, int]:
             return {name: int(t.factors[rows[d], slot]) for d, name in enumerate(names)}
 
+        def rests(slot: int) -> dict[str, int]:
+            if self.remainders is None or slot < 0:
+                return {}
+            return {name: int(self.remainders.rests[rows[d], slot]) for d, name in enumerate(names)}
+
         def order(column: int, first: int) -> tuple[str, ...]:
             index = first + (code[column] if column >= 0 else 0)
             return tuple(names[d] for d in t.orders[index])
@@ -456,6 +475,8 @@ class MapSpace:
                     else {name: "Y" if (axes >> d) & 1 else "X" for d, name in enumerate(names)},
                     keep=tuple(name for i, name in enumerate(tensors) if (keep >> i) & 1),
                     banks=allocation,
+                    temporal_rests=rests(int(t.temporal_slot[index])),
+                    spatial_rests=rests(slot),
                 )
             )
         return Mapping(tuple(levels), tensors)
@@ -504,7 +525,10 @@ class MapSpace:
                 code[t.banks_column[index]] = row
         for d, name in enumerate(names):
             product = math.prod(int(f) for f in factors[d])
-            if product != self.workload.dimensions[name]:
+            row = moves.find_row(t, d, factors[d])
+            if product != self.workload.dimensions[name] and not (
+                t.imperfect and (t.factors[row] == factors[d]).all()
+            ):
                 raise ConfigError(
                     f"mapping: the factors of {name} multiply to {product}; "
                     f"{self.workload.name} has {name} = {self.workload.dimensions[name]}."
@@ -555,6 +579,7 @@ class MapSpace:
         names, tensors = self.workload.dimension_names, self.workload.tensor_names
         levels = [level.name for level in self.accelerator.levels]
         t = self.tables
+        slots = t.slot_level.size
         features = [f"problem.{name}" for name in names]
         for level, spatial in zip(t.slot_level, t.slot_spatial, strict=True):
             kind = "spatial" if spatial else "temporal"
@@ -568,6 +593,8 @@ class MapSpace:
         ):
             for level_name, column in zip(levels, columns, strict=True):
                 features += [f"{kind}.{level_name}.{name}" for name in of] if column >= 0 else []
+        if t.imperfect:
+            features += [f"rest.{name}" for name in features[len(names) : len(names) * (1 + slots)]]
         return features
 
     def _why_infeasible(self, rng: np.random.Generator) -> str:

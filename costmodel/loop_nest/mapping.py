@@ -25,6 +25,9 @@ class LevelMapping:
         spatial_axis: mesh axis (`X` or `Y`) per dimension; empty where the mesh is a row.
         keep: tensors kept at this level, the others bypass it.
         banks: banks per tensor; empty where the buffer is not banked.
+        temporal_rests: how often temporal loops run in the last pass over their dimension; empty
+            where no pass is shorter.
+        spatial_rests: likewise of spatial loops.
     """
 
     name: str
@@ -35,6 +38,8 @@ class LevelMapping:
     spatial_axis: dict[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     banks: dict[str, int] = field(default_factory=dict)
+    temporal_rests: dict[str, int] = field(default_factory=dict)
+    spatial_rests: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,13 @@ class Mapping:
             lines.append(f"{'  ' * len(lines)}{level.name}{note}")
             for name in level.order:
                 if level.temporal[name] > 1:
-                    lines.append(f"{'  ' * len(lines)}for {name} in {level.temporal[name]}")
+                    trips = _trips(level.temporal[name], level.temporal_rests.get(name))
+                    lines.append(f"{'  ' * len(lines)}for {name} in {trips}")
             for name in level.spatial_order:
                 if level.spatial[name] > 1:
                     axis = f" along {level.spatial_axis[name]}" if level.spatial_axis else ""
-                    loop = f"parallel for {name} in {level.spatial[name]}{axis}"
+                    trips = _trips(level.spatial[name], level.spatial_rests.get(name))
+                    loop = f"parallel for {name} in {trips}{axis}"
                     lines.append(f"{'  ' * len(lines)}{loop}")
         lines.append(f"{'  ' * len(lines)}multiply-accumulate")
         return "\n".join(lines)
@@ -85,6 +92,11 @@ class Mapping:
         if any(level.keep != self.tensors for level in self.levels):
             record["keep"] = {level.name: list(level.keep) for level in self.levels}
         return record
+
+
+def _trips(factor: int, rest: int | None) -> str:
+    """How often a loop runs, and in its last pass where that is shorter."""
+    return str(factor) if rest is None or rest == factor else f"{factor} ({rest} at last)"
 
 
 def _write_order(order: tuple[str, ...]) -> str | list[str]:

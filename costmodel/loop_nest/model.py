@@ -10,15 +10,17 @@ from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
 from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
+from costmodel.loop_nest.remainders import walk_of
 from costmodel.loop_nest.scratch import scratch_of
 from costmodel.space import Codes
-from mapspace.errors import ContractError
+from mapspace.errors import ConfigError, ContractError
 
 
 class LoopNestModel:
     """Energy and cycles of mappings by Timeloop's counting, in closed form.
 
-    Equal to Timeloop v3.0.3 for dense workloads and perfect factors: tiles,
+    Equal to Timeloop v3.0.3 for dense workloads, with perfect and imperfect factors: tiles,
     reads, fills and updates per level and tensor, bypass, spatial multicast and reduction, partial
     overlap of sliding windows, first-read elision of outputs, bandwidth limits, hop energy.
 
@@ -55,14 +57,19 @@ class LoopNestModel:
         space.check(codes)
         costs = cost_kernel.make_costs(len(codes))
         details = cost_kernel.make_details(space.tables, len(codes) if detail else 0)
-        cost_kernel.evaluate_mappings(
-            space.tables,
-            scratch_of(space.tables),
-            np.ascontiguousarray(codes, dtype=np.int32),
-            costs,
-            details,
-            make_links(space.tables) if self.link_transfers else None,
-        )
+        macs = np.full(len(codes), float(space.workload.macs))
+        scratch = scratch_of(space.tables)
+        codes = np.ascontiguousarray(codes, dtype=np.int32)
+        if space.remainders is not None:
+            if self.link_transfers:
+                raise ConfigError("Imperfect factors are not counted with link transfers.")
+            evaluate_imperfect(
+                space.tables, space.remainders, scratch, walk_of(space.tables, space.remainders),
+                codes, costs, details, macs,
+            )  # fmt: skip
+        else:
+            links = make_links(space.tables) if self.link_transfers else None
+            cost_kernel.evaluate_mappings(space.tables, scratch, codes, costs, details, links)
         if not detail:
             return Costs(*costs)
         elements = math.prod(level.fanout for level in space.accelerator.levels)
@@ -76,7 +83,7 @@ class LoopNestModel:
                 instances=details.instances,
                 energy_pj=details.charges[:, 0] + details.charges[:, 1],
                 network_energy_pj=details.network,
-                mac_energy_pj=space.workload.macs * space.accelerator.mac_energy_pj,
-                utilisation=space.workload.macs / (elements * costs.latency),
+                mac_energy_pj=float(macs.max(initial=0.0)) * space.accelerator.mac_energy_pj,
+                utilisation=macs / (elements * costs.latency),
             ),
         )

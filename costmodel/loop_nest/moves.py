@@ -60,6 +60,46 @@ def exact_row(
 
 
 @compiled
+def shift_factor(
+    tables: NestTables,
+    d: int,
+    prime: int,
+    source: int,
+    target: int,
+    factors: Array,
+) -> int:
+    """Row of an imperfect factorisation with a prime in another slot; -1 if there is none.
+
+    The outermost slot gives and takes what there is: its loop runs as often as it must.
+
+    Args:
+        tables: the map space.
+        d: the dimension.
+        prime: what `source` is divided and `target` multiplied by.
+        source: a slot that the prime divides, or the outermost.
+        target: another slot.
+        factors: `[S]` the factorisation, overwritten.
+    """
+    if source > 0:
+        if factors[source] % prime != 0:
+            return -1
+        factors[source] //= prime
+    if target > 0:
+        factors[target] *= prime
+    block = 1
+    for s in range(factors.size):
+        block *= factors[s]
+    leading = True
+    for s in range(factors.size):
+        block //= factors[s]
+        if leading:
+            factors[s] = -(-tables.sizes[d] // block)
+            leading = factors[s] == 1
+    row: int = exact_row(tables, d, factors)
+    return row
+
+
+@compiled
 def order_index(
     order: Array,
 ) -> int:
@@ -106,6 +146,13 @@ def move_prime(
     d = tables.prime_dimension[pick]
     prime = tables.prime_value[pick]
     factors = tables.factors[tables.row_start[d] + code[d]].copy()
+    if tables.imperfect:
+        source = int(uniforms[2] * slots)
+        target = (source + 1 + int(uniforms[3] * (slots - 1))) % slots
+        row = shift_factor(tables, d, prime, source, target, factors)
+        if row >= 0:
+            code[d] = row - tables.row_start[d]
+        return row >= 0
     # The slots that hold the prime, as often as they hold it: every factor is as likely to move.
     holders = 0
     for s in range(slots):
@@ -373,7 +420,11 @@ def neighbours(tables: NestTables, kinds: tuple[str, ...], code: Codes) -> Codes
     for d, prime in sorted(set(distinct)):
         factors = tables.factors[tables.row_start[d] + code[d]]
         for source, target in itertools.permutations(range(slots), 2):
-            if factors[source] % prime == 0:
+            if tables.imperfect:
+                row = shift_factor(tables, d, prime, source, target, factors.copy())
+                if row >= 0 and row != tables.row_start[d] + code[d]:
+                    changed(d, row - tables.row_start[d])
+            elif factors[source] % prime == 0:
                 moved = factors.copy()
                 moved[source] //= prime
                 moved[target] *= prime
@@ -399,4 +450,6 @@ def neighbours(tables: NestTables, kinds: tuple[str, ...], code: Codes) -> Codes
                 shifted[source] -= 1
                 shifted[target] += 1
                 changed(column, allocation_row(tables, level, shifted))
+    if tables.imperfect and found:
+        return np.unique(np.stack(found), axis=0)
     return np.stack(found) if found else np.empty((0, code.size), np.int32)

@@ -98,12 +98,17 @@ def _level(machine: Accelerator, level: Level) -> Record:
 
 
 def _loops(level: LevelMapping) -> Record:
-    temporal = [[name, level.temporal[name]] for name in level.order if level.temporal[name] > 1]
-    across = [
+    temporal: list[list[Any]] = [
+        [name, level.temporal[name]] for name in level.order if level.temporal[name] > 1
+    ]
+    across: list[list[Any]] = [
         [name, level.spatial[name], level.spatial_axis.get(name, "X")]
         for name in level.spatial_order
         if level.spatial[name] > 1
     ]
+    for listed, rests in ((temporal, level.temporal_rests), (across, level.spatial_rests)):
+        for loop in listed if rests else ():
+            loop.append(rests[loop[0]])
     return {
         "level": level.name,
         "keep": list(level.keep),

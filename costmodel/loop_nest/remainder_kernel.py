@@ -26,6 +26,7 @@ from costmodel.loop_nest.remainder_visits import (
     count_runs,
     find_boxes,
     list_walk,
+    words_of_blocks,
     words_over_walk,
 )
 from costmodel.loop_nest.remainders import Remainders, WalkScratch
@@ -80,12 +81,13 @@ def _group_children(
     width = max(tables.mesh[level, 0], along_x)
     height = max(tables.mesh[level, 1], along_y)
     column = tables.spatial_order_column[level]
+    order = tables.order_start[1, level] + (code[column] if column >= 0 else 0)
     apart = tables.grouping[level, t] == GROUPS_PER_CHILD
     for child in range(children):
         rest = child
         for along_height in range(2):
             for position in range(rows.size - 1, -1, -1):
-                d = tables.orders[code[column] if column >= 0 else 0, position]
+                d = tables.orders[order, position]
                 if (axes >> d) & 1 == along_height:
                     index[d] = rest % walk.children[d]
                     rest //= walk.children[d]
@@ -147,14 +149,19 @@ def _serve(
     """Finds what passes between a level and its children of tensor t: found and classes."""
     innermost = level == walk.found.size - 1
     walk.found[level] = 0
+    blocks = -1
     if not innermost:
-        find_boxes(tables, remainders, scratch, walk, t, level + 1)
+        blocks = words_of_blocks(tables, remainders, scratch, walk, t, level + 1)
+        if blocks < 0:
+            find_boxes(tables, remainders, scratch, walk, t, level + 1)
     idle = walk.idle[level]
     for inside in range(walk.volume.size):
         if inside & ~idle:
             continue
         if innermost:
             words = _runs_of(walk, level, inside)
+        elif blocks >= 0:
+            words = blocks
         else:
             words = words_over_walk(tables, walk, t, level + 1, inside)
         if words == 0:
@@ -269,9 +276,10 @@ def _count_tensor(
         share = walk.share[level] if level > outermost else 0.0
         if produced:
             new = scratch.part[level]
-            fine = fine and asked >= new and (level == outermost or share - new > -0.5)
+            old = 0 if tables.machine.charged or level == outermost else new
+            fine = fine and asked >= new and share - old > -0.5
             counts[0, level, t] = int(np.floor(asked - new + 0.5))
-            counts[1, level, t] = int(np.floor(share - new + 0.5)) if level > outermost else 0
+            counts[1, level, t] = int(np.floor(share - old + 0.5))
             counts[2, level, t] = int(np.floor(asked + 0.5))
         else:
             counts[0, level, t] = int(np.floor(asked + 0.5))
@@ -324,18 +332,23 @@ def _write_details(
         details.cycles[b, level] = _level_cycles(tables, scratch, level, steps)
         for t in range(counts.shape[2]):
             details.tiles[b, level, t] = scratch.tile[level, t]
+            accesses = 0
             for action in range(3):
                 details.counts[b, action, level, t] = counts[action, level, t]
-            for charge in range(2):
+                accesses += counts[action, level, t]
+            details.charges[b, 0, level, t] = accesses * scratch.above[level] * tables.energy[level]
+            for charge in range(2 if tables.machine.separate else 0):
                 details.charges[b, charge, level, t] = scratch.charges[charge, level, t]
 
 
 @part
 def _add_traffic(scratch: Scratch, level: int, steps: int) -> None:
-    """Sums what a level reads and writes per cycle, tensor by tensor."""
+    """Sums what a level reads and writes, in all and per cycle, tensor by tensor."""
     for t in range(scratch.counts.shape[2]):
-        scratch.reading[level] += scratch.counts[0, level, t] / steps
+        read = scratch.counts[0, level, t]
         written = scratch.counts[1, level, t] + scratch.counts[2, level, t]
+        scratch.accesses[level] += read + written
+        scratch.reading[level] += read / steps
         scratch.writing[level] += written / steps
 
 
@@ -364,27 +377,33 @@ def evaluate_imperfect(
         count_runs(tables, remainders, scratch, walk)
         _count_instances(tables, scratch)
         macs[b] = _count_macs(tables, remainders, scratch, walk)
-        total = macs[b] * tables.mac_energy
+        hop_energy = 0.0
         fine = True
         for t in range(tables.sliding.size):
             energy, counted = _count_tensor(
                 tables, remainders, scratch, walk, code, (b, t), details
             )
-            total += energy
+            hop_energy += energy
             fine = fine and counted
             if details.network.shape[0] > 0:
                 details.network[b, t] = energy
         if not fine:
             costs.status[b], costs.excess[b] = STATUS_OUTSIDE, 0
             continue
+        # In the order of `cost_kernel`, so that what has no remainders costs the same there.
+        total = macs[b] * tables.mac_energy + hop_energy
         slowest = float(steps)
         for level in range(tables.capacity.size):
             _add_traffic(scratch, level, steps)
-            total += _charge_level(tables, scratch, level)
+            if machine.separate:
+                total += _charge_level(tables, scratch, level)
+            else:
+                total += scratch.accesses[level] * scratch.above[level] * tables.energy[level]
             slowest = max(slowest, _level_cycles(tables, scratch, level, steps))
         slowest += machine.waiting
-        for level in range(tables.capacity.size):
-            total += machine.leakage[level] * slowest * scratch.above[level]
+        if machine.separate:
+            for level in range(tables.capacity.size):
+                total += machine.leakage[level] * slowest * scratch.above[level]
         if details.tiles.shape[0] > 0:
             _write_details(tables, scratch, b, steps, details)
         costs.energy[b] = total

@@ -42,13 +42,17 @@ def list_walk(
             if remainders.rests[rows[d], slot] != tables.factors[rows[d], slot]:
                 walk.bit[d] = 1 << imperfect
         imperfect += walk.bit[d] > 0
+    walk.even[0] = imperfect == 0
     count = 0
     steps = 1
+    steady = 1
     for level in range(levels):
         walk.upto[level] = count
+        walk.steady[level] = steady
         slot = tables.temporal_slot[level]
+        order = tables.order_start[0, level] + code[tables.order_column[level]]
         for position in range(n):
-            d = tables.orders[code[tables.order_column[level]], position]
+            d = tables.orders[order, position]
             if tables.factors[rows[d], slot] > 1:
                 walk.dimension[count] = d
                 walk.full[count] = tables.factors[rows[d], slot]
@@ -56,6 +60,7 @@ def list_walk(
                 walk.step[count] = tables.within[rows[d], slot + 1]
                 walk.level[count] = level
                 steps *= walk.full[count]
+                steady &= walk.rest[count] > 1
                 count += 1
         walk.cleared[level] = 0
         walk.idle[level] = 0
@@ -196,10 +201,15 @@ def _through(walk: WalkScratch, axes: int, kind: int, inner: int, inside: int) -
 
 
 @part
-def _iteration(trips: int, k: int, folded: bool) -> tuple[int, int, int]:
-    """The k-th iteration that is simulated: its index, and how often it and its inside count."""
+def _iteration(trips: int, k: int, folded: bool, even: bool) -> tuple[int, int, int]:
+    """The k-th iteration that is simulated: its index, and how often it and its inside count.
+
+    Of a mapping without remainders iterations 0 and 1 are, the others as iteration 1.
+    """
     if k == 0:
         return 0, 1, 1
+    if even:
+        return 1, trips - 1, trips - 1
     if k == min(trips, 4) - 1:
         return trips - 1, 1, 1
     if trips == 3:
@@ -225,13 +235,14 @@ def _sum_loop(
     # Without a fan-out between, Timeloop counts iteration n - 2 as it counts iteration 1.
     innermost = inner == walk.upto[level]
     alone = innermost and walk.level[j] == level - 1 and walk.spread[level - 1] == 0
-    simulated = min(trips, 4)
+    even = walk.even[0] > 0
+    simulated = min(trips, 2 if even else 4)
     for kind in range(3):
         words = 0
         known = kind
         many = 0
         for k in range(simulated):
-            index, own, within = _iteration(trips, k, alone)
+            index, own, within = _iteration(trips, k, alone, even)
             set_now = inside if index == trips - 1 else inside & ~walk.bit[d]
             set_now &= kept
             first = walk.first[inner, set_now]
@@ -265,6 +276,59 @@ def _sum_loop(
         for a in range(axes):
             walk.moved[j, inside, kind, a] = walk.state[a]
             walk.shift[j, inside, a] = walk.here[a]
+
+
+@part
+def words_of_blocks(
+    tables: NestTables, remainders: Remainders, scratch: Scratch, walk: WalkScratch,
+    t: int, level: int,
+) -> int:  # fmt: skip
+    """As `words_over_walk`, in closed form; -1 where there is none.
+
+    Where tiles of a tensor never overlap and every loop outside runs at least twice, all of a tile
+    enters whenever a loop over the tensor's dimensions moves it, and nothing while the loops inside
+    the innermost such loop run.
+    """
+    if tables.sliding[t] or tables.tangled[t] or walk.idle[level - 1] or not walk.steady[level]:
+        return -1
+    innermost = walk.upto[level] - 1
+    while innermost >= 0 and not tables.relevant[t, walk.dimension[innermost]]:
+        innermost -= 1
+    for d in range(walk.bit.size):
+        walk.counted[d, 0] = 0
+        walk.counted[d, 1] = 1
+    between = 0
+    for j in range(innermost + 1):
+        while between < walk.level[j]:
+            _leave_last_pass(walk, walk.cleared[between])
+            between += 1
+        d = walk.dimension[j]
+        walk.counted[d, 0] = walk.counted[d, 0] * walk.full[j] + walk.counted[d, 1] * (
+            walk.rest[j] - 1
+        )
+    while between < level:
+        _leave_last_pass(walk, walk.cleared[between])
+        between += 1
+    words = 1
+    slot = tables.temporal_slot[level]
+    for d in range(walk.bit.size):
+        whole, short = walk.counted[d, 0], walk.counted[d, 1]
+        if tables.relevant[t, d]:
+            row = scratch.rows[d]
+            step = abs(tables.coefficient_of[t, d])
+            whole *= 1 + step * (tables.within[row, slot] - 1)
+            short *= 1 + step * (remainders.last[row, slot] - 1)
+        words *= whole + short
+    return words
+
+
+@part
+def _leave_last_pass(walk: WalkScratch, cleared: int) -> None:
+    """Counts all runs of some dimensions as not in their last pass."""
+    for d in range(walk.bit.size):
+        if walk.bit[d] & cleared:
+            walk.counted[d, 0] += walk.counted[d, 1]
+            walk.counted[d, 1] = 0
 
 
 @part

@@ -11,14 +11,18 @@ last pass, A axes of a tensor, C classes of multicasts.
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.by_reference import by_reference
 from costmodel.costs import FloatArray
+from costmodel.loop_nest.imperfect_tilings import block_extents, last_passes
 from costmodel.loop_nest.scratch import most_children, most_classes
 from costmodel.loop_nest.tables import Array, NestTables
+
+_latest = threading.local()
 
 
 @by_reference
@@ -34,25 +38,24 @@ class Remainders(NamedTuple):
 
 
 def fold_remainders(factors: Array, rests: Array) -> tuple[Array, Remainders]:
-    """Extents of the blocks of factorisations.
-
-    Args:
-        factors: `[rows, S]` how often loops run.
-        rests: `[rows, S]` and in the last pass.
+    """Extents of the blocks of factors `[rows, S]` with remainders `[rows, S]`.
 
     Returns:
         within `[rows, S + 1]`, the largest extent that a block is seen with; and the remainders.
     """
-    rows, slots = factors.shape
-    full = np.ones((rows, slots + 1), dtype=np.int64)
-    last = np.ones((rows, slots + 1), dtype=np.int64)
-    full[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
-    for slot in range(slots - 1, -1, -1):
-        last[:, slot] = last[:, slot + 1] + full[:, slot + 1] * (rests[:, slot] - 1)
-    # A block is seen whole once a loop outside it runs twice.
-    outside = np.ones((rows, slots + 1), dtype=bool)
-    outside[:, 1:] = np.cumsum(rests > 1, axis=1) == 0
-    return np.where(outside, last, full), Remainders(rests, last)
+    within, last = block_extents(factors, rests)
+    return within, Remainders(rests, last)
+
+
+def remainders_of(tables: NestTables) -> Remainders:
+    """The remainders of the factorisations of a space: the digits of what they factorise."""
+    rests = [
+        last_passes(int(size), tables.factors[first:end])
+        for size, (first, end) in zip(
+            tables.sizes, itertools.pairwise(tables.row_start), strict=True
+        )
+    ]
+    return fold_remainders(tables.factors, np.concatenate(rests))[1]
 
 
 @by_reference
@@ -60,11 +63,13 @@ class WalkScratch(NamedTuple):
     """Working memory of the pass over imperfect mappings.
 
     Temporal loops, outermost first, as dimension, full, rest, step and level `[K]`; upto `[L + 1]`
-    the number of loops outside a level. Sets of dimensions are bits of those with remainders: bit
-    `[n]` a dimension's, 0 if it has none; spread `[L]` 1 where a level fans out; cleared `[L]`
-    those that a level's first child never has in their last pass; idle `[L]` those of which the
-    level has fewer children in the last pass; forced and matters `[K + 1]`, per loop those in their
-    last pass in any case, and those that make a difference further in.
+    the number of loops outside a level; steady `[L]` 1 where all of these run twice and more. Sets
+    of dimensions are bits of those with remainders: bit `[n]` a dimension's, 0 if it has none;
+    spread `[L]` 1 where a level fans out; cleared `[L]` those that a level's first child never has
+    in their last pass; idle `[L]` those of which the level has fewer children in the last pass;
+    even `[1]` 1 where there are none;
+    forced and matters `[K + 1]`, per loop those in their last pass in any case, and those that
+    make a difference further in.
 
     Of the visits of a tile: low and width `[F, A]`, volume `[F]` of the box; many `[K + 1, F]` 1
     where a nest of loops visits it more than once; first and end `[K + 1, F]` the sets at the first
@@ -74,7 +79,8 @@ class WalkScratch(NamedTuple):
     there `[A]`.
 
     Per level and tensor: found `[L]` and classes `[L, C, 4]` children of a group, groups, accesses,
-    hops; children and place `[n]`; runs `[n, 2]`; share `[L]` and total `[L]`.
+    hops; children and place `[n]`; runs and
+    counted `[n, 2]`; share `[L]` and total `[L]`.
     """
 
     dimension: Array
@@ -83,6 +89,8 @@ class WalkScratch(NamedTuple):
     step: Array
     level: Array
     upto: Array
+    even: Array
+    steady: Array
     bit: Array
     spread: Array
     cleared: Array
@@ -109,6 +117,7 @@ class WalkScratch(NamedTuple):
     children: Array
     place: Array
     runs: Array
+    counted: Array
     share: FloatArray
     total: FloatArray
 
@@ -133,6 +142,8 @@ def make_walk(tables: NestTables, remainders: Remainders) -> WalkScratch:
         step=integers(loops),
         level=integers(loops),
         upto=integers(levels + 1),
+        even=integers(1),
+        steady=integers(levels),
         bit=integers(n),
         spread=integers(levels),
         cleared=integers(levels),
@@ -159,6 +170,15 @@ def make_walk(tables: NestTables, remainders: Remainders) -> WalkScratch:
         children=integers(n),
         place=integers(n),
         runs=integers(n, 2),
+        counted=integers(n, 2),
         share=np.zeros(levels),
         total=np.zeros(levels),
     )
+
+
+def walk_of(tables: NestTables, remainders: Remainders) -> WalkScratch:
+    """This thread's working memory for a space; what it held before is overwritten."""
+    made: tuple[NestTables, WalkScratch] | None = getattr(_latest, "made", None)
+    if made is None or made[0] is not tables:
+        made = _latest.made = (tables, make_walk(tables, remainders))
+    return made[1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +21,12 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.by_reference import by_reference
+from costmodel.loop_nest.imperfect_tilings import (
+    block_extents,
+    imperfect_factorisations,
+    last_passes,
+    moving_primes,
+)
 from costmodel.loop_nest.machine_tables import (
     MachineTables,
     machine_tables,
@@ -75,7 +82,8 @@ class NestTables(NamedTuple):
         words of a bank (0: unbanked).
 
     Moves:
-        prime_dimension, prime_value: every prime factor of every dimension, with multiplicity.
+        prime_dimension, prime_value: every prime factor of every dimension, with multiplicity;
+        imperfect 1 where factors have remainders, and these are what moves multiply by.
     """
 
     sizes: Array
@@ -126,6 +134,7 @@ class NestTables(NamedTuple):
     bank_words: Array
     prime_dimension: Array
     prime_value: Array
+    imperfect: int = 0
 
 
 class Attribute(NamedTuple):
@@ -263,10 +272,8 @@ def build_tables(
         if level.fanout > 1:
             slots.append((index, 1))
 
-    tilings = [ordered_factorisations(size, len(slots)) for size in workload.dimensions.values()]
+    tilings, within = _tilings(workload, slots, accelerator.factors == "imperfect")
     factors = np.concatenate(tilings)
-    within = np.ones((len(factors), len(slots) + 1), dtype=np.int64)
-    within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
     orders, ranks = _permutations(len(names))
 
     attributes = [
@@ -313,10 +320,13 @@ def build_tables(
             if settled[index] != everything:
                 columns["keep"][index] = column("keep", level.name, everything + 1)
 
+    imperfect = accelerator.factors == "imperfect"
     primes = [
         (d, prime)
         for d, size in enumerate(workload.dimensions.values())
-        for prime in prime_factors(size)
+        for prime in (
+            moving_primes(size, prime_factors(size)) if imperfect else prime_factors(size)
+        )
     ]
     projected = projection_tables(workload.dimensions, projections_of(workload))
     tables = NestTables(
@@ -349,5 +359,27 @@ def build_tables(
         bank_words=np.array(bank_words, dtype=np.int64),
         prime_dimension=np.array([d for d, _ in primes], dtype=np.int64),
         prime_value=np.array([prime for _, prime in primes], dtype=np.int64),
+        imperfect=int(imperfect),
     )
     return tables, tuple(attributes)
+
+
+def _tilings(
+    workload: Workload, slots: Sequence[tuple[int, int]], imperfect: bool
+) -> tuple[list[Array], Array]:
+    """The factorisations of every dimension, and the extents of their blocks."""
+    sizes = workload.dimensions.values()
+    if not imperfect:
+        tilings = [ordered_factorisations(size, len(slots)) for size in sizes]
+        factors = np.concatenate(tilings)
+        within = np.ones((len(factors), len(slots) + 1), dtype=np.int64)
+        within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
+        return tilings, within
+    innermost = slots[-1][0]
+    whole = tuple(spatial == 1 and level < innermost for level, spatial in slots)
+    tilings = [imperfect_factorisations(size, whole) for size in sizes]
+    extents = [
+        block_extents(rows, last_passes(size, rows))[0]
+        for size, rows in zip(sizes, tilings, strict=True)
+    ]
+    return tilings, np.concatenate(extents)

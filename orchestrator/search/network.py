@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TextIO
 
-from costmodel.accelerators import Accelerator, accelerator
+from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.networks import load_network
 from mapspace.errors import ConfigError, MapspaceError
@@ -46,7 +46,7 @@ def search_network(
         ConfigError: an unknown name or a value that is not allowed.
     """
     name, layers = load_network(str(request.workload))
-    device = accelerator(request.accelerator)
+    device = request.device
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
     _prepare(request, layers, device, live)

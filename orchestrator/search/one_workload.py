@@ -54,12 +54,11 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
         MapspaceError: no feasible mapping was found.
     """
     import searchers
-    from costmodel.accelerators import accelerator
     from costmodel.exact.loading import load_compiled
     from costmodel.workloads import workload
     from orchestrator.search.padding import advice, pad, padded
 
-    original, device = workload(request.workload), accelerator(request.accelerator)
+    original, device = workload(request.workload), request.device
     live = Live(stream or sys.stderr)
     found, padding = original, None
     if request.pad:

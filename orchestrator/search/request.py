@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import AcceleratorSource
+    from costmodel.accelerators import Accelerator, AcceleratorSource
     from costmodel.costs import Objective
     from costmodel.workloads import WorkloadSource
 
@@ -32,6 +32,7 @@ class Request:
         keep: tensors that a level keeps, where the machine leaves that open.
         threads: how many work on a proof at a time; None: one per processor, at most four.
         pad: search the workload with sizes padded where that is better.
+        factors: `perfect` or `imperfect`, in place of what the accelerator says.
     """
 
     workload: WorkloadSource
@@ -47,3 +48,16 @@ class Request:
     keep: Mapping[str, tuple[str, ...]] | None = None
     threads: int | None = None
     pad: bool = False
+    factors: Literal["perfect", "imperfect"] | None = None
+
+    @property
+    def device(self) -> Accelerator:
+        """The accelerator, with what the request says about factors.
+
+        Raises:
+            ConfigError: there is none of that name or content.
+        """
+        from costmodel.accelerators import accelerator
+
+        found = accelerator(self.accelerator)
+        return found if self.factors is None else found.model_copy(update={"factors": self.factors})

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
+from costmodel.costs import FloatArray
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,
     DetailArrays,
@@ -26,6 +27,8 @@ from costmodel.loop_nest.cost_kernel import (
 )
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
+from costmodel.loop_nest.remainders import Remainders, WalkScratch, make_walk
 from costmodel.loop_nest.scratch import Scratch, make_scratch
 from costmodel.loop_nest.tables import NestTables
 
@@ -43,6 +46,19 @@ _POWERS: Mapping[Objective, tuple[int, int]] = {
 
 
 @by_reference
+class ImperfectCosts(NamedTuple):
+    """What it needs besides where factors are imperfect.
+
+    place `[rows]` is below 0 where a factorisation is none of the space: its loss is infinite.
+    """
+
+    remainders: Remainders
+    walk: WalkScratch
+    macs: FloatArray
+    place: npt.NDArray[np.int64]
+
+
+@by_reference
 class CompiledCosts(NamedTuple):
     """What compiled code passes to `cost_kernel.evaluate_mappings` to score one mapping.
 
@@ -56,6 +72,7 @@ class CompiledCosts(NamedTuple):
     latency_power: int
     costs: CostArrays
     details: DetailArrays
+    imperfect: ImperfectCosts | None = None
 
 
 def compiled_costs(model: CostModel, space: Space, objective: Objective) -> CompiledCosts | None:
@@ -71,7 +88,35 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
         *_POWERS[objective],
         costs=make_costs(1),
         details=make_details(space.tables, 0),
+        imperfect=imperfect_costs(space),
     )
+
+
+def imperfect_costs(space: MapSpace) -> ImperfectCosts | None:
+    """What the compiled costs of a space need where its factors are imperfect."""
+    if space.remainders is None:
+        return None
+    walk = make_walk(space.tables, space.remainders)
+    rows = len(space.tables.factors)
+    return ImperfectCosts(space.remainders, walk, np.zeros(1), np.zeros(rows, np.int64))
+
+
+@part
+def _evaluate(
+    costs: CompiledCosts, imperfect: ImperfectCosts | None, codes: npt.NDArray[np.int32]
+) -> None:
+    """Costs of codes `[1, D]`; the model that is not asked for is not even compiled."""
+    if imperfect is None:
+        evaluate_mappings(costs.tables, costs.scratch, codes, costs.costs, costs.details, None)
+    else:
+        for d in range(costs.tables.sizes.size):
+            if imperfect.place[costs.tables.row_start[d] + codes[0, d]] < 0:
+                costs.costs.energy[0] = costs.costs.latency[0] = np.inf
+                return
+        evaluate_imperfect(
+            costs.tables, imperfect.remainders, costs.scratch, imperfect.walk, codes, costs.costs,
+            costs.details, imperfect.macs,
+        )  # fmt: skip
 
 
 @part
@@ -86,7 +131,7 @@ def score(
         scores: `[2]`, overwritten: the loss, and what decides between equal losses
             (`costmodel.costs.TIE_BREAKERS`); both inf where infeasible.
     """
-    evaluate_mappings(costs.tables, costs.scratch, codes, costs.costs, costs.details, None)
+    _evaluate(costs, costs.imperfect, codes)
     loss: float = costs.costs.energy[0] ** costs.energy_power
     for _ in range(costs.latency_power):
         loss *= costs.costs.latency[0]
