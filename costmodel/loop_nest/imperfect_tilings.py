@@ -10,8 +10,6 @@ Letters: S slots.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import numpy.typing as npt
 
@@ -57,44 +55,6 @@ def outermost_as_needed(size: int, factors: Array) -> Array:
         needed = -(-size // block[:, slot])
         rows[leading, slot] = needed[leading]  # never more than before but in slot 0
         leading &= rows[:, slot] == 1
-    return rows
-
-
-@lru_cache(maxsize=4096)
-def imperfect_factorisations(size: int, whole: tuple[bool, ...]) -> Array:
-    """The factorisations of a size over slots of which some may have remainders.
-
-    Args:
-        size: of the dimension.
-        whole: `[S]` where no pass may be shorter: fan-outs above buffers.
-
-    Returns:
-        `[rows, S]` int64 in lexicographic order, read-only; the exact factorisations are among
-        them.
-    """
-    from costmodel.loop_nest.tables import ordered_factorisations
-
-    slots = len(whole)
-    found = [ordered_factorisations(size, slots)]
-    listed = 0
-    blocks = sorted(range(1, size), key=lambda block: (-(-size // block) * block, block))
-    for block in blocks:
-        outer = -(-size // block)
-        if outer * block == size:
-            continue
-        if outer * block > size * (1 + IDLE_SHARE) or listed > MOST_ROWS:
-            break
-        for leading in range(slots - (block > 1)):
-            inner = ordered_factorisations(block, max(1, slots - leading - 1))
-            rows = np.ones((len(inner), slots), dtype=np.int64)
-            rows[:, leading] = outer
-            rows[:, leading + 1 :] = inner[:, : slots - leading - 1]
-            found.append(rows)
-            listed += len(rows)
-    rows = np.concatenate(found)
-    rows = rows[((last_passes(size, rows) == rows) | ~np.array(whole)).all(axis=1)]
-    rows = np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
-    rows.flags.writeable = False
     return rows
 
 

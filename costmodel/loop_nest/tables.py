@@ -22,8 +22,9 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.by_reference import by_reference
 from costmodel.loop_nest.imperfect_tilings import (
+    IDLE_SHARE,
+    MOST_ROWS,
     block_extents,
-    imperfect_factorisations,
     last_passes,
     moving_primes,
 )
@@ -183,6 +184,42 @@ def _compositions(total: int, parts: int) -> Array:
     edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, total + parts - 1)))
     result: Array = (np.diff(edges, axis=1) - 1).astype(np.int64)
     return result
+
+
+@lru_cache(maxsize=4096)
+def imperfect_factorisations(size: int, whole: tuple[bool, ...]) -> Array:
+    """The factorisations of a size over slots of which some may have remainders.
+
+    Args:
+        size: of the dimension.
+        whole: `[S]` where no pass may be shorter: fan-outs above buffers.
+
+    Returns:
+        `[rows, S]` int64 in lexicographic order, read-only; the exact factorisations are among
+        them.
+    """
+    slots = len(whole)
+    found = [ordered_factorisations(size, slots)]
+    listed = 0
+    blocks = sorted(range(1, size), key=lambda block: (-(-size // block) * block, block))
+    for block in blocks:
+        outer = -(-size // block)
+        if outer * block == size:
+            continue
+        if outer * block > size * (1 + IDLE_SHARE) or listed > MOST_ROWS:
+            break
+        for leading in range(slots - (block > 1)):
+            inner = ordered_factorisations(block, max(1, slots - leading - 1))
+            rows = np.ones((len(inner), slots), dtype=np.int64)
+            rows[:, leading] = outer
+            rows[:, leading + 1 :] = inner[:, : slots - leading - 1]
+            found.append(rows)
+            listed += len(rows)
+    rows = np.concatenate(found)
+    rows = rows[((last_passes(size, rows) == rows) | ~np.array(whole)).all(axis=1)]
+    rows = np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
+    rows.flags.writeable = False
+    return rows
 
 
 @lru_cache(maxsize=16)

@@ -11,8 +11,9 @@ from timeloop_recursion import cost
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact_any.choice import why_not
-from costmodel.loop_nest.imperfect_tilings import imperfect_factorisations, last_passes
+from costmodel.loop_nest.imperfect_tilings import last_passes
 from costmodel.loop_nest.records import mapping_record, score
+from costmodel.loop_nest.tables import imperfect_factorisations
 from mapspace.errors import ConfigError
 from searchers import Evaluator, make
 
