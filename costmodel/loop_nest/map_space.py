@@ -28,6 +28,7 @@ from costmodel.loop_nest.constrained_tables import (
 from costmodel.loop_nest.constraints import Constraints
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
+from costmodel.loop_nest.feature_names import feature_names
 from costmodel.loop_nest.impossible import all_constraints
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
 from costmodel.loop_nest.remainders import remainders_of
@@ -118,7 +119,7 @@ class MapSpace:
         self.attribute_names = tuple(attribute.name for attribute in attributes)
         self.attribute_kinds = tuple(attribute.kind for attribute in attributes)
         self.cardinality = np.array([a.cardinality for a in attributes], dtype=np.int64)
-        self.feature_names = tuple(self._feature_names())
+        self.feature_names = tuple(feature_names(workload, accelerator, self.tables))
         self.edit_choices = count_edits(self.tables, self.attribute_kinds)
         self._edit_kinds = number_kinds(self.attribute_kinds)
         kinds = set(self.attribute_kinds)
@@ -574,28 +575,6 @@ class MapSpace:
                 f"Edit [{row}, {column}] ({self.attribute_names[column]}) must lie in "
                 f"0..{self.edit_choices[column] - 1}, got {edits[row, column]}."
             )
-
-    def _feature_names(self) -> list[str]:
-        names, tensors = self.workload.dimension_names, self.workload.tensor_names
-        levels = [level.name for level in self.accelerator.levels]
-        t = self.tables
-        slots = t.slot_level.size
-        features = [f"problem.{name}" for name in names]
-        for level, spatial in zip(t.slot_level, t.slot_spatial, strict=True):
-            kind = "spatial" if spatial else "temporal"
-            features += [f"{kind}.{levels[level]}.{name}" for name in names]
-        features += [f"rank.{level}.{name}" for level in levels for name in names]
-        for kind, columns, of in (
-            ("banks", t.banks_column, tensors),
-            ("keep", t.keep_column, tensors),
-            ("spatial-rank", t.spatial_order_column, names),
-            ("spatial-axis", t.spatial_axis_column, names),
-        ):
-            for level_name, column in zip(levels, columns, strict=True):
-                features += [f"{kind}.{level_name}.{name}" for name in of] if column >= 0 else []
-        if t.imperfect:
-            features += [f"rest.{name}" for name in features[len(names) : len(names) * (1 + slots)]]
-        return features
 
     def _why_infeasible(self, rng: np.random.Generator) -> str:
         few = "Hardly any" if self._draws is None else "No"

@@ -149,4 +149,4 @@ def test_structured_search_finds_less_where_sizes_are_prime() -> None:
     asked = make("structured", found, seed=0)
     for _ in range(500):
         codes = asked.ask(1)
-        asked.tell(codes, MODEL.evaluate(found, codes).objective("edp"))
+        asked.tell(MODEL.evaluate(found, codes).objective("edp"))
