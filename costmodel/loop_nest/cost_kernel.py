@@ -87,7 +87,7 @@ def _count_instances(
     tables: NestTables,
     scratch: Scratch,
 ) -> None:
-    """Fills above `[L]`, the instances of every level in use, and clears the traffic."""
+    """Fills above and spread `[L]`, the instances in use, and clears the traffic."""
     used = 1
     for level in range(scratch.above.size):
         scratch.above[level] = used
@@ -95,9 +95,12 @@ def _count_instances(
         scratch.reading[level] = 0.0
         scratch.writing[level] = 0.0
         slot = tables.spatial_slot[level]
+        spread = 1
         if slot >= 0:
             for d in range(scratch.rows.size):
-                used *= tables.factors[scratch.rows[d], slot]
+                spread *= tables.factors[scratch.rows[d], slot]
+        scratch.spread[level] = spread
+        used *= spread
 
 
 @part
@@ -111,13 +114,15 @@ def _find_parts(
     words[0] = tables.words[t]
     for level in range(1, words.size):
         words[level] = words[level - 1]
-        slot = tables.spatial_slot[level - 1]
-        if slot < 0:
+        if scratch.spread[level - 1] == 1:
             continue
+        slot = tables.spatial_slot[level - 1]
         if tables.part_kind[t] == PART_BY_DIVISION:
+            parts = 1
             for d in range(rows.size):
-                if tables.relevant[t, d]:
-                    words[level] //= tables.factors[rows[d], slot]
+                parts *= tables.factors[rows[d], slot] if tables.relevant[t, d] else 1
+            if parts > 1:
+                words[level] //= parts
             continue
         inner = box_words(tables, scratch, t, tables.temporal_slot[level])
         spread = box_words(tables, scratch, t, slot)
@@ -183,15 +188,11 @@ def _charge_network(
     else:
         classes = links.classes
         found = links.found[0]
-    children = 1.0
+    children = float(scratch.spread[level])
     words = 0.0
     # In the order of Timeloop's divisions: what is cut off below shows it.
     for i in range(found):
         words += classes[i, 0] * classes[i, 2]
-    slot = tables.spatial_slot[level]
-    if slot >= 0:
-        for d in range(scratch.rows.size):
-            children *= tables.factors[scratch.rows[d], slot]
     scale = 1.0
     if not _takes_part(scratch, level + 1, t):
         scale = through * children / words
@@ -246,12 +247,7 @@ def _words_served(
     delivered: int = links.words[0]
     if _takes_part(scratch, level + 1, t):
         return delivered
-    children = 1
-    slot = tables.spatial_slot[level]
-    if slot >= 0:
-        for d in range(scratch.rows.size):
-            children *= tables.factors[scratch.rows[d], slot]
-    return int(float(delivered) * through * children / links.words[1])
+    return int(float(delivered) * through * scratch.spread[level] / links.words[1])
 
 
 @part
@@ -298,8 +294,6 @@ def _count_tensor(
     noted = machine.separate or details.tiles.shape[0] > 0
     outermost = 0
     while not kept[outermost, t]:
-        if noted:
-            counts[0, outermost, t] = counts[1, outermost, t] = counts[2, outermost, t] = 0
         outermost += 1
     produced = tables.part_kind[t] != PART_OF_INPUT
     if produced:
@@ -328,15 +322,14 @@ def _count_tensor(
             elif network == NETWORK_OF_HOPS:
                 delivery = _hops(tables, scratch, code, t, level)
                 hops += delivery * tables.hop_energy[level] * entering * scratch.above[level]
-            entering *= multicast_groups(tables, scratch, t, level)
+            if scratch.spread[level] > 1:
+                entering *= multicast_groups(tables, scratch, t, level)
             if level > outermost and (kept[level, t] or machine.classed):
                 words = tile[level, t]
                 if not kept[level, t]:
                     words = box_words(tables, scratch, t, tables.temporal_slot[level])
                 delivered = words_entering(tables, scratch, t, level, words, loops[0])
         if not kept[level, t]:
-            if noted:
-                counts[0, level, t] = counts[1, level, t] = counts[2, level, t] = 0
             continue
         served = entering
         share = 0
@@ -354,7 +347,7 @@ def _count_tensor(
             fills = share
             updates = 0
         scratch.accesses[level] += reads + fills + updates
-        if machine.limited:
+        if machine.bounded[level]:
             # Summed per tensor, as Timeloop does: the rounding up below shows it.
             scratch.reading[level] += reads / steps
             scratch.writing[level] += (fills + updates) / steps
@@ -380,11 +373,16 @@ def _charge_level(
     block = machine.block[level]
     energy = 0.0
     for t in range(counts.shape[2]):
+        charges[0, level, t] = charges[1, level, t] = 0.0
+        if not scratch.kept[level, t]:
+            continue
         charge = 0.0
         for action in range(3):
             # Rounded up once, over the whole run: a block is read or written as a whole.
-            blocks = -(-counts[action, level, t] // block)
-            charge += blocks * machine.action[level, action]
+            accesses = counts[action, level, t]
+            if block > 1:
+                accesses = -(-accesses // block)
+            charge += accesses * machine.action[level, action]
         charges[0, level, t] = charge * clusters
         addressed = counts[1, level, t]
         addressed += counts[0 if tables.part_kind[t] == PART_OF_INPUT else 2, level, t]
@@ -421,7 +419,7 @@ def _has_figures(
     counts = scratch.counts
     for level in range(counts.shape[1]):
         for t in range(counts.shape[2]):
-            if counts[0, level, t] < 0 or counts[1, level, t] < 0:
+            if scratch.kept[level, t] and min(counts[0, level, t], counts[1, level, t]) < 0:
                 return False
     return True
 
@@ -434,14 +432,16 @@ def _write_details(
     cycles: int,
     details: DetailArrays,
 ) -> None:
-    """Copies the figures of one mapping; its networks are written where they are counted."""
+    """Copies the figures of one mapping; networks are written where they are counted."""
     counts = scratch.counts
     for level in range(counts.shape[1]):
         details.instances[b, level] = scratch.above[level]
         details.cycles[b, level] = cycles
-        if tables.machine.limited:
+        if tables.machine.bounded[level]:
             details.cycles[b, level] = _level_cycles(tables, scratch, level, cycles)
         for t in range(counts.shape[2]):
+            if not scratch.kept[level, t]:
+                continue
             details.tiles[b, level, t] = scratch.tile[level, t]
             accesses = 0
             for action in range(3):
@@ -504,7 +504,7 @@ def evaluate_mappings(
                 total += _charge_level(tables, scratch, level)
             else:
                 total += scratch.accesses[level] * scratch.above[level] * tables.energy[level]
-            if machine.limited:
+            if machine.bounded[level]:
                 slowest = max(slowest, _level_cycles(tables, scratch, level, steps))
         slowest += machine.waiting
         if machine.separate:

@@ -140,7 +140,7 @@ def check_capacity(
         if not kept[t]:
             tile[t] = 0
             continue
-        words = footprint(tables, t, slot, rows)
+        words = footprint(tables, t, slot, rows) if level > 0 else tables.words[t]
         tile[t] = words
         if capacity < 0:
             continue

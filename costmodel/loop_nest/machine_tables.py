@@ -50,8 +50,9 @@ class MachineTables(NamedTuple):
     fills of outputs count.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
-    limited 1 where a bandwidth is; network `[L]` free, of hops or of classes, classed 1 where any
-    is of classes; restricted 1 where a mapping may break more than fan-outs and capacities;
+    limited 1 where a bandwidth is, bounded `[L]` at which levels; network `[L]` free, of hops or of
+    classes, classed 1 where any is of classes; restricted 1 where a mapping may break more than
+    fan-outs and capacities;
     cumulative 1 where fan-outs limit the products of all spatial factors outside, as in
     timeloop-model.
     """
@@ -80,6 +81,7 @@ class MachineTables(NamedTuple):
     charged: int
     separate: int
     limited: int
+    bounded: Array
     network: Array
     classed: int
     restricted: int
@@ -139,7 +141,7 @@ def machine_tables(
     networks = any(level.hop_energy_pj or level.router_pj or level.ingress_pj for level in levels)
     classed = as_timeloop or (networks and accelerator.further_key is not None)
     least = [level.min_utilisation * usable_words(level) for level in levels]
-    bandwidths = (lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels)
+    bandwidths = [lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels]
     return MachineTables(
         always_kept=np.array(always, dtype=np.int64),
         never_kept=np.array(never, dtype=np.int64),
@@ -165,6 +167,7 @@ def machine_tables(
         charged=int(accelerator.output_fills == "charged"),
         separate=int(as_timeloop or separate),
         limited=int(any(bandwidths)),
+        bounded=np.array([bool(bandwidth) for bandwidth in bandwidths], dtype=np.int64),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
         classed=int(classed),
         restricted=int(as_timeloop or any(least) or any(b for _, _, b in spread) or bool(never[0])),

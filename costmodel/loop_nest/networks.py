@@ -181,6 +181,10 @@ def spatial_index(
     child: int,
 ) -> None:
     """Fills inside `[n]` of the scratch with the indices of a child in a level's spatial loops."""
+    if tables.spatial_slot[level] < 0:
+        for d in range(scratch.rows.size):
+            scratch.inside[d] = 0
+        return
     axes = axes_in_use(tables, level, code)
     column = tables.spatial_order_column[level]
     order = tables.orders[tables.order_start[1, level] + (code[column] if column >= 0 else 0)]

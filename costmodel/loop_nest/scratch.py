@@ -36,8 +36,9 @@ class Scratch(NamedTuple):
     Per mapping: rows `[n]` its factorisation rows; kept and tile `[L, T]`; the temporal loops above
     the innermost level, innermost first, as dimension, trips, step `[n * L]` and outer
     `[n * L + 1]`, with start `[L]`; moved `[n]` displacements. Per level `[L]`: above, the
-    instances in use; accesses, reading and writing, the traffic of one instance; part, the words
-    of an output that an instance is the first to see. counts `[3, L, T]` reads, fills and updates
+    instances in use, and spread, the children of one; accesses, reading and writing, the traffic of
+    one instance; part, the words of an output that an instance is the first to see. counts
+    `[3, L, T]` reads, fills and updates
     of one instance, where they are asked for; charges `[2, L, T]` the energy of levels and
     addresses. For networks: classes `[C, 4]` children that share a tile, how many such groups,
     their words and hops; factor and inside `[n]`, the spatial factors and the extents of a child;
@@ -55,6 +56,7 @@ class Scratch(NamedTuple):
     outer: Array
     moved: Array
     above: Array
+    spread: Array
     accesses: Array
     reading: npt.NDArray[np.float64]
     writing: npt.NDArray[np.float64]
@@ -85,6 +87,7 @@ def make_scratch(tables: NestTables) -> Scratch:
         outer=np.zeros(n * levels + 1, np.int64),
         moved=np.zeros(max(n, tables.term_start.size - 1), np.int64),
         above=np.zeros(levels, np.int64),
+        spread=np.zeros(levels, np.int64),
         accesses=np.zeros(levels, np.int64),
         reading=np.zeros(levels),
         writing=np.zeros(levels),

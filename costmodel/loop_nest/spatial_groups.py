@@ -51,6 +51,8 @@ def _distinct_offsets(
     if count <= 1:
         return first_factor
     if count == 2:
+        if second_step >= first_factor * first_step or first_step >= second_factor * second_step:
+            return first_factor * second_factor
         # (i, j) and (i + b/g, j - a/g) coincide; count the points that no other precedes.
         a = greatest_common_divisor(first_step, second_step)
         repeat_first = max(0, first_factor - second_step // a)

@@ -41,11 +41,11 @@ def list_loops(
         for position in range(n - 1, -1, -1):
             d = order[position]
             trip = tables.factors[rows[d], slot]
-            if trip > 1:
-                dimension[count] = d
-                trips[count] = trip
-                step[count] = tables.within[rows[d], slot + 1]
-                count += 1
+            # Written at once and taken back by the next: a branch would be guessed wrongly.
+            dimension[count] = d
+            trips[count] = trip
+            step[count] = tables.within[rows[d], slot + 1]
+            count += int(trip > 1)
     start[0] = count
     outer[count] = 1
     for i in range(count - 1, -1, -1):
@@ -91,32 +91,39 @@ def words_entering(
         return _words_of_tangled(tables, scratch, t, level, tile, loops)
     # Overlap is credited to steps that move the tile just as the innermost loop does; Timeloop
     # takes the inner loops at iteration 1 for that comparison.
-    trips, step, moved = scratch.trips, scratch.step, scratch.moved
+    step, far = scratch.step, scratch.moved
     axis_first = tables.axis_of[t, dimension[first]]
-    step_first = tables.coefficient_of[t, dimension[first]] * step[first]
+    for a in range(tables.axis_start[t + 1] - tables.axis_start[t]):
+        far[a] = 0
     changed = 0
+    # Axes along which a step has to make good what the loops inside it have moved.
+    away = 0
     if axis_first >= 0:
+        step_first = tables.coefficient_of[t, dimension[first]] * step[first]
         axis = tables.axis_start[t] + axis_first
         extent = axis_extent(tables, axis, tables.temporal_slot[level], scratch.rows)
-        changed = tile - tile // extent * max(0, extent - abs(step_first))
-    axes = tables.axis_start[t + 1] - tables.axis_start[t]
-    for a in range(axes):
-        moved[a] = 0
-    if axis_first >= 0:
-        moved[axis_first] = step_first
-    words: int = tile + (trips[first] - 1) * outer[first + 1] * changed
+        if abs(step_first) >= extent:
+            everything: int = tile * outer[first]
+            return everything
+        changed = tile - tile // extent * (extent - abs(step_first))
+        far[axis_first] = 2 * step_first
+        away = 1
+    words: int = tile + (outer[first] - outer[first + 1]) * changed
     for j in range(first + 1, loops):
+        steps = outer[j] - outer[j + 1]
         axis_j = tables.axis_of[t, dimension[j]]
+        if axis_j < 0:
+            words += steps * (changed if away == 0 else tile)
+            continue
         step_j = tables.coefficient_of[t, dimension[j]] * step[j]
-        same = True
-        for a in range(axes):
-            displacement = (step_j if a == axis_j else 0) - moved[a]
-            if displacement != (step_first if a == axis_first else 0):
-                same = False
-                break
-        words += (trips[j] - 1) * outer[j + 1] * (changed if same else tile)
-        if axis_j >= 0:
-            moved[axis_j] += step_j
+        before = far[axis_j]
+        words += steps * (changed if before == step_j and away == 1 else tile)
+        far[axis_j] = before + step_j
+        away += int(before + step_j != 0) - int(before != 0)
+        if away > 1 and not tables.machine.cumulative:
+            # Map spaces have no negative coefficients: no step makes good two axes any more.
+            words += tile * (outer[j + 1] - 1)
+            return words
     return words
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from paths import ROOT
 
@@ -237,3 +238,22 @@ def test_operators_are_looked_up_once() -> None:
     assert len(compiled_typing._found) == before
     assert numba.njit(square)(0.5) == 0.25
     assert len(compiled_typing._found) == before + 1
+
+
+def test_the_models_lean_code_has_no_index_from_the_end() -> None:
+    """Its indices are taken as they are; other code may count from the end."""
+    import numba
+    from numba.core.errors import LoweringError
+
+    def last(values: np.ndarray) -> int:
+        return int(values[-1])
+
+    assert numba.njit(_nrt=False)(last)(np.arange(3)) == 2
+
+    def of_the_model(values: np.ndarray) -> int:
+        return int(values[-1])
+
+    of_the_model.__module__ = "costmodel.loop_nest.example"
+    assert numba.njit(of_the_model)(np.arange(3)) == 2
+    with pytest.raises(LoweringError, match="no index -1: count from the front"):
+        numba.njit(_nrt=False)(of_the_model)(np.arange(3))
