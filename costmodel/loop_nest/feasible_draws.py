@@ -27,7 +27,7 @@ from costmodel.space import Codes
 # Beyond this the lattice is not counted: bytes of counts, and pairs of vectors of which one
 # divides the other.
 MOST_BYTES = 1 << 30
-MOST_PAIRS = 2_000_000_000
+MOST_PAIRS = 2_500_000_000
 
 
 @by_reference

@@ -26,8 +26,8 @@ from costmodel.loop_nest.constrained_tables import (
     constrain,
 )
 from costmodel.loop_nest.constraints import Constraints
+from costmodel.loop_nest.constructed_draws import LEAST_SHARE, ConstructedDraws
 from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
-from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.feature_names import feature_names
 from costmodel.loop_nest.impossible import all_constraints
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
@@ -40,8 +40,6 @@ from mapspace.errors import ConfigError, ContractError
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
 _MOST_DRAWS_PER_MAPPING = 200_000
 _FEWEST_DRAWS = 4096
-# With a smaller feasible share mappings are counted and constructed rather than drawn and rejected.
-_LEAST_SHARE = 5e-3
 
 # Real points to project are clipped here.
 _FARTHEST = 1e15
@@ -135,14 +133,11 @@ class MapSpace:
 
         Exact; None too where there are 2^53 tilings or more.
         """
-        t = self.tables
-        if not countable(t):
-            return None
-        draws = self._draws or FeasibleDraws(t)
-        if draws.number >= 2**53:
+        draws = self._constructed.counted
+        if draws is None or draws.number >= 2**53:
             return None
         orders = sum(kind in ("order", "spatial-order") for kind in self.attribute_kinds)
-        found: int = int(draws.number) * len(t.orders) ** orders >> self._unread_bits
+        found: int = int(draws.number) * len(self.tables.orders) ** orders >> self._unread_bits
         return found
 
     @property
@@ -165,8 +160,9 @@ class MapSpace:
         Args:
             rng: where the randomness comes from.
             n: how many.
-            feasible: draw uniformly among the feasible mappings instead: by rejection, or where
-                hardly any is feasible by counting them (`FeasibleDraws`).
+            feasible: draw uniformly among the feasible mappings instead: by rejection, where hardly
+                any is feasible of a part of the space (`FittingRows`) or by counting them
+                (`FeasibleDraws`).
 
         Returns:
             `[n, D]` int32.
@@ -189,13 +185,11 @@ class MapSpace:
             missing -= len(kept)
             drawn += batch
             share = max((n - missing) / drawn, 1e-5)
-            if missing > 0 and share < 10 * _LEAST_SHARE and self._draws is not None:
-                if self._draws.number == 0:
-                    raise ConfigError(self._why_infeasible(rng))
-                constructed = self.sample(rng, missing)
-                self._draws.sample(rng, constructed)
-                found.append(constructed)
-                break
+            if missing > 0 and share < 10 * LEAST_SHARE and self._constructed.needed:
+                constructed = self._constructed.sample(rng, missing)
+                if constructed is not None:
+                    found.append(constructed)
+                    break
             if missing > 0 and drawn > max(_FEWEST_DRAWS, _MOST_DRAWS_PER_MAPPING * (n - missing)):
                 raise ConfigError(self._why_infeasible(rng))
         return np.concatenate(found) if found else np.empty((0, self.cardinality.size), np.int32)
@@ -212,17 +206,12 @@ class MapSpace:
         return float(self.feasible(self.sample(rng, n)).mean())
 
     @cached_property
-    def _draws(self) -> FeasibleDraws | None:
-        """For spaces that are hardly feasible; None for others, and where counting takes too much.
-
-        A property of the space alone, so that draws do not depend on those made before.
-        """
-        hardly = self.feasible_share(np.random.default_rng(0), _FEWEST_DRAWS) < _LEAST_SHARE
-        return FeasibleDraws(self.tables) if hardly and countable(self.tables) else None
+    def _constructed(self) -> ConstructedDraws:
+        return ConstructedDraws(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the counts, which are large and soon made again."""
-        return {name: value for name, value in vars(self).items() if name != "_draws"}
+        return {name: value for name, value in vars(self).items() if name != "_constructed"}
 
     def check(self, codes: npt.NDArray[Any]) -> None:
         """Refuses what is no batch of codes of this space.
@@ -577,7 +566,7 @@ class MapSpace:
             )
 
     def _why_infeasible(self, rng: np.random.Generator) -> str:
-        few = "Hardly any" if self._draws is None else "No"
+        few = "No" if self.feasible_count() == 0 else "Hardly any"
         status, excess = self.status(self.sample(rng, _FEWEST_DRAWS))
         levels = tuple(level.name for level in self.accelerator.levels)
         reasons = []

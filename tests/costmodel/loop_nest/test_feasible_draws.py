@@ -12,6 +12,7 @@ from scipy import stats
 from small_problems import random_problem
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.loop_nest.constructed_draws import FittingRows, grows_with_extents
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from mapspace.errors import ConfigError
 
@@ -85,7 +86,7 @@ def test_a_space_without_a_chance_is_sampled() -> None:
     assert space.feasible(codes).all()
     assert len(np.unique(codes, axis=0)) == len(codes)
     again = pickle.loads(pickle.dumps(space))
-    assert "_draws" not in vars(again)
+    assert "_constructed" not in vars(again)
     one = np.random.default_rng(5), np.random.default_rng(5)
     np.testing.assert_array_equal(
         space.sample(one[0], 3, feasible=True), again.sample(one[1], 3, feasible=True)
@@ -160,3 +161,26 @@ def distinct(space: MapSpace, codes: np.ndarray) -> int:
             if column >= 0:
                 settled[:, column] = (settled[:, column] | held[level]) & ~barred[level]
     return len(np.unique(np.ravel_multi_index(tuple(settled.T), tuple(space.cardinality))))
+
+
+@pytest.mark.parametrize("machine", ["eyeriss", "simba", "gemmini", "tpu-v1"])
+def test_few_and_many_are_drawn_uniformly_among_the_same(machine: str) -> None:
+    """Whatever fits by itself contains all that is feasible, and nothing more often than others."""
+    space = MapSpace(workload("gemm:M=4,N=6,K=4"), accelerator(machine))
+    draws = FeasibleDraws(space.tables)
+    fitting = FittingRows(space)
+    assert fitting.share > space.feasible_share(np.random.default_rng(1))
+    drawn = fitting.sample(np.random.default_rng(2), 30 * int(draws.number))
+    assert space.feasible(drawn).all()
+    free = [kind in ORDERS for kind in space.attribute_kinds]
+    found, counts = np.unique(np.where(free, 0, drawn), axis=0, return_counts=True)
+    assert len(found) == draws.number
+    assert 1e-4 < stats.chisquare(counts).pvalue < 1 - 1e-4
+
+
+def test_a_level_that_must_be_filled_may_need_more_than_fits_by_itself() -> None:
+    tight = MapSpace(workload("resnet-conv4"), accelerator(TIGHT))
+    assert grows_with_extents(tight.tables)
+    levels = [*TIGHT["levels"][:1], {**TIGHT["levels"][1], "min_utilisation": 0.3}]
+    filled = {**TIGHT, "levels": [*levels, *TIGHT["levels"][2:]]}
+    assert not grows_with_extents(MapSpace(workload("resnet-conv4"), accelerator(filled)).tables)
