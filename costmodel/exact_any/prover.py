@@ -14,7 +14,7 @@ import heapq
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -224,13 +224,12 @@ class AnyProver:
             assigned = weights(space, found.keeps, assignment.spatial[None])
             if not known:
                 for port in limited:
-                    cycles = max(cycles, self._least_cycles(tables[group], port, assignment))
-                    yield
+                    least = yield from self._least_cycles(tables[group], port, assignment)
+                    cycles = max(cycles, least)
             if not self._beats(energy, cycles):
                 continue
-            outside = tables[group].move_to(
-                assignment.spatial, assigned.outer[0], assigned.weight[0]
-            )
+            yield from tables[group].fill(assignment.spatial, assigned.outer[0], assigned.weight[0])
+            outside = tables[group].least
             fixed = float(assigned.fixed[0])
             if known:
                 yield from self._search(tables[group], assignment, fixed, cycles)
@@ -242,12 +241,15 @@ class AnyProver:
                     heapq.heappush(heap, (*order, group, a, True, energy, cycles))
             yield
 
-    def _least_cycles(self, tables: ChainTables, port: Port, assignment: Assignment) -> int:
+    def _least_cycles(
+        self, tables: ChainTables, port: Port, assignment: Assignment
+    ) -> Generator[None, None, int]:
         """Cycles that a limited port takes at least, with latencies; 0 where no tiles fit."""
         space = self.space
         assigned = weights(space, assignment.keeps, assignment.spatial[None])
         weight, fixed = port_weights(space, port, assignment.keeps, assignment.spatial, assigned)
-        outside = tables.move_to(assignment.spatial, assigned.outer[0], weight)
+        yield from tables.fill(assignment.spatial, assigned.outer[0], weight)
+        outside = tables.least
         if outside == math.inf:
             return 0
         self._counts["chains"] += 1

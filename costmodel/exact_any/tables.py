@@ -5,6 +5,8 @@ Letters: L levels, n dimensions, T tensors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from costmodel.exact_any.chain import Around, Chain, build_boundary, build_slot
@@ -35,7 +37,7 @@ class ChainTables:
     """
 
     def __init__(self, shape: Shape, lattice: Lattice, keeps: tuple[int, ...]) -> None:
-        """Lists the tiles; the tables are filled by `move_to`.
+        """Lists the tiles; the tables are filled by `fill`.
 
         Args:
             shape: the operation.
@@ -71,16 +73,13 @@ class ChainTables:
             self._credits[key] = credit
         return self._credits[key]
 
-    def move_to(self, spatial: Array, outer: Array, weight: FloatArray) -> float:
-        """Fills the tables for an assignment.
+    def fill(self, spatial: Array, outer: Array, weight: FloatArray) -> Iterator[None]:
+        """Fills the tables for an assignment, in pieces.
 
         Args:
             spatial: `[L, n]` factors below every level.
             outer: `[L + 1, n]` their products outside a level.
             weight: `[L + 1, T]` energy of a word that enters a tile.
-
-        Returns:
-            The energy of all words that enter the tiles of levels at least; inf if no tiles fit.
         """
         credit = np.stack([self._credit(row) for row in outer[:-1]])
         around = Around(
@@ -98,9 +97,15 @@ class ChainTables:
                 )
             if changed:
                 build_boundary(shape, tiles, around, chain, level, self._trips)
+                yield
                 build_slot(shape, tiles, around, chain, level, self._trips)
+                yield
+
+    @property
+    def least(self) -> float:
+        """The energy of all words that enter the tiles of levels at least; inf if no tiles fit."""
         first = self.first_step
-        return np.inf if first < 0 else float(chain.slot_free[first])
+        return np.inf if first < 0 else float(self.chain.slot_free[first])
 
     @property
     def first_step(self) -> int:
