@@ -199,7 +199,7 @@ class AnyProver:
         self._spreads = Spreads(space, self._rules)
         yield
         lists = []
-        heap: list[tuple[float, float, int, int, bool, float, int]] = []
+        heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
         for group, found in enumerate(list_assignments(space, self._spreads, self._keeps)):
             lists.append(found)
             self._counts["assignments"] += len(found.energy)
@@ -255,14 +255,14 @@ class AnyProver:
         self._counts["chains"] += 1
         return math.ceil((fixed + outside) * (1 - SLACK)) + int(space.tables.machine.waiting)
 
-    def _order(self, energy: float, cycles: float) -> tuple[float, float]:
-        """Sorts bounds: the objective, then what breaks ties."""
+    def _order(self, energy: float, cycles: float) -> tuple[float, float, float]:
+        """Sorts bounds: the objective, then what breaks ties, as `rank_of` does."""
         if self._kind == ENERGY:
-            return energy, cycles
+            return energy, cycles, 0.0
         if self._kind == LATENCY:
-            return cycles, energy
+            return cycles, energy, 0.0
         power = 1 if self.objective == "edp" else 2
-        return energy * float(cycles) ** power, energy
+        return energy * float(cycles) ** power, energy, cycles
 
     def _limit(self, cycles: float) -> float:
         """The energy below which a mapping of so many cycles at least can beat the best known."""
