@@ -21,6 +21,8 @@ PROBLEMS = ("resnet-conv4", "vgg-conv2", "mttkrp-0", "gemm-1024")
 BATCH = 1_000_000
 PLAIN_BATCH = 300
 REPETITIONS = 7
+DEEP = ("eyeriss", "tpu-v1", "gemmini", "simba")
+DEEP_BATCH = 30_000
 
 
 def plain_energy_delay(space: MapSpace, codes: Codes) -> np.ndarray:
@@ -93,6 +95,22 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
+def deep_hierarchies() -> Table:
+    """Rates on machines of four to six levels: one row per problem, feasible mappings alone."""
+    table = Table("M mappings/s, all feasible", *DEEP)
+    model = LoopNestModel()
+    for name in PROBLEMS:
+        cells = []
+        for machine in DEEP:
+            space = MapSpace(workload(name), accelerator(machine))
+            codes = space.sample(np.random.default_rng(0), DEEP_BATCH, feasible=True)
+            model.evaluate(space, codes)
+            times = [seconds(lambda s=space, c=codes: model.evaluate(s, c)) for _ in range(15)]
+            cells.append(f"{DEEP_BATCH / statistics.median(times) / 1e6:.2f}")
+        table.add_row(name, *cells)
+    return table
+
+
 def main() -> None:
     """Prints one row per problem."""
     table = Table("problem", "feasible", "mappings/s (median)", "plain NumPy/s", "ratio")
@@ -118,6 +136,7 @@ def main() -> None:
             f"{statistics.median(ratios):,.0f} x",
         )
     Console().print(table)
+    Console().print(deep_hierarchies())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"Peak memory with {BATCH:,} mappings at a time: {peak:.2f} GB")
 
