@@ -367,8 +367,8 @@ def test_what_a_dead_worker_has_written_is_taken(tmp_path: Path) -> None:
     (_, task), _ = plan_for().rows
     before = compute(tmp_path, task)
     (path,) = tmp_path.iterdir()
-    path.write_text(json.dumps({**before, "tiles_per_layer": -1}))
-    assert compute(tmp_path, task)["tiles_per_layer"] == -1
+    path.write_text(json.dumps({**before, "tiles_per_layer": 12345}))
+    assert compute(tmp_path, task)["tiles_per_layer"] == 12345
 
 
 def test_a_layer_that_fits_nowhere_is_a_row(tmp_path: Path) -> None:
