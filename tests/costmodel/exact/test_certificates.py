@@ -271,7 +271,7 @@ def test_every_preset_belongs_to_its_record(name: str) -> None:
 @pytest.mark.parametrize("name", accelerator_names())
 def test_every_machine_that_is_proven_belongs_to_its_record(name: str) -> None:
     device = accelerator(name)
-    if why_not(MapSpace(workload("gemm:M=4,N=4,K=4"), device)) is None:
+    if why_not(MapSpace(workload("gemm:M=64,N=64,K=64"), device)) is None:
         searched = device.bypass == "searched"
         again = accelerator_from_record(arch_record(device), name=name, bypass=searched)
         assert again.hash == device.hash
