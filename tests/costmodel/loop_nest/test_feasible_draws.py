@@ -163,10 +163,22 @@ def distinct(space: MapSpace, codes: np.ndarray) -> int:
     return len(np.unique(np.ravel_multi_index(tuple(settled.T), tuple(space.cardinality))))
 
 
-@pytest.mark.parametrize("machine", ["eyeriss", "simba", "gemmini", "tpu-v1"])
-def test_few_and_many_are_drawn_uniformly_among_the_same(machine: str) -> None:
+# Six children fit along its height alone.
+NARROW: dict[str, Any] = {
+    "name": "narrow",
+    "mac_energy_pj": 1.0,
+    "levels": [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": 40, "fanout": 12, "mesh": [2, 6]},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 5},
+    ],
+}
+
+
+@pytest.mark.parametrize("machine", ["gemmini", NARROW], ids=["gemmini", "narrow"])
+def test_few_and_many_are_drawn_uniformly_among_the_same(machine: str | dict[str, Any]) -> None:
     """Whatever fits by itself contains all that is feasible, and nothing more often than others."""
-    space = MapSpace(workload("gemm:M=4,N=6,K=4"), accelerator(machine))
+    space = MapSpace(workload("gemm:M=2,N=6,K=4"), accelerator(machine))
     draws = FeasibleDraws(space.tables)
     fitting = FittingRows(space)
     assert fitting.share > space.feasible_share(np.random.default_rng(1))
