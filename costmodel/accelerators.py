@@ -1,123 +1,27 @@
-"""Accelerators: a hierarchy of memories above an array of multiply-accumulate units.
-
-Levels are listed outermost first; what a level may say stands in `costmodel.levels`.
-"""
+"""Accelerators by name, from files or as they are: `costmodel.machine` says what they hold."""
 
 from __future__ import annotations
 
-import hashlib
 import html
-import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
-
-from costmodel.constraint_entries import Entries
 from costmodel.levels import CAPACITIES, Level
+from costmodel.machine import Machine
+from costmodel.machine_summary import tree
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import (
-    Name,
-    NonNegativeNumber,
-    PositiveNumber,
-    Size,
-    StrictModel,
-    load_yaml,
-    shown,
-    unknown_name,
-    validate,
-)
+from mapspace.strict_yaml import load_yaml, shown, unknown_name, validate
 
 __all__ = ["Accelerator", "AcceleratorSource", "Level", "accelerator", "accelerator_names"]
 
 PRESETS = Path(__file__).parent / "presets"
 _PREFIX = "accelerator-"
 
-# Keys that the first machine files had not.
-_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills", "factors", "constraints")
 
-
-class Accelerator(StrictModel):
+class Accelerator(Machine):
     """A memory hierarchy, its processing elements and what the mapper may decide on it."""
-
-    name: Name
-    """How reports call it."""
-    levels: tuple[Level, ...] = Field(min_length=1)
-    """Outermost (DRAM) first."""
-    mac_energy_pj: NonNegativeNumber
-    """Energy of one multiply-accumulate, pJ."""
-    cycles_per_mac: Size = 1
-    """Cycles that a unit needs for one multiply-accumulate."""
-    output_fills: Literal["elided", "charged"] = "elided"
-    """Whether words of an output that nobody has produced yet are filled into a level as well."""
-    word_bits: Size = 16
-    """Width of a word, bits."""
-    clock_ghz: PositiveNumber = 1.0
-    """Cycles per nanosecond."""
-    overflow: Literal["invalid", "bypass"] = "invalid"
-    """A tile that exceeds its level: the mapping is infeasible, or the tensor skips the level."""
-    bypass: Literal["none", "searched"] = "none"
-    """Whether the map space decides which tensors skip which level."""
-    constraints: Entries = ()
-    """What mappings must obey, in the words of Timeloop's mapper."""
-    factors: Literal["perfect", "imperfect"] = "perfect"
-    """Whether factors multiply to a size, or loops may have a shorter last pass."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _hand_down_word_bits(cls, value: object) -> object:
-        """A level's capacity in bits or bytes is of its own words, or else of the machine's."""
-        if not isinstance(value, Mapping) or not isinstance(value.get("levels"), list | tuple):
-            return value
-        bits = value.get("word_bits", cls.model_fields["word_bits"].default)
-        levels = [
-            {**level, "word_bits": bits}
-            if isinstance(level, Mapping)
-            and level.get("word_bits") is None
-            and (level.get("capacity_bits") or level.get("capacity_bytes"))
-            else level
-            for level in value["levels"]
-        ]
-        return {**value, "levels": levels}
-
-    @field_validator("levels")
-    @classmethod
-    def _check_levels(cls, levels: tuple[Level, ...]) -> tuple[Level, ...]:
-        names = [level.name for level in levels]
-        for position, level in enumerate(levels):
-            if names.index(level.name) != position:
-                raise ValueError(f"the name {level.name!r} is given to two levels.")
-            if position and level.capacity_words is None and level.technology is None:
-                raise ValueError(
-                    f"{level.name}: capacity_words may be null at the outermost level "
-                    f"({names[0]}) only."
-                )
-        return levels
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Accelerator:
-        problem = _problem(self.levels)
-        if problem:
-            raise ValueError(problem)
-        return self
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out what says nothing: machines keep the hash that they were filed under."""
-        written: dict[str, Any] = handler(self)
-        for key in _WRITTEN_IF_SAID:
-            if getattr(self, key) == type(self).model_fields[key].default:
-                written.pop(key, None)
-        return written
 
     def __str__(self) -> str:
         parts = []
@@ -128,78 +32,11 @@ class Accelerator(StrictModel):
 
     def __repr__(self) -> str:
         """The machine as a tree of text, as `mapspace describe` prints it."""
-        from costmodel.machine_summary import tree
-
         return tree(self)
 
     def _repr_html_(self) -> str:
         """What Jupyter shows."""
         return f"<pre>{html.escape(repr(self))}</pre>"
-
-    @property
-    def level_names(self) -> tuple[str, ...]:
-        """The levels' names, outermost first."""
-        return tuple(level.name for level in self.levels)
-
-    @property
-    def processing_elements(self) -> int:
-        """Multiply-accumulate units: the product of all fan-outs."""
-        return math.prod(level.fanout for level in self.levels)
-
-    @property
-    def further_key(self) -> str | None:
-        """The first key beyond those of the first machine files that changes a figure."""
-        for position, level in enumerate(self.levels):
-            key = level.further_key
-            if key:
-                return f"levels[{position}].{key}"
-        fields = type(self).model_fields
-        keys = (key for key in _WRITTEN_IF_SAID if key != "constraints")
-        return next((key for key in keys if getattr(self, key) != fields[key].default), None)
-
-    @property
-    def hash(self) -> str:
-        """16 hexadecimal digits of the SHA-256 of everything but the name."""
-        content = self.model_dump(exclude={"name"})
-        for level in content["levels"]:
-            level["mesh"] = level["mesh"] or (level["fanout"], 1)
-        text = json.dumps(content, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _problem(levels: tuple[Level, ...]) -> str | None:
-    """What is wrong with levels beside each other, in one line, or None."""
-    instances = 1
-    for position, level in enumerate(levels):
-        if instances % level.cluster_size:
-            return (
-                f"levels[{position}].cluster_size: expected a divisor of the {instances} instances "
-                f"of {level.name}, got {level.cluster_size}."
-            )
-        instances *= level.fanout
-    for name in sorted({name for level in levels for name in level.bypass}):
-        if all(name in level.bypass for level in levels):
-            first = levels[0].name
-            return (
-                f"levels[{first}].bypass: every level bypasses {name!r}; one at least must hold "
-                "it: take it out of one of them."
-            )
-    groups = [level.beside for level in levels]
-    for position, level in enumerate(levels):
-        following = groups[position + 1 :]
-        if level.beside is None or level.beside not in following:
-            continue
-        if following[0] != level.beside:
-            return (
-                f"levels[{position}].beside: {level.beside!r} stands at levels that are not "
-                "consecutive; list them one after another."
-            )
-        if level.fanout > 1:
-            return (
-                f"levels[{position}].fanout: {level.name} lies beside the level below it; only "
-                f"the last level of {level.beside!r} fans out."
-            )
-    return None
 
 
 def accelerator_names() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Tensor, Workload
+from costmodel.side_by_side import all_orders, free_groups, in_order
 from mapspace.strict_yaml import load_yaml
 
 
@@ -52,13 +53,14 @@ def algorithmic_minimum(workload: Workload, accelerator: Accelerator) -> Bound:
     """The unachievable reference of Mind Mappings, as its released code computes it.
 
     Every word of every tensor (an input counted without its halo: N x P x Q x C) costs one access
-    at each level, every MAC its energy, and all processing elements work all the time.
+    at each level (of which one serves a block of words), every MAC its energy, and all processing
+    elements work all the time.
 
     Returns:
         The bound; normalised EDP is EDP over its EDP.
     """
     words = np.array([_words_without_halo(workload, tensor) for tensor in workload.tensors])
-    energies = np.array([level.word_energy_pj for level in accelerator.levels])
+    energies = np.array([level.word_energy_pj / level.block_words for level in accelerator.levels])
     level_energy = energies[:, None] * words[None, :]
     return Bound(
         energy_pj=float(level_energy.sum()) + workload.macs * accelerator.mac_energy_pj,
@@ -78,8 +80,13 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
     levels, only the MACs and the outermost level's traffic are certain.
 
     The latency takes every processing element working all the time, or the outermost level's
-    bandwidth if that takes longer.
+    bandwidth if that takes longer: the same in every order of buffers side by side, of which that
+    counts whose energy is least.
     """
+    free = free_groups(accelerator)
+    if free:
+        machines = (in_order(accelerator, order) for order in all_orders(accelerator, free))
+        return min((floor(workload, one) for one in machines), key=lambda bound: bound.energy_pj)
     levels = accelerator.levels
     tensors = workload.tensors
     accesses = np.zeros((len(levels), len(tensors)), dtype=np.int64)

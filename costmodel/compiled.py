@@ -24,12 +24,13 @@ from costmodel import by_reference, compiled_indexing, compiled_linking
 from costmodel.compiled_indexing import index_from_the_front
 from costmodel.compiled_linking import EntryCompiler, Part, PartCompiler
 from costmodel.compiled_sources import Sources
-from costmodel.compiled_typing import remember_operators
+from costmodel.compiled_typing import collect_nothing_meanwhile, remember_operators
 from mapspace.private_folder import private_folder, temporary_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 remember_operators()
+collect_nothing_meanwhile()
 index_from_the_front()
 
 

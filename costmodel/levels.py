@@ -41,6 +41,12 @@ Roles = tuple[Literal["input", "weight", "output"], ...]
 # Keys that change no figure, or only say in another way what the first keys say.
 _WITHOUT_EFFECT = frozenset({"capacity_bits", "capacity_bytes", "word_bits", "beside"})
 
+NETWORK_KEYS = (
+    "fanout", "mesh", "spatial", "hop_energy_pj", "router_pj", "ingress_pj", "fill_latency",
+    "drain_latency",
+)  # fmt: skip
+"""What an entry says of the way to its children rather than of the buffer."""
+
 
 class ActionEnergies(StrictModel):
     """Energies of the three things that are done to a level, pJ per access of a block."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.levels import Level, SpatialRules
+from costmodel.levels import Level, SpatialRules
+from costmodel.machine import Machine
 
 ROLES = ("input", "weight", "output")
 MACS = "MAC"
@@ -48,7 +47,7 @@ class Totals:
     boundaries: tuple[Boundary, ...]
 
 
-def instances(machine: Accelerator) -> tuple[int, ...]:
+def instances(machine: Machine) -> tuple[int, ...]:
     """Instances of every level, outermost first, and of the MACs."""
     found = [1]
     for level in machine.levels:
@@ -56,12 +55,12 @@ def instances(machine: Accelerator) -> tuple[int, ...]:
     return tuple(found)
 
 
-def capacity_bits(machine: Accelerator, level: Level) -> int:
+def capacity_bits(machine: Machine, level: Level) -> int:
     """Bits of one instance; 0 where it has no limit."""
     return (level.capacity_words or 0) * (level.word_bits or machine.word_bits)
 
 
-def totals(machine: Accelerator) -> Totals:
+def totals(machine: Machine) -> Totals:
     """Capacity, peak multiply-accumulates, and peak words per cycle at every boundary."""
     count, levels = instances(machine), machine.levels
     names = [*machine.level_names, MACS]
@@ -91,7 +90,7 @@ def _least(count: int, *rates: float | None) -> float | None:
     return count * min(limits) if limits else None
 
 
-def summary(machine: Accelerator) -> dict[str, Any]:
+def summary(machine: Machine) -> dict[str, Any]:
     """All of it for JSON: every number of the machine, instances, and the totals."""
     whole = totals(machine)
     levels = [
@@ -113,7 +112,7 @@ def summary(machine: Accelerator) -> dict[str, Any]:
     }
 
 
-def holds(machine: Accelerator, level: Level) -> tuple[str, ...]:
+def holds(machine: Machine, level: Level) -> tuple[str, ...]:
     """Roles, and tensors by name, that a level always holds."""
     always = list(level.keep)
     if machine.bypass == "none" or level is machine.levels[0]:
@@ -121,12 +120,12 @@ def holds(machine: Accelerator, level: Level) -> tuple[str, ...]:
     return tuple(sorted(always, key=lambda name: (*ROLES, name).index(name)))
 
 
-def may_hold(machine: Accelerator, level: Level) -> tuple[str, ...]:
+def may_hold(machine: Machine, level: Level) -> tuple[str, ...]:
     """Roles of which the mapping decides."""
     return tuple(r for r in ROLES if r not in (*holds(machine, level), *level.bypass))
 
 
-def tree(machine: Accelerator) -> str:
+def tree(machine: Machine) -> str:
     """The machine as text: a line of totals, the levels inwards, the boundaries."""
     whole = totals(machine)
     lines, indent, outer = [f"{machine.name}: {headline(machine)}", ""], "", None
@@ -151,7 +150,7 @@ def tree(machine: Accelerator) -> str:
     return "\n".join(lines)
 
 
-def headline(machine: Accelerator) -> str:
+def headline(machine: Machine) -> str:
     """Peak rate, capacity and word in one line."""
     whole = totals(machine)
     rate = whole.macs_per_cycle * machine.clock_ghz
@@ -176,7 +175,7 @@ def boundary_text(one: Boundary) -> str:
     return f"{one.outer} > {one.inner}: {down if one.inner == MACS else f'{down}, {into}'}"
 
 
-def level_lines(machine: Accelerator, level: Level, count: int) -> Iterator[str]:
+def level_lines(machine: Machine, level: Level, count: int) -> Iterator[str]:
     """A level in one to three lines: what it is, what it serves, what its network costs."""
     where = f" x {count:,}" if count > 1 else ""
     beside = f" (beside: {level.beside})" if level.beside else ""
@@ -196,7 +195,7 @@ def level_lines(machine: Accelerator, level: Level, count: int) -> Iterator[str]
             yield f"  network: {network}"
 
 
-def capacity_text(machine: Accelerator, level: Level, count: int) -> str:
+def capacity_text(machine: Machine, level: Level, count: int) -> str:
     """Words and bytes of an instance, and of all of them."""
     if level.capacity_words is None:
         return "without limit"

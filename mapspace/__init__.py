@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         accelerator,
         workload,
     )
+    from costmodel.timeloop.reading import TimeloopInput, from_timeloop
     from mapspace.errors import (
         ArgumentError,
         ConfigError,
@@ -78,6 +79,7 @@ __all__ = [
     "SearchResult",
     "SweepResults",
     "TilingSpace",
+    "TimeloopInput",
     "TrialResult",
     "Verification",
     "Workload",
@@ -85,6 +87,7 @@ __all__ = [
     "accelerator",
     "benchmark",
     "evaluate",
+    "from_timeloop",
     "make",
     "pareto",
     "prove",
@@ -99,6 +102,7 @@ __all__ = [
 _PLACES = {
     "costmodel": "Accelerator Costs LoopNestModel MaestroModel MapSpace Mapping TilingSpace "
     "Workload accelerator workload",
+    "costmodel.timeloop.reading": "TimeloopInput from_timeloop",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",
     "orchestrator.api": "benchmark evaluate pareto prove search search_network sweep verify",

@@ -113,15 +113,32 @@ for _kind in ("int", "float"):
     _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _bounded_number)
 
 
+class _TaggedLoader(_StrictLoader):
+    """Also takes mappings with a tag of their own, which becomes their key `!`."""
+
+
+def _tagged(loader: Any, tag: str, node: yaml.Node) -> dict[Hashable, Any]:
+    if not isinstance(node, yaml.MappingNode):
+        raise yaml.constructor.ConstructorError(
+            problem=f"expected a mapping after !{tag}", problem_mark=node.start_mark
+        )
+    content: dict[Hashable, Any] = loader.construct_mapping(node, deep=True)
+    return {"!": tag, **content}
+
+
+_TaggedLoader.add_multi_constructor("!", _tagged)
+
+
 def _source_text(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else "a list or mapping"
 
 
-def load_yaml(path: str | Path) -> dict[str, Any]:
+def load_yaml(path: str | Path, *, tags: bool = False) -> dict[str, Any]:
     """Reads a YAML file whose top level is a mapping.
 
     Args:
         path: the file.
+        tags: whether mappings may have tags (`!Component`), which become their key `!`.
 
     Returns:
         The mapping, of plain Python values.
@@ -134,8 +151,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     text = read_text(Path(path))
     try:
         check_yaml(text, str(path))
-        # _StrictLoader is a SafeLoader: it builds plain values only.
-        data = yaml.load(text, Loader=_StrictLoader)
+        # Both are SafeLoaders: they build plain values only.
+        data = yaml.load(text, Loader=_TaggedLoader if tags else _StrictLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -241,7 +241,7 @@ def pareto(
 
     Args:
         workload: as in `search`.
-        accelerator: as in `search`; without bandwidth limits.
+        accelerator: as in `search`.
         progress: as in `search`.
 
     Raises:

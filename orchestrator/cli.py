@@ -6,27 +6,18 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from costmodel.costs import OBJECTIVES
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
-from orchestrator.runs.locations import RUNS, PlaceParam, local_file
-from orchestrator.search.options import (
-    Commands,
-    check_certificate_output,
-    check_plot,
-    check_records_output,
-)
+from orchestrator.runs.locations import RUNS, local_file
+from orchestrator.search.command import COMMANDS, PLACE
+from orchestrator.search.options import Commands, check_plot, fail, pair_of
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
-    from orchestrator.search.request import Request
-
-PLACE = PlaceParam()
 
 # Commands that keep what they have done, and go on from it.
 RESUMABLE = ("generate", "train", "benchmark", "sweep", "run")
@@ -38,261 +29,8 @@ def cli() -> None:
     """Finds mappings of tensor operations on spatial accelerators, and compares the methods."""
 
 
-@cli.command()
-@click.argument("workload", required=False)
-@click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
-@click.option(
-    "--problems",
-    type=PLACE,
-    metavar="FILE.jsonl",
-    help="Every line's problem on its own machine: arch, problem and perhaps constraints.",
-)
-@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
-@click.option("--searcher", help="The method; else exact where it applies.")
-@click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
-@click.option("--iterations", type=int, help="Budget of cost queries.")
-@click.option(
-    "--objective",
-    type=click.Choice(OBJECTIVES, case_sensitive=False),
-    default="edp",
-    show_default=True,
-    help="What to minimise; less energy (of equal energy: fewer cycles) breaks ties.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--surrogate", help="Surrogate folder for --searcher gradient; else the shipped one.")
-@click.option("--gap", default="0", help="Stop a proof within so much of the optimum, such as 1%.")
-@click.option("--top", type=click.IntRange(1), default=1, help="Find so many of the best tilings.")
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="LEVEL=TENSORS",
-    help="Tensors that a level keeps where the machine leaves it open: L1=Weights,Outputs.",
-)
-@click.option(
-    "--factors",
-    type=click.Choice(("perfect", "imperfect")),
-    help="Whether loops may have a shorter last pass; else as the machine says.",
-)
-@click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
-@click.option(
-    "--output",
-    type=PLACE,
-    help="Also write the mapping record (one per layer or per tiling of --top), and beside it the "
-    "certificate.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
-def search(
-    workload: str | None,
-    network: str | None,
-    problems: Place | None,
-    seconds: float | None,
-    iterations: int | None,
-    gap: str,
-    keep: tuple[str, ...],
-    output: Place | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Finds a mapping of WORKLOAD now: the proven best one where a proof is possible.
-
-    WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
-    prints the best mapping so far and how far from the optimum it can be. With --network in place
-    of WORKLOAD every distinct layer of a network is searched, with --problems every line of a file;
-    budgets are then for each of them.
-    """
-    from orchestrator.search.one_workload import search as run_search
-    from orchestrator.search.request import Request
-    from orchestrator.search.result_text import search_text
-
-    given = [name for name in (workload, network, problems) if name is not None]
-    if not given:
-        raise click.UsageError("Missing argument 'WORKLOAD' (or --network), or --problems.")
-    if problems is not None and len(given) > 1:
-        raise click.UsageError("Expected --problems alone, without WORKLOAD or --network.")
-    if len(given) > 1:
-        raise click.UsageError("Expected either WORKLOAD or --network, got both.")
-    kept = _keep(keep)
-    if output is not None:
-        check_records_output(output)
-        if network is None:
-            check_certificate_output(output.with_suffix(".certificate.json"))
-    request = Request(
-        workload or network or "",
-        seconds=seconds,
-        iterations=iterations,
-        gap=_share(gap),
-        keep=kept,
-        **options,
-    )
-    if problems is not None:
-        _search_problems(request, problems, output, as_json)
-        return
-    if network is not None:
-        _search_network(request, output, as_json)
-        return
-    result = run_search(request)
-    if output is not None:
-        result.save(output)
-    click.echo(json.dumps(result.to_dict()) if as_json else search_text(result))
-    if result.interrupted:
-        raise click.exceptions.Exit(_fail("interrupted: this is the best so far.", 130))
-    if result.failure is not None:
-        raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
-
-
-def _search_problems(
-    request: Request, problems: Place, output: Place | None, as_json: bool
-) -> None:
-    from orchestrator.search.problem_lines import read_problems, search_problems
-
-    for name, asked in (("pad", request.pad), ("keep", request.keep), ("output", output)):
-        if asked:
-            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
-    with local_file(problems, there=True) as file:
-        lines = read_problems(file)
-    for answer in search_problems(request, lines):
-        click.echo(json.dumps(answer.to_dict()) if as_json else f"{answer.text()}\n")
-        if answer.interrupted:
-            raise click.exceptions.Exit(_fail("interrupted: lines are missing.", 130))
-
-
-def _search_network(request: Request, output: Place | None, as_json: bool) -> None:
-    from orchestrator.search.network import search_network
-    from orchestrator.search.network_text import network_text
-
-    if request.top > 1:
-        raise ConfigError("--top is for a single WORKLOAD, not for --network.")
-    if request.pad:
-        raise ConfigError("--pad is for a single WORKLOAD, not for --network.")
-    result = search_network(request)
-    if output is not None:
-        result.save(output)
-    click.echo(json.dumps(result.to_dict()) if as_json else network_text(result))
-    if result.interrupted:
-        raise click.exceptions.Exit(_fail(str(result.failure), 130))
-    if result.failure is not None:
-        raise MapspaceError(result.failure)
-
-
-@cli.command()
-@click.argument("workload")
-@click.option(
-    "--model",
-    default="tvm",
-    show_default=True,
-    help="tvm: measure on this processor; tiling: model a core's caches.",
-)
-@click.option("--searcher", default="na2c", show_default=True)
-@click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
-@click.option("--iterations", type=int, help="Budget of tilings.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--time-limit", type=float, help="The most seconds one measurement takes; else 10.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def tile(as_json: bool, **options: Any) -> None:
-    """Finds a tiling of the matrix product WORKLOAD for this processor, compiled with TVM.
-
-    WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=512,N=512,K=512. Ctrl-C
-    prints the best tiling so far; what was measured once is kept and not measured again.
-    """
-    from orchestrator.search.tiling import TileRequest, tile_text
-    from orchestrator.search.tiling import tile as run_tile
-
-    result = run_tile(TileRequest(**options))
-    click.echo(json.dumps(result.to_dict()) if as_json else tile_text(result))
-    if result.interrupted:
-        raise click.exceptions.Exit(_fail("interrupted: this is the best so far.", 130))
-
-
-@cli.command()
-@click.argument("certificate", type=PLACE)
-@click.option(
-    "--independent",
-    is_flag=True,
-    help="Also count mappings one by one without the prover: all of a small space, else a sample.",
-)
-@click.option("--seconds", type=float, help="The most that it may take; else however long.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def verify(certificate: Place, independent: bool, seconds: float | None, as_json: bool) -> None:
-    """Proves again what CERTIFICATE claims, with the same prover.
-
-    The mapping is evaluated anew and everything below the bound searched anew: a fault in the
-    prover's rules would be made twice. --independent looks without it. What the certificate says
-    and nothing checks is printed as not verified. Exits with 1 if a claim is wrong, and with 3 if
-    --seconds ended before the bound was proven again.
-    """
-    from orchestrator.search.certificates import verification_text, verify_file
-
-    with local_file(certificate, there=True) as file:
-        result = verify_file(file, independent=independent, seconds=seconds)
-    click.echo(json.dumps(result.to_dict()) if as_json else verification_text(result))
-    if not result.holds:
-        raise MapspaceError(f"{certificate}: the certificate does not hold.")
-    if not result.complete:
-        left = f"{certificate}: not proven again within {seconds:g} s."
-        raise click.exceptions.Exit(_fail(left, 3))
-
-
-@cli.command()
-@click.argument("workload")
-@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
-@click.option("--plot", type=PLACE, help="Also draw it into a PNG file.")
-@click.option("--output", type=PLACE, help="Also write a mapping record per point, as JSON lines.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def pareto(
-    workload: str, accelerator: str, plot: Place | None, output: Place | None, as_json: bool
-) -> None:
-    """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
-    from orchestrator.search.pareto import draw_front, front, front_text
-
-    if plot is not None:
-        check_plot(plot)
-    if output is not None:
-        check_records_output(output)
-    result = front(workload, accelerator)
-    written = []
-    if plot is not None:
-        with local_file(plot) as file:
-            draw_front(result, file)
-        written.append(f"plot     {plot}")
-    if output is not None:
-        result.save(output)
-        written.append(f"records  {output}, one per point")
-    text = "\n".join([front_text(result), *([""] if written else []), *written])
-    click.echo(json.dumps(result.to_dict()) if as_json else text)
-
-
-@cli.command()
-@click.argument("workload", required=False)
-@click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
-@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="The most per proof.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def bypass(
-    workload: str | None, network: str | None, accelerator: str, seconds: float, as_json: bool
-) -> None:
-    """Proves what it is worth that tensors of WORKLOAD may skip memory levels.
-
-    The best mapping with every tensor kept at every level against the best one with bypass
-    searched, on the same machine; with a warning where free multicast makes bypass degenerate.
-    """
-    from orchestrator.search.bypass import compare_bypass
-    from orchestrator.search.bypass_text import layer_text, network_text
-
-    if (workload is None) == (network is None):
-        raise click.UsageError("Expected either WORKLOAD or --network.")
-    if seconds <= 0:
-        raise ConfigError(f"--seconds: expected more than 0, got {seconds:g}.")
-    result = compare_bypass(
-        workload or network or "", accelerator, network=network is not None, seconds=seconds
-    )
-    found = result.to_dict()
-    text = layer_text if network is None else network_text
-    click.echo(json.dumps(found) if as_json else text(found))
-    if result.interrupted:
-        raise click.exceptions.Exit(_fail("interrupted: layers are missing.", 130))
-    failed = sum(layer.failure is not None for layer in result.layers)
-    if failed:
-        raise MapspaceError(f"{failed} layers have no mapping; the output says why.")
+for _command in COMMANDS:
+    cli.add_command(_command)
 
 
 @cli.command()
@@ -342,29 +80,11 @@ def space(
             samples=samples,
             seed=seed,
             plot=plot,
-            surface=None if surface is None else _pair(surface),
+            surface=None if surface is None else pair_of(surface),
         )
     click.echo(json.dumps(found.summary) if as_json else description_text(found.summary, plot))
     if found.interrupted:
-        raise click.exceptions.Exit(_fail("interrupted: this is of what was drawn so far.", 130))
-
-
-@cli.command()
-@click.option("--model", required=True, help="Cost model; see `mapspace list models`.")
-@click.argument("records", type=PLACE)
-@click.option("--output", type=PLACE, help="Else standard output.")
-@click.option("--link-transfers", is_flag=True, help="Neighbours hand words to each other.")
-def evaluate(model: str, records: Place, output: Place | None, link_transfers: bool) -> None:
-    """Scores the mapping RECORDS (JSON lines, plain or .gz)."""
-    from orchestrator.search.evaluate_records import evaluate_file
-
-    with (
-        local_file(records, there=True) as source,
-        nullcontext() if output is None else local_file(output) as target,
-    ):
-        scored, infeasible = evaluate_file(model, source, target, link_transfers=link_transfers)
-    note = f", {infeasible:,} of them infeasible" if infeasible else ""
-    click.echo(f"{scored:,} records scored{note}", err=True)
+        raise click.exceptions.Exit(fail("interrupted: this is of what was drawn so far.", 130))
 
 
 def _experiment(function: Callable[..., None]) -> Callable[..., None]:
@@ -492,56 +212,6 @@ def list_(kind: str | None, long: bool) -> None:
     click.echo(catalogue(kind, long=long))
 
 
-def _share(text: str) -> float:
-    """A share such as 1% or 0.01.
-
-    Raises:
-        ConfigError: it is none, or below 0.
-    """
-    number = text.strip().removesuffix("%").strip()
-    per_cent = text.strip().endswith("%")
-    try:
-        share = float(number) / (100 if per_cent else 1)
-    except ValueError:
-        share = -1.0
-    if 1 < share < float("inf") and not per_cent:
-        raise ConfigError(
-            f"--gap: expected a share of 0 to 1 or per cent, got {text!r}; did you mean {number}%?"
-        )
-    if not 0 <= share < float("inf"):
-        raise ConfigError(f"--gap: expected a share of 0 or more such as 1% or 0.01, got {text!r}.")
-    return share
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """Two names from a text such as K,N.
-
-    Raises:
-        ConfigError: there are not two.
-    """
-    first, comma, second = (part.strip() for part in text.partition(","))
-    if not first or not comma or not second:
-        raise ConfigError(f"--surface: expected two dimensions such as K,N, got {text!r}.")
-    return first, second
-
-
-def _keep(entries: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
-    """Tensors by level from texts such as L1=Weights,Outputs (L1= for none).
-
-    Raises:
-        ConfigError: an entry has another form, or a level is given twice.
-    """
-    kept: dict[str, tuple[str, ...]] = {}
-    for entry in entries:
-        level, equals, tensors = entry.partition("=")
-        if not equals or not level or level in kept:
-            raise ConfigError(
-                f"--keep: expected LEVEL=TENSOR,TENSOR once per level, got {entry!r}."
-            )
-        kept[level] = tuple(name.strip() for name in tensors.split(",") if name.strip())
-    return kept or None
-
-
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command; an error that was foreseen is one line on standard error.
 
@@ -558,17 +228,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "mapspace"
-        status = _fail(f"{error.format_message()} See {where} --help.", 2)
+        status = fail(f"{error.format_message()} See {where} --help.", 2)
     except click.ClickException as error:
-        status = _fail(error.format_message(), error.exit_code)
+        status = fail(error.format_message(), error.exit_code)
     except ArgumentError as error:
-        status = _fail(error.as_option, 2)
+        status = fail(error.as_option, 2)
     except ConfigError as error:
-        status = _fail(str(error), 2)
+        status = fail(str(error), 2)
     except MapspaceError as error:
-        status = _fail(str(error), 1)
+        status = fail(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
-        status = _fail(f"interrupted{_continues(arguments)}.", 130)
+        status = fail(f"interrupted{_continues(arguments)}.", 130)
     except BrokenPipeError:
         # The reader of a pipe has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -577,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # A full disk above all. Arrow's own errors have the reason only in their number.
         where = f"{error.filename}: " if error.filename else ""
         reason = os.strerror(error.errno) if error.errno else str(error)
-        status = _fail(f"{where}{reason}{_continues(arguments)}.", 1)
+        status = fail(f"{where}{reason}{_continues(arguments)}.", 1)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -586,8 +256,3 @@ def _continues(arguments: Sequence[str] | None) -> str:
     given = sys.argv[1:] if arguments is None else arguments
     named = next((word for word in given if not word.startswith("-")), "")
     return "; the same command continues what is resumable" if named in RESUMABLE else ""
-
-
-def _fail(message: str, status: int) -> int:
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
-    return status

@@ -19,8 +19,9 @@ with other searchers; budgets of time do, its tables included.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from costmodel.exact.prover import MOST_TOP
 from costmodel.exact_any.choice import is_older, make_prover, why_not
 from costmodel.exact_any.prover import load_compiled
 from costmodel.exact_any.spatial import keep_choices
+from costmodel.loop_nest.constrained_tables import as_read
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes, Losses
@@ -128,17 +130,28 @@ class Exact(Searcher):
 
     def _meet_sampler(self, *, wait: bool) -> None:
         """Makes the structured searcher, unless another process is still compiling it."""
-        if self._sampler is not None or self.options.keep is not None:
+        if self._sampler is not None:
             return
         if wait or self._first_use.structured_is_there:
             self._first_use.await_structured()
-            self._sampler = Structured(self.space, StructuredOptions(), seed=self._seed)
+            walked = (
+                self.space
+                if self.options.keep is None
+                else kept_space(self.space, self.options.keep)
+            )
+            self._sampler = Structured(walked, StructuredOptions(), seed=self._seed)
+
+    def _read(self, codes: Codes) -> Codes:
+        """Codes `[m, D]` of the structured searcher with the tensors that levels keep for it."""
+        assert self._sampler is not None  # it has proposed them
+        walked = self._sampler.space
+        return codes if walked is self.space else as_read(walked.tables, codes)
 
     @property
     def _may_sample(self) -> bool:
         """Whether the first proposals are due, without waiting for the structured searcher."""
         self._meet_sampler(wait=False)
-        return self._sampling and (self._sampler is not None or self.options.keep is not None)
+        return self._sampling and self._sampler is not None
 
     @property
     def prover(self) -> AnyProof:
@@ -243,7 +256,7 @@ class Exact(Searcher):
         assert self._sampler is not None  # whoever calls has looked
         began = evaluate.elapsed
         if not evaluate.walk(self._score_walk):
-            codes = self._sampler.ask(evaluate.remaining)
+            codes = self._read(self._sampler.ask(evaluate.remaining))
             losses = evaluate(codes)
             self._sampler.tell(losses)
             self._take_walked(codes, np.column_stack([losses, losses]))
@@ -251,12 +264,16 @@ class Exact(Searcher):
 
     def _score_walk(self, costs: CompiledCosts, n: int) -> tuple[Codes, Losses]:
         assert self._sampler is not None  # as in `_walk`
+        costs = costs._replace(tables=self._sampler.space.tables)
         codes, scores = self._sampler.walk(costs, n)
+        codes = self._read(codes)
         self._take_walked(codes, scores)
         return codes, scores
 
     def _take_walked(self, codes: Codes, scores: Losses) -> None:
         """Keeps the best of the codes `[m, D]` by their scores `[m, 2]`, to be offered."""
+        if not len(codes):  # the time ended between two looks at the clock
+            return
         best = int(np.lexsort(scores.T[::-1])[0])
         score = float(scores[best, 0]), float(scores[best, 1])
         if score < self._walked_score:
@@ -297,7 +314,6 @@ class Exact(Searcher):
     def _ask(self, n: int) -> Codes:
         if self._sampling:
             self._sampling = False
-            self._meet_sampler(wait=True)
             proposals = self._sample(min(n, self.options.samples))
             if len(proposals):
                 return proposals
@@ -321,16 +337,9 @@ class Exact(Searcher):
 
     def _sample(self, n: int) -> Codes:
         """At most n feasible mappings that keep what they may."""
-        if self._sampler is not None:
-            return self._sampler.ask(n)
-        codes = self.space.sample(self.rng, 64 * n)
-        tables = self.space.tables
-        names, tensors = self.space.accelerator.level_names, self.space.workload.tensor_names
-        for level, kept in (self.options.keep or {}).items():
-            column = tables.keep_column[names.index(level)]
-            if column >= 0:
-                codes[:, column] = sum(1 << tensors.index(tensor) for tensor in set(kept))
-        return codes[self.space.feasible(codes)][:n]
+        self._meet_sampler(wait=True)
+        assert self._sampler is not None
+        return self._read(self._sampler.ask(n))
 
     def _done(self, prover: AnyProof) -> bool:
         return prover.finished or 0 < self.options.gap >= prover.gap
@@ -356,3 +365,30 @@ class Exact(Searcher):
             costs.objective(self.options.objective),
         )
         return codes[np.lexsort((tie, loss))[:1]]
+
+
+def kept_space(space: MapSpace, keep: Mapping[str, Sequence[str]]) -> MapSpace:
+    """A map space in which levels keep given tensors; its codes are the same but for these."""
+    names, tensors = space.accelerator.level_names, space.workload.tensor_names
+    open_levels = {
+        level: set(kept)
+        for level, kept in keep.items()
+        if space.tables.keep_column[names.index(level)] >= 0
+    }
+    if space.constraints is None:
+        rules = [
+            {
+                "type": "bypass",
+                "target": level,
+                "keep": [name for name in tensors if name in kept],
+                "bypass": [name for name in tensors if name not in kept],
+            }
+            for level, kept in open_levels.items()
+        ]
+        return MapSpace(space.workload, space.accelerator, constraints=rules) if rules else space
+    held, left = list(space.constraints.keep), list(space.constraints.bypass)
+    for level, kept in open_levels.items():
+        for bit, name in enumerate(tensors):
+            (held if name in kept else left)[names.index(level)] |= 1 << bit
+    narrowed = replace(space.constraints, keep=tuple(held), bypass=tuple(left))
+    return MapSpace(space.workload, space.accelerator, constraints=narrowed)

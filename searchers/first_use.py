@@ -21,10 +21,12 @@ from costmodel.compiled import cache_folder
 from costmodel.exact.loading import compile_search, compile_tables, load_compiled
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.workloads import gemm
-from searchers.compiled.structured_moves import walk
+from searchers.compiled.structured_walk import walk
 
 _COMMAND = "from searchers.first_use import compile_beside; compile_beside()"
 _PROOF_IS_THERE = b"proof"
+# Whom nobody waits for any more goes on: what it compiles is there the next time.
+_STARTED: list[subprocess.Popen[bytes]] = []
 
 
 class FirstUse:
@@ -65,13 +67,15 @@ class FirstUse:
 
 def _start() -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
-    return subprocess.Popen(
+    other = subprocess.Popen(
         [sys.executable, "-P", "-c", _COMMAND],
         env={**os.environ, "PYTHONPATH": paths},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
+    _STARTED.append(other)
+    return other
 
 
 def _worth_it() -> bool:
@@ -79,7 +83,7 @@ def _worth_it() -> bool:
     if numba.config.DISABLE_JIT or cache_folder() is None or (os.cpu_count() or 1) < 2:
         return False
     dispatcher: Any = walk
-    return not any(Path(dispatcher.stats.cache_path).glob("structured_moves.walk-*.nbi"))
+    return not any(Path(dispatcher.stats.cache_path).glob("structured_walk.walk-*.nbi"))
 
 
 def compile_beside() -> None:

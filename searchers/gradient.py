@@ -342,12 +342,13 @@ def _box(space: Space) -> tuple[Points, Points, npt.NDArray[np.int64]]:
     Factors have the index of their dimension as group. Read off the names that `MapSpace.encode`
     gives; features of other names have no bounds and no group.
     """
-    names = [name.split(".") for name in space.feature_names]
+    # A level's name, which stands between, may have dots in it.
+    names = [(n.split(".")[0], n.rpartition(".")[0], n.split(".")[-1]) for n in space.feature_names]
     lowest, highest = np.full(len(names), -np.inf), np.full(len(names), np.inf)
     group = np.full(len(names), UNGROUPED)
     example = space.encode(np.zeros((1, len(space.cardinality)), np.int32))[0].astype(np.float64)
     sizes = {
-        name[1]: value for name, value in zip(names, example, strict=True) if name[0] == "problem"
+        name[2]: value for name, value in zip(names, example, strict=True) if name[0] == "problem"
     }
     for column, name in enumerate(names):
         if name[0] == "problem":

@@ -29,11 +29,12 @@ import scipy.optimize
 from pydantic import Field, model_validator
 
 from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import MOVE_ATTEMPTS, log_losses, metropolis
-from searchers.compiled.structured_deep import moves_of
-from searchers.compiled.structured_state import list_choices, make_workspace
+from searchers.compiled.structured_state import make_hand
+from searchers.compiled.structured_walk import propose
 from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
 from searchers.shared import nest_features
 from searchers.shared.batches import BatchSearcher
@@ -58,6 +59,8 @@ LEAST = 1e-3
 
 # Decimals of a predicted ln loss that tell two mappings apart.
 DECIMALS = 6
+# Share of moves that also take another order of buffers side by side.
+EXCHANGED = 0.1
 
 
 class Predictive(Protocol):
@@ -129,8 +132,9 @@ class GuidedSearcher(BatchSearcher):
         # Mappings of a batch that nothing predicts.
         self._initial = options.batch
         if self._nest is not None:
-            self._choices = list_choices(self._nest.tables, OUTER_FILL)
-            self._workspace = make_workspace(self._nest.tables)
+            orders = self._nest.orders
+            self._spaces = (self._nest,) if orders is None else orders.spaces
+            self._hands = [make_hand(one.tables, OUTER_FILL) for one in self._spaces]
             self._structured(self._batch, fresh=True)
         # What was evaluated, and its ln loss `[N]`; the chains, none before the first walk.
         self._codes: Codes = self._batch
@@ -217,15 +221,33 @@ class GuidedSearcher(BatchSearcher):
         return np.where(self.space.feasible(moved)[:, None], moved, codes)
 
     def _structured(self, codes: Codes, *, fresh: bool) -> Codes:
-        """Proposals `[m, D]` of the structured searcher: moves of codes, or new mappings."""
+        """Proposals `[m, D]` of the structured searcher: moves of codes, or new mappings.
+
+        New ones have any order of buffers side by side; now and then a move exchanges two of them.
+        """
         assert self._nest is not None
+        orders = self._nest.orders
+        if orders is None or not len(codes):
+            return self._of_order(0, codes, fresh=fresh)
+        if fresh:
+            codes = self.space.sample(self.rng, len(codes))
+        proposals = codes.copy()
+        for order, rows, inside in orders.split(codes):
+            found = self._of_order(order, inside, fresh=fresh)
+            proposals[rows] = orders.codes(order, found)
+        if not fresh:
+            swapped = proposals.copy()
+            swapped[:, orders.width :] = self.space.sample(self.rng, len(codes))[:, orders.width :]
+            taken = (self.rng.random(len(codes)) < EXCHANGED) & self.space.feasible(swapped)
+            proposals[taken] = swapped[taken]
+        return proposals
+
+    def _of_order(self, order: int, codes: Codes, *, fresh: bool) -> Codes:
+        """Proposals of one order, in its own map space."""
         proposals = np.empty_like(codes)
         found = np.empty(len(codes), np.bool_)
-        propose, _ = moves_of(self._nest.tables)
         propose(
-            self._nest.tables,
-            self._choices,
-            self._workspace,
+            self._hands[order],
             codes,
             np.full(len(codes), fresh),
             self.rng.integers(2**64, size=len(codes), dtype=np.uint64),
@@ -234,14 +256,33 @@ class GuidedSearcher(BatchSearcher):
         )
         lost = np.flatnonzero(~found)
         if lost.size:
-            proposals[lost] = self.space.sample(self.rng, lost.size, feasible=True)
+            proposals[lost] = self._spaces[order].sample(self.rng, lost.size, feasible=True)
         return proposals
 
     def describe(self, codes: Codes) -> tuple[Reals, Reals | None, Reals]:
         """Features `[M, F]`, traffic `[M, K]` (grey-box only) and ln iterations `[M]` of codes."""
         if self._nest is None:
             return self.space.encode(codes).astype(np.float64), None, np.zeros(len(codes))
-        tables = self._nest.tables
+        orders = self._nest.orders
+        if orders is None:
+            return self._described(self._nest.tables, codes)
+        parts = [
+            (rows, self._described(orders.spaces[order].tables, inside))
+            for order, rows, inside in orders.split(codes)
+        ] or [(np.arange(0), self._described(self._nest.tables, orders.inside(0, codes)))]
+        back = np.argsort(np.concatenate([rows for rows, _ in parts]))
+        features, words, iterations = (
+            None if part[0] is None else np.concatenate(part)[back]
+            for part in zip(*(described for _, described in parts), strict=True)
+        )
+        assert features is not None
+        assert iterations is not None
+        # Which buffer stands where, as ranks.
+        places = np.argsort(orders.orders[orders.which(codes)], axis=1)
+        return np.concatenate([features, places], axis=1), words, iterations
+
+    def _described(self, tables: NestTables, codes: Codes) -> tuple[Reals, Reals | None, Reals]:
+        """`describe` of codes of one order."""
         nests = nest_features.spell_out(tables, codes)
         features = nest_features.descriptors(tables, codes, nests)
         if not self._traffic:

@@ -201,5 +201,19 @@ class PrimitiveAnnealing(Searcher):
         uniforms = self.rng.random((len(lists), MOVE_ATTEMPTS, UNIFORMS_PER_MOVE))
         lists, codes = lists.copy(), codes.copy()
         merged, distinct = self.options.merged, self.options.distinct
-        propose(self._tables, self._layout, lists, codes, uniforms, merged, distinct)
+        orders = self.space.orders
+        if orders is None:
+            propose(self._tables, self._layout, lists, codes, uniforms, merged, distinct)
+            return lists, codes
+        before = lists.copy(), codes.copy()
+        for order, rows, inside in orders.split(codes):
+            # Moves of the last attributes exchange buffers: what then fits is looked at afterwards.
+            whole = np.concatenate([inside, codes[rows, orders.width :]], axis=1)
+            of_order, tables = lists[rows], orders.spaces[order].tables
+            propose(tables, self._layout, of_order, whole, uniforms[rows], merged, distinct)
+            lists[rows] = of_order
+            codes[rows] = orders.codes(order, whole[:, : orders.width])
+            codes[rows, orders.width :] = whole[:, orders.width :]
+        lost = ~self.space.feasible(codes)
+        lists[lost], codes[lost] = before[0][lost], before[1][lost]
         return lists, codes

@@ -28,21 +28,11 @@ import numpy as np
 
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes, Losses
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts, compiled_costs
-from searchers.compiled.structured_deep import moves_of
-from searchers.compiled.structured_moves import settle
-from searchers.compiled.structured_state import (
-    Chains,
-    Choices,
-    Schedule,
-    Workspace,
-    is_deep,
-    list_choices,
-    make_workspace,
-)
+from searchers.compiled.structured_state import Chains, Hand, Schedule, is_deep, make_hand
+from searchers.compiled.structured_walk import propose, settle, walk
 from searchers.options import Count, Options, Presets, Share, Temperatures, Whole
 from searchers.shared.padded_sizes import Padded, PaddedSizes
 
@@ -52,6 +42,9 @@ LONGEST_WALK = 512
 # On deep machines chains are so many times as long and, at first, as hot: there are more places for
 # every prime, and what one of them costs decides less.
 _LONGER, _HOTTER = 4, 20
+
+# Share of rounds in the best order of buffers side by side so far.
+_BEST_ORDER = 0.5
 
 
 class StructuredOptions(Options):
@@ -99,6 +92,12 @@ class Structured(Searcher):
         """Prepares the chains and compiles the moves, so that no search time goes into that."""
         super().__init__(space, options, seed=seed)
         hottest, coldest = options.temperatures
+        self._spaces = (space,) if space.orders is None else space.orders.spaces
+        # The least loss of every order of buffers side by side; nan before it had a round.
+        self._order_losses: Losses = np.full(len(self._spaces), math.nan)
+        self._order = 0
+        if space.orders is not None:
+            self.STATE = (*type(self).STATE, "_order", "_order_losses")  # type: ignore[misc]
         deep = is_deep(space.tables)
         self._schedule = Schedule(
             options.initial,
@@ -106,16 +105,13 @@ class Structured(Searcher):
             hottest * (_HOTTER if deep else 1),
             coldest,
         )
-        self._offer, self._go_on = moves_of(space.tables)
-        self._padding = None
-        if space.remainders is not None:
-            self._padding = PaddedSizes(space, options.outer_fill)
-        else:
-            self._moves = (
-                space.tables,
-                list_choices(space.tables, options.outer_fill),
-                make_workspace(space.tables),
-            )
+        self._paddings: list[PaddedSizes] = []
+        self._hands: list[Hand] = []
+        for one in self._spaces:
+            if space.remainders is not None:
+                self._paddings.append(PaddedSizes(one, options.outer_fill))
+            else:
+                self._hands.append(make_hand(one.tables, options.outer_fill))
         self._sizes: list[int] = []
         self._best_sizes: list[int] = []
         self._best_loss = math.inf
@@ -127,11 +123,27 @@ class Structured(Searcher):
         assert costs is not None
         self._walk_on(costs, self._codes[:0], self._codes[:0], np.empty((0, 2)))
 
+    @property
+    def _padding(self) -> PaddedSizes | None:
+        return self._paddings[self._order] if self._paddings else None
+
+    def _draw_order(self) -> int:
+        """An order for a round: one that had none, the best so far, or any."""
+        new = np.flatnonzero(np.isnan(self._order_losses))
+        if new.size:
+            return int(new[0])
+        if self.rng.random() < _BEST_ORDER:
+            return int(self._order_losses.argmin())
+        return int(self.rng.integers(len(self._spaces)))
+
     def _start_round(self) -> None:
         """Forgets all chains and starts new ones; with imperfect factors at other sizes."""
+        if len(self._spaces) > 1:
+            self._order = self._draw_order()
         if self._padding is not None:
             self._sizes = self._padding.draw(self.rng, self._best_sizes)
-        self._codes: Codes = np.zeros((self.options.chains, self.space.cardinality.size), np.int32)
+        width = self._spaces[0].cardinality.size
+        self._codes: Codes = np.zeros((self.options.chains, width), np.int32)
         self._losses: Losses = np.full(self.options.chains, math.inf)
         self._steps = np.zeros(self.options.chains, np.int64)
         self._streams = self.rng.integers(2**64, size=self.options.chains, dtype=np.uint64)
@@ -149,35 +161,41 @@ class Structured(Searcher):
         streams = self._streams[self._rows]
         proposals = np.empty((len(self._rows), self._codes.shape[1]), np.int32)
         found = np.empty(len(proposals), dtype=np.bool_)
-        tables, choices, workspace = self._in_hand()
-        held = self._codes[self._rows]
-        self._offer(tables, choices, workspace, held, fresh, streams, proposals, found)
+        propose(self._in_hand, self._codes[self._rows], fresh, streams, proposals, found)
         self._streams[self._rows] = streams
         for row in np.flatnonzero(~found):
             proposals[row] = self._walked.sample(self.rng, 1, feasible=True)[0]
         padded = self._padded
         if padded is None:
-            return proposals
+            return self._with_order(proposals)
         self._proposed = proposals
         translated, inside = padded.codes_of(proposals)
         outside = np.setdiff1d(np.arange(len(proposals)), inside)
         # What stands for no mapping of the space moves no chain.
         self._proposed[outside] = -1
         for row in outside:
-            translated[row] = self.space.sample(self.rng, 1, feasible=True)[0]
-        return translated
+            translated[row] = self._spaces[self._order].sample(self.rng, 1, feasible=True)[0]
+        return self._with_order(translated)
+
+    def _with_order(self, codes: Codes) -> Codes:
+        """Codes of this round's order as those of the space."""
+        orders = self.space.orders
+        return codes if orders is None else orders.codes(self._order, codes)
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
+        if self.space.orders is not None:
+            codes = self.space.orders.inside(self._order, codes)
         if self._padding is not None:
             codes = np.maximum(self._proposed, 0)
             losses = np.where(self._proposed[:, 0] < 0, math.inf, losses)
         settle(self._schedule, self._held(), self._rows, codes, losses)
         self._end_round()
 
-    def _in_hand(self) -> tuple[NestTables, Choices, Workspace]:
+    @property
+    def _in_hand(self) -> Hand:
         """What proposals are made of: the space's, or those of this round's sizes."""
         padded = self._padded
-        return self._moves if padded is None else (padded.space.tables, *padded[1:3])
+        return self._hands[self._order] if padded is None else padded.hand
 
     @property
     def _padded(self) -> Padded | None:
@@ -187,7 +205,7 @@ class Structured(Searcher):
     def _walked(self) -> MapSpace:
         """The space in which chains walk."""
         padded = self._padded
-        return self.space if padded is None else padded.space
+        return self._spaces[self._order] if padded is None else padded.space
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
         """Searches until the budget is spent, in compiled code where costs are compiled."""
@@ -210,12 +228,16 @@ class Structured(Searcher):
         scores = np.empty((len(codes), 2))
         spare = codes[:0]
         done = self._walk_on(costs, spare, codes, scores)
+        walked = [self._with_order(codes[:done])]
         while done < len(codes):
             # The last walk ended with a round, or where a chain found nothing.
             ended = self._end_round()
             spare = codes[:0] if ended else self._walked.sample(self.rng, 1, feasible=True)
+            before = done
             done += self._walk_on(costs, spare, codes[done:], scores[done:])
+            walked.append(self._with_order(codes[before:done]))
         self._end_round()
+        codes = np.concatenate(walked)
         if self._padding is not None:
             inside = codes[:, 0] >= 0
             return codes[inside], scores[inside]
@@ -223,8 +245,10 @@ class Structured(Searcher):
 
     def _walk_on(self, costs: CompiledCosts, spare: Codes, codes: Codes, scores: Losses) -> int:
         padded = self._padded
-        scored: int = self._go_on(
-            *self._in_hand(),
+        if self.space.orders is not None:
+            costs = costs._replace(tables=self._spaces[self._order].tables)
+        scored = walk(
+            self._in_hand,
             self._schedule,
             self._held(),
             self._turn,
@@ -247,6 +271,8 @@ class Structured(Searcher):
         """Starts new chains if all are at their ends; whether it did."""
         ended = bool(self._steps.min() >= self._schedule.initial + self._schedule.length)
         if ended:
+            least = self._order_losses[self._order], self._losses.min()
+            self._order_losses[self._order] = np.fmin(*least)
             if self._padding is not None and self._losses.min() < self._best_loss:
                 self._best_loss = float(self._losses.min())
                 self._best_sizes = self._sizes

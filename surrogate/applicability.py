@@ -1,6 +1,6 @@
 """What a surrogate is bound to: workload family, accelerator, and the layout of encoded points.
 
-Letters: `n` dimensions, `T` tensors, `F` raw values per point.
+Letters: `n` dimensions, `T` tensors, `L` levels, `F` raw values per point.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
+from costmodel.levels import Words
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Size, StrictModel, validate
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
     from costmodel.loop_nest.map_space import MapSpace
 
-# Encoded slots of tile factors (DRAM, L2, spatial, L1) and levels of loop orders, outermost first.
-FACTOR_SLOTS = 4
-ORDER_LEVELS = 3
 # Of dimensions and of tensors; features grow with their squares.
 MOST_NAMES = 64
 
@@ -42,10 +40,14 @@ class BufferStructure(StrictModel):
 
     name: str
     """The level's name."""
-    capacity_words: Size
-    """Words that one instance holds."""
+    capacity_words: Words | None
+    """Words that one instance holds, None for one without limit."""
     banks: Size | None
     """Banks to share out among the tensors, None for an unpartitioned buffer."""
+    keep: tuple[str, ...] = ()
+    """Tensors that it holds whatever a mapping says."""
+    bypass: tuple[str, ...] = ()
+    """Tensors that it never holds."""
 
 
 class Structure(StrictModel):
@@ -57,10 +59,10 @@ class Structure(StrictModel):
     """Dimension names, in the order of the encoded sizes."""
     tensors: tuple[TensorStructure, ...] = Field(min_length=1, max_length=MOST_NAMES)
     """Tensors with their projections, the output last."""
-    levels: tuple[str, str, str]
-    """Names of the memory levels, outermost first."""
-    buffers: tuple[BufferStructure, BufferStructure]
-    """The two levels inside the outermost one."""
+    levels: tuple[str, ...] = Field(min_length=2, max_length=MOST_NAMES)
+    """Names of the memory levels, outermost first, [L]."""
+    buffers: tuple[BufferStructure, ...] = Field(max_length=MOST_NAMES)
+    """The levels inside the outermost one, [L - 1]."""
     bypass: bool
     """True where keep bits are part of a point."""
     accelerator: str
@@ -79,7 +81,11 @@ class Structure(StrictModel):
                         f"tensors[{tensor.name}].axes: expected dimensions below "
                         f"{len(self.dimensions)}, got {index}."
                     )
+        if self.levels[1:] != tuple(buffer.name for buffer in self.buffers):
+            raise ValueError("buffers: expected the levels inside the outermost one.")
         known = self.known_features()
+        if self.bypass != any(self.chooses(level) for level in self.levels):
+            raise ValueError("bypass: expected true where keep bits are features, else false.")
         if self.features[: len(known)] != known:
             raise ValueError(f"features: expected them to start with {', '.join(known)}.")
         return self
@@ -89,20 +95,28 @@ class Structure(StrictModel):
         """Reads the structure of a map space.
 
         Raises:
-            ConfigError: If the hierarchy is not DRAM, one shared buffer and one buffer per
-                processing element, or the encoded points are others than these have.
+            ConfigError: If there is one memory level only.
         """
-        accelerator = space.accelerator
-        if len(accelerator.levels) != ORDER_LEVELS:
+        accelerator, machine = space.accelerator, space.tables.machine
+        if len(accelerator.levels) < 2:
             raise ConfigError(
-                f"surrogates need an accelerator of {ORDER_LEVELS} levels (DRAM, L2, L1), but "
-                f"{accelerator.name} has {len(accelerator.levels)}."
+                f"surrogates need an accelerator of at least 2 levels, but {accelerator.name} has "
+                f"{len(accelerator.levels)}."
             )
+
+        def names(bits: int) -> tuple[str, ...]:
+            return tuple(n for t, n in enumerate(space.workload.tensor_names) if bits >> t & 1)
+
         buffers = [
-            BufferStructure(name=level.name, capacity_words=words, banks=level.banks)
-            for level in accelerator.levels[1:]
-            # Only the outermost level may be without a limit.
-            if (words := level.capacity_words) is not None
+            BufferStructure(
+                name=level.name,
+                capacity_words=level.capacity_words,
+                banks=level.banks,
+                keep=names(int(machine.always_kept[index])),
+                bypass=names(int(machine.never_kept[index])),
+            )
+            for index, level in enumerate(accelerator.levels)
+            if index > 0
         ]
         content = {
             "family": space.workload.family,
@@ -110,7 +124,7 @@ class Structure(StrictModel):
             "tensors": tensors_of(space.workload),
             "levels": accelerator.level_names,
             "buffers": buffers,
-            "bypass": accelerator.bypass == "searched",
+            "bypass": bool((space.tables.keep_column >= 0).any()),
             "accelerator": accelerator.name,
             "accelerator_hash": accelerator.hash,
             "features": space.feature_names,
@@ -118,15 +132,30 @@ class Structure(StrictModel):
         where = f"surrogates of {space.workload.name} on {accelerator.name}"
         return validate(cls, content, where)
 
+    def spreads(self, level: str) -> bool:
+        """Whether a level has loops across its children."""
+        return f"spatial.{level}.{self.dimensions[0]}" in self.features
+
+    def chooses(self, level: str) -> bool:
+        """Whether mappings choose which tensors a level keeps."""
+        return f"keep.{level}.{self.tensors[0].name}" in self.features
+
+    @property
+    def slots(self) -> tuple[tuple[str, int], ...]:
+        """Where factors stand, outermost first: `temporal` or `spatial`, and the level."""
+        found: list[tuple[str, int]] = []
+        for index, level in enumerate(self.levels):
+            found += [("temporal", index)] + [("spatial", index)] * self.spreads(level)
+        return tuple(found)
+
     def known_features(self) -> tuple[str, ...]:
         """The raw values that `PhysicalFeatures` understands; a point may have more behind them."""
-        dram, l2, l1 = self.levels
-        slots = (f"temporal.{dram}", f"temporal.{l2}", f"spatial.{l2}", f"temporal.{l1}")
-        ranks = tuple(f"rank.{level}" for level in self.levels)
+        slots = [f"{kind}.{self.levels[index]}" for kind, index in self.slots]
+        ranks = [f"rank.{level}" for level in self.levels]
         names = [f"{of}.{name}" for of in ("problem", *slots, *ranks) for name in self.dimensions]
         tensors = [tensor.name for tensor in self.tensors]
         banked = [f"banks.{buffer.name}" for buffer in self.buffers if buffer.banks is not None]
-        kept = [f"keep.{buffer.name}" for buffer in self.buffers if self.bypass]
+        kept = [f"keep.{level}" for level in self.levels if self.chooses(level)]
         return tuple(names + [f"{of}.{name}" for of in banked + kept for name in tensors])
 
 

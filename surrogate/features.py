@@ -1,9 +1,10 @@
 """What a network sees of a mapping: the raw encoded point, or the quantities that decide its cost.
 
-Letters: `B` points, `n` dimensions, `T` tensors, `F` raw values per point, `G` features. All of it
-is torch, from the raw point onwards, so a gradient with respect to the raw point exists. Loop
-orders are discrete: a comparison of two ranks is exact forwards and a sigmoid backwards
-(straight-through estimation, Bengio et al. 2013), and so is the test whether a factor exceeds 1.
+Letters: `B` points, `n` dimensions, `S` slots of factors, `L` levels, `I = L - 1` inner ones, `X`
+fan-outs, `T` tensors, `F` raw values per point, `G` features. All of it is torch, from the raw
+point onwards, so a gradient with respect to the raw point exists. Loop orders are discrete: a
+comparison of two ranks is exact forwards and a sigmoid backwards (straight-through estimation,
+Bengio et al. 2013), and so is the test whether a factor exceeds 1.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from surrogate.applicability import FACTOR_SLOTS, ORDER_LEVELS, Structure
+from surrogate.applicability import Structure
 
 # Far outside every map space; keeps products over a point gone astray within float32.
 LARGEST_FACTOR = 1e9
@@ -34,12 +35,15 @@ class RawFeatures(nn.Module):
 class PhysicalFeatures(nn.Module):
     """Logarithms of the quantities from which a loop nest's cost is made.
 
-    Per point: sizes and factors; used processing elements; per tensor and buffer the tile, the
-    stationary run (product of the irrelevant innermost non-unit temporal loops above the buffer,
-    running from L2's loops on into DRAM's), the visits (product of the other temporal loops above)
-    and, where dimensions slide over each other, the share of a tile that is new after a step of
-    the innermost loop; per tensor the spatial spread (distinct tiles over the processing
-    elements); per buffer the capacity margin; banks and keep bits where they are searched.
+    Per point: sizes and factors; per tensor and inner level the tile, the stationary run (product
+    of the irrelevant innermost non-unit temporal loops above the level, running from one level's
+    loops on into those of the next outer one), the visits (product of the other temporal loops
+    above) and, where dimensions slide over each other, the share of a tile that is new after a
+    step of the innermost loop; per fan-out the used children and per tensor the spatial spread
+    (distinct tiles over them); per inner level the capacity margin; banks and keep bits where they
+    are searched. A tensor that a level does not hold has these values too, as if it did: what
+    enters a level follows from its tile and all loops above, held in between or not. Of buffers
+    side by side they are those of the file's order, and the order follows as raw values.
     Formulas: Parashar et al., Timeloop (ISPASS 2019), as this project's loop-nest model uses them.
     """
 
@@ -48,6 +52,7 @@ class PhysicalFeatures(nn.Module):
     blocks_and_steps: torch.Tensor
     combinations: torch.Tensor
     log_words: torch.Tensor
+    held: torch.Tensor
 
     def __init__(self, structure: Structure) -> None:
         super().__init__()
@@ -69,89 +74,123 @@ class PhysicalFeatures(nn.Module):
                 else:
                     sliding.append(coefficients)
                     sliding_tensor.append(torch.eye(tensors)[t : t + 1])
-        words = [
-            buffer.capacity_words / (1 if buffer.banks is None else buffer.banks)
-            for buffer in structure.buffers
+        self.fan_outs = [at for at, (kind, _) in enumerate(structure.slots) if kind == "spatial"]
+        self.temporal = [at for at, (kind, _) in enumerate(structure.slots) if kind == "temporal"]
+        # Pairs of a level and an outer one whose loops may be the innermost above it.
+        self.pairs = [
+            (level, outer)
+            for level in range(1, len(structure.levels))
+            for outer in range(level - 1, -1, -1)
         ]
         constants = {
             "relevant": relevant,  # [n, T]
             "sliding": torch.cat(sliding, 1),  # [n, axes]
-            "blocks_and_steps": _blocks_and_steps(n),
-            "combinations": _combinations(n, relevant, plain, torch.cat(sliding_tensor)),
-            "log_words": torch.tensor(words).log(),  # [2] words of a buffer or of one bank
+            "blocks_and_steps": self._blocks_and_steps(n),
+            "combinations": self._combinations(n, relevant, plain, torch.cat(sliding_tensor)),
+            "log_words": torch.tensor(_words(structure)).log(),  # [I] words of a level or a bank
+            "held": torch.tensor(_held(structure)),  # [I, 2, T] always held, may be held
         }
         for name, constant in constants.items():
             self.register_buffer(name, constant, persistent=False)
-        axes = self.sliding.shape[1]
+        axes, inner = self.sliding.shape[1], len(structure.buffers)
         banked = sum(buffer.banks is not None for buffer in structure.buffers)
-        self.width = sum(self.combinations.shape) + 2 * axes + (2 - banked) + 2 * banked * tensors
-        self.width += 2 * tensors if structure.bypass else 0
+        self.width = sum(self.combinations.shape) + inner * axes
+        self.width += (inner - banked) + 2 * banked * tensors
         self.width += len(structure.features) - len(structure.known_features())
+        self.width += tensors * sum(structure.chooses(level) for level in structure.levels)
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Features [B, G] of raw points [B, F]."""
         structure = self.structure
         n, tensors, axes = len(structure.dimensions), len(structure.tensors), self.sliding.shape[1]
-        batch, orders = points.shape[0], (1 + FACTOR_SLOTS) * n
+        batch, slots, levels = points.shape[0], len(structure.slots), len(structure.levels)
+        orders = (1 + slots) * n
         raw = points[:, :orders].clamp(min=1.0, max=LARGEST_FACTOR)
         logs = raw.log()
-        linear = (logs @ self.blocks_and_steps).view(batch, 5, n)
-        blocks, steps = linear[:, :2], linear[:, 2:]
+        linear = (logs @ self.blocks_and_steps).view(batch, levels - 1 + len(self.pairs), n)
+        blocks, steps = linear[:, : levels - 1], linear[:, levels - 1 :]
+        loops = [1 + at for at in self.temporal[:-1]]
         stationary, innermost = self._loops(
-            logs.view(batch, 1 + FACTOR_SLOTS, n)[:, 1:3],
-            _present(raw.view(batch, 1 + FACTOR_SLOTS, n)[:, 1:3]),
-            _inside(points[:, orders : orders + 2 * n].view(batch, 2, n)),
+            logs.view(batch, 1 + slots, n)[:, loops],
+            _present(raw.view(batch, 1 + slots, n)[:, loops]),
+            _inside(points[:, orders : orders + (levels - 1) * n].view(batch, levels - 1, n)),
         )
-        extents = torch.log1p(blocks.expm1() @ self.sliding)  # [B, 2, axes]
+        extents = torch.log1p(blocks.expm1() @ self.sliding)  # [B, I, axes]
         known = torch.cat((logs, extents.flatten(1), stationary.flatten(1)), 1)
         combined = known @ self.combinations
         features = [known, combined]
         if axes:
             renewed = self._renewed(innermost, steps, extents)
-            features += [renewed[:, 0], renewed[:, 1:].sum(1)]
-        tiles = combined[:, : 2 * tensors].view(batch, 2, tensors)
-        at = orders + ORDER_LEVELS * n
+            at = 0
+            for level in range(1, levels):
+                features.append(renewed[:, at : at + level].sum(1))
+                at += level
+        tiles = combined[:, : (levels - 1) * tensors].view(batch, levels - 1, tensors)
+        return torch.cat(features + self._capacities(points, tiles), dim=1)
+
+    def _capacities(self, points: torch.Tensor, tiles: torch.Tensor) -> list[torch.Tensor]:
+        """Banks and margins of every inner level, then what a point has behind its banks.
+
+        Args:
+            points: Raw points, [B, F].
+            tiles: Log tiles of the inner levels, [B, I, T].
+        """
+        structure, tensors = self.structure, len(self.structure.tensors)
+        at = (1 + len(structure.slots) + len(structure.levels)) * len(structure.dimensions)
         keep_at = at + tensors * sum(buffer.banks is not None for buffer in structure.buffers)
+        column = keep_at + tensors * structure.chooses(structure.levels[0])
+        features = []
         for b, buffer in enumerate(structure.buffers):
             held = tiles[:, b]
             if buffer.banks is not None:
                 banks = points[:, at : at + tensors].clamp(min=1.0).log()
                 at += tensors
                 features += [banks, self.log_words[b] + banks - held]
-                continue
-            if structure.bypass:
-                kept = points[:, keep_at + b * tensors : keep_at + (b + 1) * tensors]
-                held = held + (kept.clamp(min=0.0) + ABSENT).log()
-            features.append(self.log_words[b] - held.logsumexp(1, keepdim=True))
+            always, may = self.held[b]
+            if structure.chooses(buffer.name):
+                kept = points[:, column : column + tensors].clamp(min=0.0)
+                column += tensors
+                held = held + (torch.where(always > 0, 1.0, kept) * may + ABSENT).log()
+            elif buffer.bypass:
+                held = held + (may + ABSENT).log()
+            if buffer.banks is None:
+                features.append(self.log_words[b] - held.logsumexp(1, keepdim=True))
         # Keep bits, and whatever else this map space searches.
-        if points.shape[1] > keep_at:
-            features.append(points[:, keep_at:])
-        return torch.cat(features, dim=1)
+        return features + ([points[:, keep_at:]] if points.shape[1] > keep_at else [])
 
     def _loops(
         self, trips: torch.Tensor, present: torch.Tensor, inside: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log stationary runs above L2's and L1's tiles, and which loop is the innermost above.
+        """Log stationary runs above every inner level, and which loop is the innermost above.
 
         Args:
-            trips: Log trip counts of DRAM's and L2's temporal loops, [B, 2, n].
-            present: 1 where a loop has more than one trip, [B, 2, n].
-            inside: [B, 2, i, j], 1 where loop j is inside loop i.
+            trips: Log trip counts of the temporal loops of all levels but the last, [B, I, n].
+            present: 1 where a loop has more than one trip, [B, I, n].
+            inside: [B, I, i, j], 1 where loop j is inside loop i.
 
         Returns:
-            The runs [B, 2, T], and one-hot rows [B, 3, n]: above L2 among DRAM's loops, above L1
-            among L2's loops, above L1 among DRAM's loops (none if L2 has a loop).
+            The runs [B, I, T], and one-hot rows [B, pairs, n]: the innermost loop above a level
+            among those of an outer level, none if a level between them has a loop.
         """
         relevant_present = present.unsqueeze(3) * self.relevant
         # A loop is stationary if it is irrelevant and no relevant loop is inside it.
         free = _none(inside @ relevant_present) * (1.0 - self.relevant)
-        of_dram, of_l2 = (trips.unsqueeze(3) * free).sum(2).unbind(1)
-        # L2's run continues among DRAM's loops if no L2 loop ends it.
-        continues = _none(relevant_present[:, 1].sum(1))
-        stationary = torch.stack((of_dram, torch.addcmul(of_l2, continues, of_dram)), 1)
-        innermost = present * _none((inside * present.unsqueeze(2)).sum(3))
-        no_l2_loop = _none(present[:, 1:].sum(2, keepdim=True))
-        return stationary, torch.cat((innermost, no_l2_loop * innermost[:, :1]), 1)
+        runs = (trips.unsqueeze(3) * free).sum(2)
+        # A run continues among the loops of the next outer level if no loop of this one ends it,
+        continues = _none(relevant_present.sum(2))
+        stationary = [runs[:, 0]]
+        for level in range(1, runs.shape[1]):
+            stationary.append(
+                torch.addcmul(runs[:, level], continues[:, level], stationary[level - 1])
+            )
+        among = present * _none((inside * present.unsqueeze(2)).sum(3))
+        # and the innermost loop is there if this one has none.
+        empty = _none(present.sum(2, keepdim=True))
+        innermost = []
+        for level, outer in self.pairs:
+            none_between = empty[:, outer + 1 : level].prod(1, keepdim=True)
+            innermost.append(none_between * among[:, outer : outer + 1])
+        return torch.stack(stationary, 1), torch.cat(innermost, 1)
 
     def _renewed(
         self, innermost: torch.Tensor, steps: torch.Tensor, extents: torch.Tensor
@@ -159,57 +198,72 @@ class PhysicalFeatures(nn.Module):
         """Log share of each sliding axis that a step of the innermost loop renews.
 
         Args:
-            innermost: One-hot loops as `_loops` returns them, [B, 3, n].
-            steps: Log distance that a step of each such loop moves its dimension, [B, 3, n].
-            extents: Log extents of the sliding axes in L2 and L1, [B, 2, axes].
+            innermost: One-hot loops as `_loops` returns them, [B, pairs, n].
+            steps: Log distance that a step of each such loop moves its dimension, [B, pairs, n].
+            extents: Log extents of the sliding axes in the inner levels, [B, I, axes].
 
         Returns:
-            [B, 3, axes], 0 where the innermost loop does not move along the axis.
+            [B, pairs, axes], 0 where the innermost loop does not move along the axis.
         """
         on_axis = (self.sliding > 0).to(steps.dtype)
-        extents = torch.cat((extents, extents[:, 1:]), 1)
+        extents = extents[:, [level - 1 for level, _ in self.pairs]]
         moved = steps.unsqueeze(3) + self.sliding.clamp(min=1.0).log() - extents.unsqueeze(2)
         return (innermost.unsqueeze(3) * on_axis * moved.clamp(max=0.0)).sum(2)
 
+    def _blocks_and_steps(self, n: int) -> torch.Tensor:
+        """[(1 + S) n, (I + pairs) n]: from log sizes and factors to logs of products of factors.
 
-def _blocks_and_steps(n: int) -> torch.Tensor:
-    """[5n, 5n]: from log sizes and factors (slots of n) to logs of products of factors.
+        The columns are the tiles of the inner levels (all factors from theirs inwards), then, pair
+        by pair, the step of a loop of the outer level (all factors inside it).
+        """
+        after = self.temporal[1:] + [self.temporal[outer] + 1 for _, outer in self.pairs]
+        inwards = [[float(slot >= at) for slot in range(len(self.structure.slots))] for at in after]
+        table = torch.tensor([[0.0, *row] for row in inwards])
+        return torch.kron(table.T.contiguous(), torch.eye(n))
 
-    The columns are the tiles of L2 (all but DRAM's factors) and of L1 (L1's own), then the steps
-    of DRAM's loops (L2's tile), of L2's loops (spatial and L1's factors) and of DRAM's again.
-    """
-    #        size DRAM L2 spatial L1
-    slots = [
-        [0.0, 0.0, 1.0, 1.0, 1.0],
-        [0.0, 0.0, 0.0, 0.0, 1.0],
-        [0.0, 0.0, 1.0, 1.0, 1.0],
-        [0.0, 0.0, 0.0, 1.0, 1.0],
-        [0.0, 0.0, 1.0, 1.0, 1.0],
+    def _combinations(
+        self, n: int, relevant: torch.Tensor, plain: torch.Tensor, sliding_tensor: torch.Tensor
+    ) -> torch.Tensor:
+        """Sums of logarithms that are features of their own.
+
+        Rows: log sizes and factors [(1 + S) n], log extents of the sliding axes of the inner levels
+        [I axes], log stationary runs above them [I T]. Columns: their tiles [I T] and visits [I T];
+        per fan-out the spatial spread [T] and the children in use [1].
+        """
+        axes, tensors = sliding_tensor.shape
+        inner, factors = len(self.structure.buffers), (1 + len(self.structure.slots)) * n
+        spans, runs = inner * axes, inner * tensors
+        eye = torch.eye(inner)
+        tiles = self._blocks_and_steps(n)[:, : inner * n] @ torch.kron(eye, plain)
+        tiles = torch.cat((tiles, torch.kron(eye, sliding_tensor), torch.zeros(runs, runs)))
+        visits = torch.zeros(factors, runs)
+        for outer, at in enumerate(self.temporal[:-1]):
+            # The loops of a level are above all further in.
+            visits[(1 + at) * n : (2 + at) * n, outer * tensors :] = 1.0
+        visits = torch.cat((visits, torch.zeros(spans, runs), -torch.eye(runs)))
+        spatial = torch.zeros(factors + spans + runs, len(self.fan_outs) * (tensors + 1))
+        for x, at in enumerate(self.fan_outs):
+            columns = slice(x * (tensors + 1), (x + 1) * (tensors + 1))
+            spatial[(1 + at) * n : (2 + at) * n, columns] = torch.cat(
+                (relevant, torch.ones(n, 1)), 1
+            )
+        return torch.cat((tiles, visits, spatial), 1)
+
+
+def _words(structure: Structure) -> list[float]:
+    """Words of every inner level or of one of its banks, at least 1; 1 for one without limit."""
+    return [
+        max((buffer.capacity_words or 1) / (buffer.banks or 1), 1.0) for buffer in structure.buffers
     ]
-    return torch.kron(torch.tensor(slots).T.contiguous(), torch.eye(n))
 
 
-def _combinations(
-    n: int, relevant: torch.Tensor, plain: torch.Tensor, sliding_tensor: torch.Tensor
-) -> torch.Tensor:
-    """Sums of logarithms that are features of their own.
-
-    Rows: log sizes and factors [5n], log extents of the sliding axes of L2 and L1 [2 axes], log
-    stationary runs above L2 and L1 [2T]. Columns: tiles of L2 and L1 [2T], visits of L2 and L1
-    [2T], spatial spread [T], processing elements [1].
-    """
-    axes, tensors = sliding_tensor.shape
-    tiles = _blocks_and_steps(n)[:, : 2 * n] @ torch.kron(torch.eye(2), plain)
-    tiles = torch.cat(
-        (tiles, torch.kron(torch.eye(2), sliding_tensor), torch.zeros(2 * tensors, 2 * tensors))
-    )
-    visits = torch.zeros(5 * n, 2 * tensors)
-    visits[n : 2 * n] = 1.0  # DRAM's loops are above both,
-    visits[2 * n : 3 * n, tensors:] = 1.0  # L2's above L1 only.
-    visits = torch.cat((visits, torch.zeros(2 * axes, 2 * tensors), -torch.eye(2 * tensors)))
-    spatial = torch.zeros(5 * n + 2 * axes + 2 * tensors, tensors + 1)
-    spatial[3 * n : 4 * n] = torch.cat((relevant, torch.ones(n, 1)), 1)
-    return torch.cat((tiles, visits, spatial), 1)
+def _held(structure: Structure) -> list[list[list[float]]]:
+    """Per inner level and tensor, [I, 2, T]: 1 where it is always held, 1 where it may be held."""
+    names = [tensor.name for tensor in structure.tensors]
+    return [
+        [[float(n in buffer.keep) for n in names], [float(n not in buffer.bypass) for n in names]]
+        for buffer in structure.buffers
+    ]
 
 
 def _straight_through(

@@ -189,13 +189,6 @@ class SurrogatePredictor:
         """Why this surrogate cannot answer for a workload on an accelerator, or None."""
         return _mismatch(self.card, workload, accelerator)
 
-    def in_range(self, workload: Workload) -> bool:
-        """Whether every size lies within the training ranges; outside, it extrapolates."""
-        return all(
-            low <= workload.dimensions[name] <= high
-            for name, (low, high) in self.card.ranges.items()
-        )
-
     def _check_points(self, points: npt.NDArray[np.float32]) -> None:
         width = len(self.card.structure.features)
         if points.ndim != 2 or points.shape[1] != width:

@@ -43,7 +43,7 @@ class Samples:
 
 
 def cost_names(space: MapSpace) -> tuple[str, ...]:
-    """Names of the costs, [O]: 12 for a CNN layer on three levels, 15 for MTTKRP."""
+    """Names of the costs, [O], O = L T + 3: 12 for a CNN layer on three levels, 15 for MTTKRP."""
     energies = [
         f"energy.{level.name}.{tensor}"
         for level in space.accelerator.levels
@@ -123,6 +123,12 @@ def _feasible(
     space: MapSpace, rng: np.random.Generator, count: int
 ) -> npt.NDArray[np.int32] | None:
     """Codes [count, D], uniform among the feasible ones, or None after too many draws."""
+    if len(space.accelerator.levels) != 3:
+        # Hardly anything drawn fits small buffers. Shards of three levels stay what they are.
+        try:
+            return space.sample(rng, count, feasible=True)
+        except ConfigError:
+            return None
     kept = []
     found = drawn = 0
     share = 0.1

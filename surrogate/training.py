@@ -106,45 +106,21 @@ def fit(
     worker = worker or Worker()
     device = torch.device(worker.device)
     recipe = recipe_of(options)
-    if recipe.batch_size % worker.count:
-        raise ConfigError(
-            f"workers: expected a divisor of the batch size {recipe.batch_size}, "
-            f"got {worker.count}."
-        )
     shards = shards_for(dataset, options.rows)
     held_out = hold_out(dataset, options.held_out_problems)
     rows = sum(shard.rows for shard in dataset.manifest.shards[:shards])
     views = options.views or recipe.views or (recipe.epochs or 1) * rows
     steps = max(1, views // recipe.batch_size)
-    batches = Batches(
-        dataset,
-        held_out,
-        shards=shards,
-        batch_size=recipe.batch_size // worker.count,
-        pool_rows=options.pool_rows,
-        seed=options.seed,
-        rank=worker.rank,
-        workers=worker.count,
-        device=device,
-    )
+    batches = _batches(dataset, held_out, options, worker)
     network = build(dataset, recipe.network, seed=options.seed)
     if resume is None:
         whiten(network, dataset, shards)
     network.to(device)
     optimiser = make_optimiser(recipe, network)
     started = time.perf_counter()
-    first = 0
-    curve: list[CurvePoint] = []
+    state = _start(options, dataset, worker)
     if resume is not None:
-        state = checkpoint.load(resume, network, optimiser)
-        if (state.options, state.config_hash, state.workers) != (
-            options,
-            dataset.manifest.config_hash,
-            worker.count,
-        ):
-            raise ConfigError(f"{resume} is a checkpoint of a run with another configuration.")
-        first = state.step
-        curve = list(state.curve)
+        state = _resumed(checkpoint.load(resume, network, optimiser), state, resume)
         started -= state.seconds
         batches.seek(state.epoch, state.batch)
     trained = worker.distribute(network) if worker.distribute else network
@@ -154,7 +130,7 @@ def fit(
 
     network.train()
     losses: list[torch.Tensor] = []
-    for step in range(first, steps):
+    for step in range(state.step, steps):
         schedule(recipe, optimiser, step / steps)
         points, costs = batches.next()
         with _arithmetic(options, device):
@@ -169,54 +145,82 @@ def fit(
             continue
         mean_loss = _finite(float(torch.stack(losses).mean()))
         losses.clear()
-        seconds = time.perf_counter() - started
+        seconds, seen = time.perf_counter() - started, done * recipe.batch_size
+        curve = state.curve
         if worker.rank == 0:
-            held_out_loss, reached = _judge_few(network, criterion, few)
-            curve.append(
-                CurvePoint(
-                    views=done * recipe.batch_size,
-                    seconds=round(seconds, 3),
-                    loss=mean_loss,
-                    held_out_loss=_finite(held_out_loss),
-                    rmse=reached.rmse,
-                    spearman=reached.spearman,
-                )
+            curve += (_curve_point(network, criterion, few, seen, seconds, mean_loss),)
+        state = state.model_copy(
+            update={
+                "step": done, "epoch": batches.epoch, "batch": batches.batch,
+                "seconds": seconds, "curve": curve,
+            }
+        )  # fmt: skip
+        if report is not None:
+            save = functools.partial(
+                checkpoint.save, network=network, optimiser=optimiser, state=state
             )
-        if report is None:
-            continue
-        state = checkpoint.State(
-            options=options,
-            config_hash=dataset.manifest.config_hash,
-            workers=worker.count,
-            step=done,
-            epoch=batches.epoch,
-            batch=batches.batch,
-            seconds=seconds,
-            curve=tuple(curve),
-        )
-        report(
-            Progress(
-                step=done,
-                steps=steps,
-                views=done * recipe.batch_size,
-                loss=mean_loss,
-                seconds=seconds,
-                save=functools.partial(
-                    checkpoint.save, network=network, optimiser=optimiser, state=state
-                ),
-            )
-        )
+            report(Progress(done, steps, seen, mean_loss, seconds, save))
     network.eval()
     seconds = time.perf_counter() - started
     reached = judge(network, held_out)
     return Fitted(
         network=network.cpu(),
         figures=reached,
-        curve=tuple(curve),
+        curve=state.curve,
         views=steps * recipe.batch_size,
         rows=rows,
         seconds=seconds,
     )
+
+
+def _batches(dataset: Dataset, held_out: HeldOut, options: FitOptions, worker: Worker) -> Batches:
+    """What a worker trains on.
+
+    Raises:
+        ConfigError: If batches cannot be split among so many workers.
+    """
+    whole = recipe_of(options).batch_size
+    if whole % worker.count:
+        raise ConfigError(
+            f"workers: expected a divisor of the batch size {whole}, got {worker.count}."
+        )
+    return Batches(
+        dataset,
+        held_out,
+        shards=shards_for(dataset, options.rows),
+        batch_size=whole // worker.count,
+        pool_rows=options.pool_rows,
+        seed=options.seed,
+        rank=worker.rank,
+        workers=worker.count,
+        device=torch.device(worker.device),
+    )
+
+
+def _start(options: FitOptions, dataset: Dataset, worker: Worker) -> checkpoint.State:
+    return checkpoint.State(
+        options=options,
+        config_hash=dataset.manifest.config_hash,
+        workers=worker.count,
+        step=0,
+        epoch=0,
+        batch=0,
+        seconds=0.0,
+    )
+
+
+def _resumed(found: checkpoint.State, fresh: checkpoint.State, folder: Path) -> checkpoint.State:
+    """What a checkpoint holds.
+
+    Raises:
+        ConfigError: If it is of another run than the one that starts here.
+    """
+    if any(
+        getattr(found, name) != getattr(fresh, name)
+        for name in ("options", "config_hash", "workers")
+    ):
+        raise ConfigError(f"{folder} is a checkpoint of a run with another configuration.")
+    return found
 
 
 def build(dataset: Dataset, config: NetworkConfig, *, seed: int) -> SurrogateNetwork:
@@ -266,16 +270,29 @@ def judge(network: SurrogateNetwork, held_out: HeldOut) -> Figures:
     return figures(held_out.sizes, held_out.log_edp, np.concatenate(predicted))
 
 
-def _judge_few(
-    network: SurrogateNetwork, criterion: Criterion, held_out: HeldOut
-) -> tuple[float, Figures]:
-    """The loss on held-out problems, and the figures there."""
+def _curve_point(
+    network: SurrogateNetwork,
+    criterion: Criterion,
+    held_out: HeldOut,
+    views: int,
+    seconds: float,
+    loss: float,
+) -> CurvePoint:
+    """What training has come to after so many views and seconds, on held-out problems too."""
     device = network.target_mean.device
     points = torch.from_numpy(held_out.samples.inputs).to(device)
     costs = torch.from_numpy(held_out.samples.costs).to(device)
     with torch.no_grad():
-        loss = float(criterion(network(points), costs))
-    return loss, judge(network, held_out)
+        held_out_loss = float(criterion(network(points), costs))
+    reached = judge(network, held_out)
+    return CurvePoint(
+        views=views,
+        seconds=round(seconds, 3),
+        loss=loss,
+        held_out_loss=_finite(held_out_loss),
+        rmse=reached.rmse,
+        spearman=reached.spearman,
+    )
 
 
 def _criterion(network: SurrogateNetwork, options: FitOptions, edp_weight: float) -> Criterion:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # Whether the files of tests share a cluster.
 CLUSTER = pytest.StashKey[bool]()
+# Processors of the Ray that tests share.
+CPUS = 2
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -55,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Files that start a Ray take longest: first, so that no process is left with one at the end.
-    slowest = {item.path for item in items if "ray_runtime" in getattr(item, "fixturenames", ())}
+    slowest = {item.path for item in items if uses_ray(item)}
     items.sort(key=lambda item: item.path not in slowest)
     part = config.getoption("--part")
     if part is None:
@@ -76,25 +79,48 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+def uses_ray(item: pytest.Item) -> bool:
+    return "ray_runtime" in getattr(item, "fixturenames", ())
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _ray_of_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No file of tests meets a Ray that another has started, perhaps with fewer processors."""
+def _ray_of_those_who_ask(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One Ray for all files that ask for one; none for the others, and none with what was left."""
+    asked = any(item.path == request.path and uses_ray(item) for item in request.session.items)
+    if not asked:
+        _end_ray(request.config)
     yield
+    # What only waits for the collector would be ended through a Ray that is gone.
+    gc.collect()
+    if not (asked and _ray_is_idle()):
+        _end_ray(request.config)
+
+
+def _end_ray(config: pytest.Config) -> None:
     ray = sys.modules.get("ray")
-    if ray is not None and ray.is_initialized() and not request.config.stash.get(CLUSTER, False):
-        # What only waits for the collector would be ended through a Ray that is gone.
-        gc.collect()
+    if ray is not None and ray.is_initialized() and not config.stash.get(CLUSTER, False):
         ray.shutdown()
 
 
-@pytest.fixture(scope="module")
-def ray_runtime() -> Iterator[None]:
-    """A Ray per file of tests, so that none waits for what another has left behind."""
-    from orchestrator.runs import ray_runtime
+def _ray_is_idle() -> bool:
+    """Whether all of the processors that tests need are there, and free within some seconds."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized() or ray.cluster_resources().get("CPU") != CPUS:
+        return False
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        if ray.available_resources().get("CPU") == CPUS:
+            return True
+        time.sleep(0.1)
+    return False
 
-    with ray_runtime.ray_runtime(cpus=2, needed=2):
-        yield
-        gc.collect()
+
+@pytest.fixture(scope="module")
+def ray_runtime() -> None:
+    """A Ray with two processors, all of them free; later files get the same one."""
+    from mapspace.ray_start import start_ray
+
+    start_ray("local", cpus=CPUS, needed=CPUS)
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,12 @@ PROOFS = (
     "pinned or objective or claims or tiny or by_hand",
 )
 
+ANY_DEPTH = (
+    "tests/costmodel/exact_any/test_hierarchies.py",
+    "-k",
+    "by_hand or test_equals_exhaustive",
+)
+
 
 def of_searcher(name: str) -> tuple[str, ...]:
     """Its own tests, and its seeded runs."""
@@ -100,11 +106,13 @@ TESTS: dict[str, tuple[str, ...]] = {
         "rich or mapspace and not without_feasible and not uniform",
     ),
     "costmodel/exact": PROOFS,
+    "costmodel/exact_any": ANY_DEPTH,
     "searchers/annealing.py": of_searcher("annealing"),
     "searchers/genetic.py": of_searcher("genetic"),
     "searchers/evaluator.py": ("tests/searchers/test_evaluator.py",),
     "searchers/gradient.py": of_searcher("gradient"),
     "orchestrator/comparison/results.py": ("tests/orchestrator/comparison/test_results.py",),
+    "orchestrator/comparison/results_files.py": ("tests/orchestrator/comparison/test_results.py",),
     "surrogate/features.py": (
         "tests/surrogate/test_surrogate.py",
         "-k",

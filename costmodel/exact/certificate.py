@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field, field_validator
@@ -22,6 +22,7 @@ from costmodel.exact.face import AnyProof
 from costmodel.exact.objective import objective_kind, value
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import problem_hash, restriction
+from costmodel.loop_nest.impossible import all_constraints
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
@@ -30,9 +31,12 @@ from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, shown, validate
 
-FORMAT = "mapspace-certificate-2"
-# Its record is that of a whole nest, and its bound holds to within 1e-12 of itself.
-NEST_FORMAT = "mapspace-certificate-3"
+FORMAT: Final = "mapspace-certificate-2"
+# Of any hierarchy, and under constraints: its bound holds to within 1e-12 of itself, and its record
+# may be that of a whole nest.
+NEST_FORMAT: Final = "mapspace-certificate-3"
+# Likewise, of buffers side by side in every order: the others speak of the order in the file.
+ORDERS_FORMAT: Final = "mapspace-certificate-4"
 # Says `proven` of a mapping that is the best under a restriction only, and has no problem hash.
 FIRST_FORMAT = "mapspace-certificate-1"
 
@@ -67,12 +71,17 @@ RECORD_PARTS: dict[str, type | tuple[type, ...]] = {
 class Certificate(StrictModel):
     """What a proof ends with, or has reached so far."""
 
-    format: Literal["mapspace-certificate-1", "mapspace-certificate-2", "mapspace-certificate-3"]
+    format: Literal[
+        "mapspace-certificate-1",
+        "mapspace-certificate-2",
+        "mapspace-certificate-3",
+        "mapspace-certificate-4",
+    ]
     """Names this layout."""
     objective: Objective
     """What was minimised."""
     proven: bool = Field(strict=True)
-    """Whether the mapping is optimal among all mappings of the machine."""
+    """Whether the mapping is optimal among all mappings of the machine, constraints obeyed."""
     proven_under_restriction: Annotated[bool, Field(strict=True)] | None = None
     """Whether it is optimal among the mappings that keep what `keep` says; null without `keep`."""
     energy_units: WholeNumber
@@ -115,6 +124,18 @@ class Certificate(StrictModel):
     """Of its content."""
     record: dict[str, Any] = Field(repr=False)
     """The mapping, as a mapping record."""
+
+    @property
+    def machine(self) -> Accelerator:
+        """The machine that is spoken of: with its buffers in the order of the file, or in any."""
+        if self.every_order or self.accelerator.orders == "file":
+            return self.accelerator
+        return self.accelerator.model_copy(update={"orders": "file"})
+
+    @property
+    def every_order(self) -> bool:
+        """Whether it speaks of buffers side by side in every order."""
+        return self.format == ORDERS_FORMAT
 
     @field_validator("record")
     @classmethod
@@ -165,7 +186,8 @@ def read_certificate(path: str | Path) -> Certificate:
             write.
     """
     data = read_json(Path(path))
-    if not isinstance(data, dict) or data.get("format") not in (FORMAT, FIRST_FORMAT, NEST_FORMAT):
+    formats = (FORMAT, FIRST_FORMAT, NEST_FORMAT, ORDERS_FORMAT)
+    if not isinstance(data, dict) or data.get("format") not in formats:
         raise ConfigError(f"{path}: format: expected {FORMAT!r}; this is no certificate.")
     found = validate(Certificate, data, str(path))
     return _of_today(found) if found.format == FIRST_FORMAT else found
@@ -201,8 +223,10 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     outcome = prover.outcomes(code[None])[0]
     if outcome is None:
         raise DataError("An infeasible mapping cannot be certified.")
-    if prover.constrained:
-        raise DataError("A proof of what constraints leave has no certificate.")
+    if all_constraints(prover.space.workload, prover.space.accelerator, None) != (
+        prover.space.constraints
+    ):
+        raise DataError("constraints: write them into the machine; a certificate says no others.")
     if not prover.allows(code):
         raise DataError("A mapping that keeps other tensors than the proof's cannot be certified.")
     bound = prover.lower_outcome
@@ -212,7 +236,7 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     hashes = space.workload.hash, space.accelerator.hash
     record = mapping_record(space, code)
     return Certificate(
-        format=FORMAT if isinstance(record["mapping"], dict) else NEST_FORMAT,
+        format=_format(prover),
         objective=prover.objective,
         proven=optimal and prover.keep is None,
         proven_under_restriction=None if prover.keep is None else optimal,
@@ -224,7 +248,9 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
         gap=(reached - certain) / max(1, certain),
         tie_proven=outcome == bound if prover.ties else None,
         keep=prover.keep,
-        problem_hash=problem_hash(*hashes, prover.objective, prover.keep),
+        problem_hash=problem_hash(
+            *hashes, prover.objective, prover.keep, every_order=space.orders is not None
+        ),
         counts=prover.counts,
         rounds=prover.rounds,
         seconds=seconds,
@@ -238,6 +264,14 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     )
 
 
+def _format(
+    prover: AnyProof,
+) -> Literal["mapspace-certificate-2", "mapspace-certificate-3", "mapspace-certificate-4"]:
+    if prover.space.orders is not None:
+        return ORDERS_FORMAT
+    return FORMAT if prover.ties else NEST_FORMAT
+
+
 def prove(
     space: MapSpace,
     *,
@@ -245,7 +279,8 @@ def prove(
     seconds: float | None = None,
     gap: float = 0.0,
     threads: int | None = None,
-    after_step: Callable[[Prover], None] | None = None,
+    after_step: Callable[[AnyProof], None] | None = None,
+    prover: AnyProof | None = None,
 ) -> Certificate:
     """Proves the best mapping of a map space, or gets as far as the time allows.
 
@@ -256,6 +291,7 @@ def prove(
         gap: stop when the mapping is certainly within this share of the optimum.
         threads: how many work at a time; None: one per processor, at most four.
         after_step: called after every step, some 20 times a second.
+        prover: one of this space and objective that has not begun; None: that for three levels.
 
     Returns:
         The certificate; `proven` says whether it is an optimum.
@@ -265,7 +301,7 @@ def prove(
         DataError: the time was too short for the tables, or to find any mapping.
     """
     started = time.perf_counter()
-    prover = Prover(space, objective=objective, threads=threads, build=False)
+    prover = prover or Prover(space, objective=objective, threads=threads, build=False)
     # So that there is a mapping, however short the time is.
     prover.offer(_some_mappings(space))
     prover.run(seconds, gap=gap, after_step=after_step)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -24,7 +24,6 @@ class AnyProof(Protocol):
     unit_pj: Fraction
     finished: bool
     rounds: int
-    constrained: bool
     ties: bool
     """Whether a finished proof also says which of equal mappings is the better one."""
 
@@ -45,7 +44,13 @@ class AnyProof(Protocol):
     @property
     def bounds_computed(self) -> int: ...
     def step(self) -> None: ...
-    def run(self, seconds: float | None = None, *, gap: float = 0.0) -> None: ...
+    def run(
+        self,
+        seconds: float | None = None,
+        *,
+        gap: float = 0.0,
+        after_step: Callable[[Any], None] | None = None,
+    ) -> None: ...
     def halt(self) -> None: ...
     def go_on(self) -> None: ...
     def offer(self, codes: Codes) -> None: ...

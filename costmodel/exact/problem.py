@@ -106,6 +106,10 @@ def why_not(space: MapSpace) -> str | None:
         return f"{name} has {len(levels)} memory levels; the exact search is for {LEVELS}."
     if levels[DRAM].fanout > 1 or levels[ELEMENT].fanout > 1:
         return f"{name} fans out elsewhere than below its second level; the exact search does not."
+    if space.orders is not None:
+        return (
+            f"{name} has buffers side by side; the exact search for {LEVELS} levels has one order."
+        )
     if space.constraints is not None:
         return f"the mapper has constraints on {name}; the exact search does not know them."
     further = space.accelerator.further_key
@@ -118,7 +122,7 @@ def why_not(space: MapSpace) -> str | None:
             f"{name} has {levels[BUFFER].fanout:.3g} elements below {levels[BUFFER].name}; "
             f"the exact search is for at most {MOST_ELEMENTS:.3g}."
         )
-    cells = math.prod(_divisor_count(size) for size in space.workload.sizes.tolist())
+    cells = count_cells(space.workload.sizes.tolist())
     if cells > MOST_CELLS:
         return (
             f"{space.workload.name} has {cells:.3g} tiles per level; "
@@ -153,7 +157,7 @@ def build_proof_tables(
     levels = space.accelerator.levels
     tables = ProofTables(
         sizes=t.sizes,
-        **_lattice(sizes),
+        **lattice(sizes),
         relevant=t.relevant,
         axis_start=t.axis_start,
         term_start=t.term_start,
@@ -165,7 +169,7 @@ def build_proof_tables(
         output=t.output,
         output_words=t.output_words,
         macs=t.macs,
-        **_credit_layout(space),
+        **credit_layout(space),
         mac_energy=units.mac,
         energy=np.array(units.levels, dtype=np.int64),
         half_hop=units.half_hops[BUFFER],
@@ -225,11 +229,13 @@ def divisors_of(number: int) -> list[int]:
     return sorted(divisors)
 
 
-def _divisor_count(number: int) -> int:
-    return len(divisors_of(number))
+def count_cells(sizes: list[int]) -> int:
+    """Cells of the lattice of an operation's tiles."""
+    return math.prod(len(divisors_of(size)) for size in sizes)
 
 
-def _lattice(sizes: list[int]) -> dict[str, Any]:
+def lattice(sizes: list[int]) -> dict[str, Any]:
+    """The fields of `ProofTables` on divisors."""
     divisors: list[int] = []
     multiples: list[int] = []
     covers: list[int] = []
@@ -260,7 +266,7 @@ def _lattice(sizes: list[int]) -> dict[str, Any]:
     }
 
 
-def _credit_layout(space: MapSpace) -> dict[str, Any]:
+def credit_layout(space: MapSpace) -> dict[str, Any]:
     """Where the credit table of each axis of several terms lies: (1 + terms) x its own lattice."""
     t = space.tables
     axes = t.term_start.size - 1
@@ -275,7 +281,7 @@ def _credit_layout(space: MapSpace) -> dict[str, Any]:
         count = 1
         for k in reversed(terms):
             stride[k] = count
-            count *= _divisor_count(int(t.sizes[t.term_dimension[k]]))
+            count *= len(divisors_of(int(t.sizes[t.term_dimension[k]])))
         start[axis], cells[axis] = used, count
         used += (1 + len(terms)) * count
     return {"credit_start": start, "credit_cells": cells, "credit_stride": stride}

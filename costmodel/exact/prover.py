@@ -37,8 +37,7 @@ from costmodel.exact.parallel_search import Walk, thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, build_proof_tables
 from costmodel.exact.restriction import restriction
 from costmodel.exact.spatial_factors import bound_units, list_vectors
-from costmodel.exact.structures import Problem, Vectors
-from costmodel.exact.subtree_bounds import bounds_of_tiling
+from costmodel.exact.structures import Problem
 from costmodel.exact.workspace import make_work, nothing_found
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.space import Codes
@@ -75,7 +74,6 @@ class Prover:
     """
 
     ties = True
-    constrained = False
 
     def __init__(
         self,
@@ -522,71 +520,4 @@ class Prover:
                 (ELEMENT, self._tables.inner_sets),
                 (BUFFER, self._tables.outer_sets),
             )
-        )
-
-    def bounds(self, codes: Codes) -> tuple[Any, Any]:
-        """What the bounds say of the tilings of mappings, whatever their loop orders.
-
-        Args:
-            codes: `[B, D]` feasible mappings.
-
-        Returns:
-            `[B, 4]` energy (units) and cycles: the floor of the mapping's unit, the largest bound
-            of the subtrees that hold it, the bound for its element tile and that for its tiling.
-        """
-        tables, space = self.space.tables, self.space
-        n = tables.sizes.size
-        rows = codes[:, :n] + tables.row_start[:-1]
-        factors = tables.factors[rows].transpose(0, 2, 1)
-        extent = factors[:, tables.temporal_slot[ELEMENT]]
-        slot = tables.spatial_slot[BUFFER]
-        spatial = factors[:, slot] if slot >= 0 else np.ones_like(extent)
-        step = extent * spatial
-        middle = step * factors[:, tables.temporal_slot[BUFFER]]
-        energy = np.zeros((len(codes), 4), np.int64)
-        cycles = np.zeros((len(codes), 4), np.int64)
-        vectors = {tuple(row): v for v, row in enumerate(self._problem.vectors.factor.tolist())}
-        units = {
-            (int(v), int(kept)): unit
-            for unit, (v, kept) in enumerate(zip(self._unit_vector, self._unit_set, strict=True))
-        }
-        everything = 2 ** len(space.workload.tensors) - 1
-        kept = [
-            codes[:, column] if column >= 0 else np.full(len(codes), everything)
-            for column in (tables.keep_column[ELEMENT], tables.keep_column[BUFFER])
-        ]
-        work, bounds = make_work(self._tables), np.zeros((2, 3), np.int64)
-        for b in range(len(codes)):
-            v = vectors[tuple(spatial[b].tolist())]
-            unit = units[v, int(kept[0][b])]
-            energy[b, 0], cycles[b, 0] = self._floor(unit)
-            here = Vectors(*(column[v : v + 1].copy() for column in self._problem.vectors))
-            for field, columns in (
-                (here.order, tables.spatial_order_column),
-                (here.axes, tables.spatial_axis_column),
-            ):
-                if columns[BUFFER] >= 0:
-                    field[0] = codes[b, columns[BUFFER]]
-            tile = np.stack(
-                [extent[b].astype(np.int64), self._positions(step[b]), self._positions(middle[b])]
-            )
-            bounds_of_tiling(
-                self._problem._replace(vectors=here), 0, int(kept[0][b]),
-                int(np.flatnonzero(self._tables.outer_sets == kept[1][b])[0]), tile, work,
-                bounds,
-            )  # fmt: skip
-            energy[b, 1:], cycles[b, 1:] = bounds
-        return energy, cycles
-
-    def _positions(self, extent: Any) -> Any:
-        """Positions `[n]` of extents among the divisors of their dimensions."""
-        tables = self._tables
-        return np.array(
-            [
-                np.searchsorted(tables.divisors[start:end], value)
-                for start, end, value in zip(
-                    tables.divisor_start[:-1], tables.divisor_start[1:], extent, strict=True
-                )
-            ],
-            np.int64,
         )

@@ -40,12 +40,18 @@ def restriction(
     return chosen or None
 
 
-def among(restricted: Restriction | None) -> str:
-    """The mappings that a proof speaks of: `mappings that keep L1: Z; L2: nothing`."""
+def among(restricted: Restriction | None, constraints: int = 0) -> str:
+    """The mappings that a proof speaks of: `mappings that keep L1: Z; L2: nothing`.
+
+    Args:
+        restricted: what `restriction` returned.
+        constraints: how many of them the machine has.
+    """
+    obey = f"obey the machine's {constraints} constraints" if constraints else ""
     if restricted is None:
-        return "all mappings"
+        return f"mappings that {obey}" if obey else "all mappings"
     kept = [f"{name}: {', '.join(tensors) or 'nothing'}" for name, tensors in restricted.items()]
-    return f"mappings that keep {'; '.join(kept)}"
+    return f"mappings that {obey + ' and ' if obey else ''}keep {'; '.join(kept)}"
 
 
 def problem_hash(
@@ -53,6 +59,8 @@ def problem_hash(
     accelerator_hash: str,
     objective: Objective,
     restricted: Restriction | None,
+    *,
+    every_order: bool = False,
 ) -> str:
     """16 hexadecimal digits of the SHA-256 of all that decides which value is the optimum.
 
@@ -61,6 +69,8 @@ def problem_hash(
         accelerator_hash: of the machine's content.
         objective: what is minimised.
         restricted: what `restriction` returned.
+        every_order: whether buffers side by side may stand in every order.
     """
-    text = json.dumps([workload_hash, accelerator_hash, objective, restricted], sort_keys=True)
+    parts = [workload_hash, accelerator_hash, objective, restricted]
+    text = json.dumps([*parts, "every order"] if every_order else parts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -156,8 +156,7 @@ def _fill_hops(
         for t in range(tables.sliding.size):
             found = hops_per_delivery(
                 tables, t, tables.mesh, tables.orders[order[a]], axes[a], factor,
-                work.element.extent, work.spread.moved, work.spread.offsets, work.spread.lowest,
-                work.spread.highest,
+                work.element.extent, work.spread,
             )  # fmt: skip
             hops[a, t] = int(2 * found)
 

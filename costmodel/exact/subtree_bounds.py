@@ -5,24 +5,16 @@ Letters: n dimensions, T tensors, K outer keep sets.
 
 from __future__ import annotations
 
-from costmodel.compiled import lean, part
+from costmodel.compiled import part
 from costmodel.exact.access_energy import case_of, fill_base, fill_charges, least_groups
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.structures import Problem, Unit
 from costmodel.exact.tiling_bounds import (
-    bound_element_tile,
-    bound_tiling,
-    bound_traffic,
     cell_of,
     charge_groups,
-    enter_vector,
-    groups_vary,
-    least_inner_energy,
-    unit_of,
 )
 from costmodel.exact.traffic_bounds import least_along
 from costmodel.exact.workspace import Work
-from costmodel.loop_nest.tables import Array
 
 
 @part
@@ -127,61 +119,3 @@ def subtree_energy(
                 return int(energy)
             best = min(best, energy)
     return int(best)
-
-
-@lean
-def bounds_of_tiling(
-    problem: Problem,
-    v: int,
-    inner_set: int,
-    k: int,
-    tile: Array,
-    work: Work,
-    bounds: Array,
-) -> None:
-    """What the proof's bounds say of one tiling: for tests of the bounds, and for explanations.
-
-    Args:
-        problem: the problem.
-        v: the tiling's spatial vector.
-        inner_set: tensors kept by the element buffers, as bits.
-        k: index of the shared buffer's keep set.
-        tile: `[3, n]` extents of the element tile, positions of what its loops step over, positions
-            of the shared buffer's tile.
-        work: working memory.
-        bounds: `[2, 3]` takes energies in units, and cycles: the largest bound of the subtrees that
-            hold the element tile, that for any split of the loops and that for the true one.
-    """
-    tables, outer = problem.tables, problem.outer
-    n = tables.sizes.size
-    enter_vector(problem, work, v)
-    unit = unit_of(problem, v, inner_set)
-    outer_set = tables.outer_sets[k]
-    start_unit(problem, work, unit, groups_vary(tables, work))
-    bounds[0, 0] = 0
-    for d in range(n):
-        work.element.extent[d] = tile[0, d]
-        work.element.step_at[d] = tile[1, d]
-        work.element.step[d] = tables.divisors[tables.divisor_start[d] + tile[1, d]]
-        bounds[0, 0] = max(bounds[0, 0], subtree_energy(problem, work, inner_set, d + 1, 0))
-    for d in range(n):
-        work.buffer.at[d] = tile[2, d]
-        work.buffer.extent[d] = tables.divisors[tables.divisor_start[d] + tile[2, d]]
-    charge_groups(problem, work, unit)
-    bound_element_tile(problem, work)
-    cell = cell_of(tables, work.element.step_at)
-    loose = least_inner_energy(tables, work, inner_set, outer_set)
-    bounds[0, 1] = work.charges.base[k] + loose + outer.energy[k, cell]
-    for which in range(3):
-        bounds[1, which] = unit.cycles
-    if tables.limited:
-        bounds[1, 1] = bound_traffic(
-            tables, work, unit, outer_set, work.bounds.inner[n], work.bounds.outer[n],
-            outer.words[k, cell],
-        )  # fmt: skip
-    both, _, _, _ = bound_tiling(problem, work, inner_set, outer_set)
-    bounds[0, 2] = work.charges.base[k] + both
-    if tables.limited:
-        bounds[1, 2] = bound_traffic(
-            tables, work, unit, outer_set, work.bounds.inner[n], work.bounds.outer[n], -1
-        )

@@ -72,12 +72,11 @@ def charge_groups(
     """Fills the groups of the element tile in hand, and what they alone decide."""
     tables, spread, element = problem.tables, work.spread, work.element
     for t in range(tables.sliding.size):
-        spread.groups[t] = count_groups(tables, t, element.spatial, element.extent, spread.offsets)
+        spread.groups[t] = count_groups(tables, t, element.spatial, element.extent, spread.children)
         if tables.half_hop > 0:
             hops = hops_per_delivery(
                 tables, t, tables.mesh, tables.orders[spread.place[0]], spread.place[1],
-                element.spatial, element.extent, spread.moved, spread.offsets, spread.lowest,
-                spread.highest,
+                element.spatial, element.extent, spread,
             )  # fmt: skip
             spread.hops[t] = int(2 * hops) * tables.half_hop
     fill_charges(tables, unit, spread, work.charges)

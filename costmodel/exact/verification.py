@@ -20,11 +20,10 @@ from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import Restriction, among, problem_hash
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.nest_coding import nest_code
 from costmodel.loop_nest.nest_writing import arch_of
 from costmodel.loop_nest.nest_writing import problem_record as nest_problem
 from costmodel.loop_nest.records import accelerator_from_record, record_code, workload_from_record
-from costmodel.space import Codes
+from costmodel.side_by_side import all_orders, free_groups, groups, in_order
 from mapspace.errors import ConfigError
 
 
@@ -92,20 +91,22 @@ def verify(
     findings = _Findings(unverified=[_history(certificate)])
     named, restricted = None, None
     if _is_the_problem(certificate, findings):
-        space = MapSpace(certificate.workload, certificate.accelerator)
+        space = MapSpace(certificate.workload, certificate.machine)
         prover = make(space, objective=certificate.objective, keep=certificate.keep, build=False)
         restricted = prover.keep
         named = problem_hash(
             certificate.workload.hash,
-            certificate.accelerator.hash,
+            certificate.machine.hash,
             certificate.objective,
             restricted,
+            every_order=certificate.every_order,
         )
+        which = _among(prover)
         findings.check(
             certificate.problem_hash in (named, None),
-            f"problem {named}: least {certificate.objective} among {among(restricted)}",
+            f"problem {named}: least {certificate.objective} among {which}",
             f"problem hash {certificate.problem_hash}; that of the least {certificate.objective} "
-            f"among {among(restricted)} is {named}",
+            f"among {which} is {named}",
         )
         _check_mapping(certificate, prover, findings)
         left = None if seconds is None else max(0.0, started + seconds - time.perf_counter())
@@ -114,6 +115,10 @@ def verify(
         _check_gap(certificate, prover, findings)
         _check_ties(certificate, findings)
         _check_bound(certificate, prover, findings, below, share)
+        if groups(certificate.accelerator) and not certificate.every_order:
+            findings.unverified.append(
+                "that buffers side by side in another order are not better: it is not claimed"
+            )
         if restricted is not None:
             findings.unverified.append(
                 "that no other mapping of the machine is better: it is not claimed"
@@ -151,7 +156,7 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
         f"made for {certificate.model} {certificate.model_version}; "
         f"this is {model.name} {model.version}",
     )
-    workload, accelerator = certificate.workload, certificate.accelerator
+    workload, accelerator = certificate.workload, certificate.machine
     same = True
     for what, stated, true in (
         ("workload", certificate.workload_hash, workload.hash),
@@ -161,11 +166,15 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
             stated == true, f"{what} {true}", f"{what} hash {stated}, the content's is {true}"
         )
     record = certificate.record
+    machines = [certificate.machine]
+    if certificate.every_order:
+        orders = all_orders(accelerator, free_groups(accelerator))
+        machines = [in_order(accelerator, order) for order in orders]
     if isinstance(record["mapping"], list):
         # A whole nest says every number of the machine, but not what it keeps.
-        belongs = {"problem": record["problem"], "arch": record["arch"]} == {
-            "problem": nest_problem(workload), "arch": arch_of(accelerator),
-        }  # fmt: skip
+        belongs = record["problem"] == nest_problem(workload) and any(
+            record["arch"] == arch_of(one) for one in machines
+        )
         return same & findings.check(
             belongs,
             "the mapping's record is of this workload and accelerator",
@@ -178,7 +187,9 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
         ).hash
     except ConfigError as error:
         return findings.check(False, "", f"the mapping's record cannot be read: {error}")
-    belongs = problem == workload.hash and machine == accelerator.hash
+    # A record says the machine, not what its mapper is told.
+    told = {one.model_copy(update={"constraints": ()}).hash for one in machines}
+    belongs = problem == workload.hash and machine in told
     return same & findings.check(
         belongs,
         "the mapping's record is of this workload and accelerator",
@@ -186,22 +197,19 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
     )
 
 
-def _code(prover: AnyProof, certificate: Certificate) -> Codes:
-    """The code of the certificate's mapping.
+def _is_narrow(prover: AnyProof) -> bool:
+    """Whether the proof speaks of a part of the mappings that the machine could run."""
+    return prover.keep is not None or bool(prover.space.accelerator.constraints)
 
-    Raises:
-        ConfigError: it is none of the problem.
-    """
-    mapping = certificate.record["mapping"]
-    if isinstance(mapping, list):
-        return nest_code(prover.space, mapping)
-    return record_code(prover.space, certificate.record)
+
+def _among(prover: AnyProof) -> str:
+    return among(prover.keep, len(prover.space.accelerator.constraints))
 
 
 def _check_mapping(certificate: Certificate, prover: AnyProof, findings: _Findings) -> None:
     claimed = (int(certificate.energy_units), certificate.latency_cycles)
     try:
-        code = _code(prover, certificate)
+        code = record_code(prover.space, certificate.record)
     except ConfigError as error:
         findings.check(False, "", f"the mapping is none of this problem: {error}")
         return
@@ -212,11 +220,11 @@ def _check_mapping(certificate: Certificate, prover: AnyProof, findings: _Findin
         f"the mapping takes {found} (energy in units of {prover.unit_pj} pJ, cycles), "
         f"not {claimed}",
     )
-    if prover.keep is not None:
+    if _is_narrow(prover):
         findings.check(
             prover.allows(code),
-            f"the mapping is one of the {among(prover.keep)}",
-            f"the mapping is none of the {among(prover.keep)}",
+            f"the mapping is one of the {_among(prover)}",
+            f"the mapping is none of the {_among(prover)}",
         )
 
 
@@ -229,7 +237,7 @@ def _check_gap(certificate: Certificate, prover: AnyProof, findings: _Findings) 
     claims = (certificate.proven, certificate.proven_under_restriction)
     gap = (reached - certain) / max(1, certain)
     agrees = abs(gap - certificate.gap) <= 1e-9 * (1 + abs(gap))
-    where = f" among {among(prover.keep)}" if restricted else ""
+    where = f" among {_among(prover)}" if _is_narrow(prover) else ""
     findings.check(
         agrees and claims == ((False, optimal) if restricted else (optimal, None)),
         f"bound and mapping are equal: it is optimal{where}{findings.condition}"
@@ -260,7 +268,7 @@ def _check_bound(
     below: Outcome | None,
     share: float,
 ) -> None:
-    which = "no mapping is" if prover.keep is None else f"none of the {among(prover.keep)} is"
+    which = f"none of the {_among(prover)} is" if _is_narrow(prover) else "no mapping is"
     claim = f"{which} below {certificate.lower_bound:.9g}"
     if findings.complete:
         findings.check(

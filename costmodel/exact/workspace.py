@@ -119,7 +119,7 @@ class Spread(NamedTuple):
     """`[T]` energy of one delivery of all distinct tiles over the mesh."""
     place: Array
     """`[2]` index of the order of the spatial loops; dimensions along the height, as bits."""
-    offsets: Array
+    children: Array
     """`[F]` scratch, as are the others."""
     moved: Array
     """`[n]`."""
@@ -244,7 +244,7 @@ def make_work(tables: ProofTables) -> Work:
             groups=ones(tensors),
             hops=zeros(tensors),
             place=zeros(2),
-            offsets=zeros(tables.fanout),
+            children=zeros(tables.fanout),
             moved=ones(n),
             lowest=zeros(tables.fanout),
             highest=zeros(tables.fanout),

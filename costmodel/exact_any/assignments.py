@@ -28,13 +28,18 @@ class Assignments(NamedTuple):
     """Assignments with the same kept tensors.
 
     keeps `[L]` bits; choice `[A, L]` the vector of every level; energy `[A]` pJ and cycles `[A]`
-    that none of its mappings undercuts.
+    that none of its mappings undercuts; slowest `[A]` the port that takes the most cycles and least
+    `[A]` how many, -1 where none is limited or known; rate `[A]` at which cycles are added to
+    energy, 0 where they are not.
     """
 
     keeps: tuple[int, ...]
     choice: Array
     energy: FloatArray
     cycles: Array
+    slowest: Array
+    least: Array
+    rate: FloatArray
 
 
 class Spreads:
@@ -91,4 +96,6 @@ def list_assignments(
             piece = slice(begin, begin + _PIECE)
             found = weights(space, keeps, spreads.spatial(choice[piece]))
             energy[piece], cycles[piece] = floors(space, found), found.cycles
-        yield Assignments(keeps, choice, energy, cycles)
+        unknown = np.full((2, len(choice)), -1)
+        rate = np.zeros(len(choice))
+        yield Assignments(keeps, choice, energy, cycles, unknown[0], unknown[1], rate)

@@ -30,13 +30,26 @@ class Around(NamedTuple):
 
     spatial `[L, n]` factors below a level; outer `[L + 1, n]` products of those outside a level;
     weight `[L + 1, T]` energy of a word that enters a tile, the MACs last; credit `[L, X cells]`
-    the least product of uncredited trips along the axes of several terms, from a slot outwards.
+    the least product of uncredited trips along the axes of several terms, from a slot outwards;
+    inner `[L, n]` what the tiles of a level are multiples of; follows `[L, T]` 1 where a level
+    further in pays for a tensor, so that it matters whether it rests.
     """
 
     spatial: Array
     outer: Array
     weight: FloatArray
     credit: FloatArray
+    inner: Array
+    follows: Array
+
+
+@by_reference
+class Scratch(NamedTuple):
+    """Scratch: trips `[n]`; listed `[F of a level]`; jump, per divisor of every dimension."""
+
+    trips: FloatArray
+    listed: Array
+    jump: Array
 
 
 @by_reference
@@ -166,6 +179,27 @@ def charge_moving(
     return charged
 
 
+@part
+def _list_tiles(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    level: int,
+    scratch: Scratch,
+) -> int:
+    """Lists the tiles of a level that spatial factors outside and inside leave; how many."""
+    first, count = tiles.start[level], 0
+    for i in range(first, tiles.start[level + 1]):
+        d, n = 0, shape.sizes.size
+        while d < n and tiles.extent[i, d] % around.inner[level, d] == 0:
+            d += 1
+        outer = around.outer[level]
+        if d == n and trips_outside(shape, tiles.extent[i], outer, scratch.trips) > 0:
+            scratch.listed[count] = i
+            count += 1
+    return count
+
+
 @lean
 def build_slot(
     shape: Shape,
@@ -173,47 +207,54 @@ def build_slot(
     around: Around,
     chain: Chain,
     level: int,
-    trips: FloatArray,
+    scratch: Scratch,
 ) -> None:
     """Fills the tables of a level's slot from those of its boundary."""
-    first, last = tiles.start[level], tiles.start[level + 1]
+    first, trips = tiles.start[level], scratch.trips
     n, tensors = shape.sizes.size, shape.sliding.size
     outer = around.outer[level]
-    for i in range(first, last):
+    for i in range(first, tiles.start[level + 1]):
         chain.slot_free[i] = np.inf
         for t in range(tensors):
             chain.slot_n[i, t] = 0
-        if trips_outside(shape, tiles.extent[i], outer, trips) == 0:
-            continue
+    count = _list_tiles(shape, tiles, around, level, scratch)
+    for k in range(count):
+        i = scratch.listed[k]
         chain.slot_free[i] = chain.free[i]
         for t in range(tensors):
+            if not around.follows[level, t]:
+                continue
             chain.slot_n[i, t] = chain.hull_n[i, t]
             for h in range(chain.hull_n[i, t]):
                 chain.slot_u[i, t, h] = chain.hull_u[i, t, h]
                 chain.slot_c[i, t, h] = chain.hull_c[i, t, h]
     for d in range(n):
-        for i in range(last - 1, first - 1, -1):
+        for m in range(count - 1, -1, -1):
+            i = scratch.listed[m]
             row = shape.divisor_start[d] + tiles.place[i, d]
             for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
                 move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
                 j = tiles.at[level, tiles.cell[i] + move]
                 if j >= 0:
                     chain.slot_free[i] = min(chain.slot_free[i], chain.slot_free[first + j])
-    for i in range(first, last):
+    for m in range(count):
+        i = scratch.listed[m]
         if chain.slot_free[i] == np.inf:
             continue
         product = trips_outside(shape, tiles.extent[i], outer, trips)
         for t in range(tensors):
+            if not around.follows[level, t]:
+                continue
             u = product * resting_share(shape, t, tiles.place[i], trips, around.credit[level])
             chain.slot_n[i, t] = insert_point(
                 chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t], u, chain.slot_free[i]
             )
     for t in range(tensors):
         for d in range(n):
-            if shape.relevant[t, d]:
+            if shape.relevant[t, d] or not around.follows[level, t]:
                 continue
-            for i in range(last - 1, first - 1, -1):
-                _join_covers(shape, tiles, chain, level, i, d, t)
+            for m in range(count - 1, -1, -1):
+                _join_covers(shape, tiles, chain, level, scratch.listed[m], d, t)
 
 
 @part
@@ -359,29 +400,57 @@ def build_boundary(
     around: Around,
     chain: Chain,
     level: int,
-    trips: FloatArray,
+    scratch: Scratch,
 ) -> None:
     """Fills the tables of a level's boundary, from those of the slot outside it."""
     first, last = tiles.start[level], tiles.start[level + 1]
-    tensors = shape.sliding.size
+    tensors, trips = shape.sliding.size, scratch.trips
     for i in range(first, last):
         chain.free[i] = np.inf
         for t in range(tensors):
             chain.hull_n[i, t] = 0
+    if level == 0:
+        i = last - 1
+        if tiles.full[i] and tiles.cell[i] == shape.cells - 1:
+            chain.free[i] = 0.0
+            for t in range(tensors):
+                chain.hull_u[i, t, 0], chain.hull_c[i, t, 0] = 1.0, 0.0
+                chain.hull_n[i, t] = 1
+        return
+    _fill_jumps(shape, around.spatial[level - 1], scratch.jump)
+    count = _list_tiles(shape, tiles, around, level, scratch)
+    for m in range(count):
+        i = scratch.listed[m]
         if not tiles.full[i]:
             continue
-        if level == 0:
-            if i == last - 1 and tiles.cell[i] == shape.cells - 1:
-                chain.free[i] = 0.0
-                for t in range(tensors):
-                    chain.hull_u[i, t, 0], chain.hull_c[i, t, 0] = 1.0, 0.0
-                    chain.hull_n[i, t] = 1
+        cell = 0
+        for d in range(shape.sizes.size):
+            cell += scratch.jump[shape.divisor_start[d] + tiles.place[i, d]]
+        found = tiles.at[level - 1, cell]
+        if found < 0:
             continue
-        j = step_of(shape, tiles, around, level, i)
-        if j < 0 or chain.slot_free[j] == np.inf:
+        j = tiles.start[level - 1] + found
+        if chain.slot_free[j] == np.inf:
             continue
         all_trips = trips_outside(shape, tiles.extent[j], around.outer[level - 1], trips)
         _fill_boundary(shape, tiles, around, chain, level, i, j, trips, all_trips)
+
+
+@part
+def _fill_jumps(
+    shape: Shape,
+    factors: Array,
+    jump: Array,
+) -> None:
+    """What extents times factors `[n]` add to a cell, by divisor: they are all divisors."""
+    for d in range(shape.sizes.size):
+        start, end = shape.divisor_start[d], shape.divisor_start[d + 1]
+        to = start
+        for row in range(start, end):
+            wanted = shape.divisors[row] * factors[d]
+            while to < end - 1 and shape.divisors[to] < wanted:
+                to += 1
+            jump[row] = (to - start) * shape.stride[d]
 
 
 @part
@@ -432,6 +501,8 @@ def _least_of_pair(
         return 0.0
     weight, credit = around.weight[level], around.credit[level - 1]
     price_one, price_two = weight[one] * tiles.words[i, one], weight[two] * tiles.words[i, two]
+    if price_one == 0 or price_two == 0:
+        return 0.0
     ended_one = price_one * resting_share(shape, one, tiles.place[j], trips, credit)
     ended_two = price_two * resting_share(shape, two, tiles.place[j], trips, credit)
     least_one = price_one * least_resting(shape, one, tiles.place[j], trips, credit)
@@ -492,9 +563,10 @@ def _fill_boundary(
         if rest == 0:
             least = min(least, base + chain.slot_free[j])
             continue
-        bound = 0.0
+        others = charge_others(shape, tiles, around, level, i, j, kind, -1, trips)
+        bound = base + others + chain.slot_free[j]
         for t in range(tensors):
-            if not (rest >> t) & 1:
+            if not (rest >> t) & 1 or not around.follows[level - 1, t]:
                 continue
             more = base + charge_others(shape, tiles, around, level, i, j, kind, t, trips)
             price = weight[t] * tiles.words[i, t]
@@ -504,6 +576,8 @@ def _fill_boundary(
                 bound,
                 more + least_on_hull(chain.slot_u[j, t], chain.slot_c[j, t], count, price),
             )
+            if not around.follows[level, t]:
+                continue
             for h in range(count):
                 chain.hull_n[i, t] = insert_point(
                     chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t],
@@ -518,6 +592,8 @@ def _fill_boundary(
     chain.free[i] = least
     if least < np.inf:
         for t in range(tensors):
+            if not around.follows[level, t]:
+                continue
             u = all_trips * resting_share(shape, t, tiles.place[j], trips, credit)
             chain.hull_n[i, t] = insert_point(
                 chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], u, least

@@ -1,11 +1,16 @@
-"""Which prover a map space needs: the one for three levels where it can, else the one for any."""
+"""Which prover a map space needs: the one for three levels where it can, else the one for any.
+
+What is the same for both comes from here: why there is no proof, loading, a prover, a proof.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from costmodel.costs import Objective
-from costmodel.exact import problem
+from costmodel.exact import certificate, loading, problem
 from costmodel.exact import prover as three_levels
 from costmodel.exact.face import AnyProof
 from costmodel.exact_any import prover as any_levels
@@ -22,6 +27,14 @@ def why_not(space: MapSpace) -> str | None:
 def is_older(space: MapSpace) -> bool:
     """Whether a map space is one that the prover for three levels treats."""
     return problem.why_not(space) is None
+
+
+def load_prover(space: MapSpace) -> None:
+    """Compiles the proof that a map space needs, or loads it compiled."""
+    if is_older(space):
+        loading.load_compiled()
+    else:
+        any_levels.load_compiled()
 
 
 def make_prover(
@@ -47,3 +60,27 @@ def make_prover(
             f"top: the exact search on {space.accelerator.name} finds one mapping, got {top}."
         )
     return any_levels.AnyProver(space, objective=objective, keep=keep, build=build)
+
+
+def prove(
+    space: MapSpace,
+    *,
+    objective: Objective = "edp",
+    seconds: float | None = None,
+    after_step: Callable[[AnyProof], None] | None = None,
+) -> certificate.Certificate:
+    """Proves the best mapping of a map space, as `costmodel.exact.certificate.prove` does.
+
+    Raises:
+        ConfigError: the space cannot be treated, or it has no feasible mapping.
+        DataError: the time was too short for the tables, or to find any mapping.
+    """
+    prover = None
+    if not is_older(space):
+        prover = make_prover(space, objective=objective, build=False)
+        # So that there is a mapping, however few of those at random fit.
+        first = space.sample(np.random.default_rng(0), certificate.FIRST_MAPPINGS, feasible=True)
+        prover.offer(first)
+    return certificate.prove(
+        space, objective=objective, seconds=seconds, after_step=after_step, prover=prover
+    )

@@ -12,8 +12,9 @@ import numpy as np
 from costmodel.exact_any.orders import Tiling, make_places, search_orders
 from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.weights import weights
+from costmodel.exact_any.weights import Weights, weights
 from costmodel.loop_nest import moves
+from costmodel.loop_nest.constrained_tables import axes_code
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.tables import Array
 from costmodel.space import Codes
@@ -49,6 +50,34 @@ class Leaves:
         loops = levels * shape.sizes.size
         self._found = np.zeros((1 if self._linear else BATCH, max(1, loops)), np.int64)
         self._costs = np.zeros(len(self._found))
+        self._assignment: Assignment | None = None
+        self._depends: list[tuple[int, Array]] = []
+        self._weights: dict[bytes, Weights] = {}
+
+    def _weigh(self, assignment: Assignment, extents: Array) -> Weights:
+        """The weights of a tiling `[L + 1, n]`; most tilings of an assignment share them."""
+        if assignment is not self._assignment:
+            self._assignment, self._weights = assignment, {}
+            self._depends = self._steps_that_matter(assignment.spatial)
+        key = b"".join(extents[level, dims].tobytes() for level, dims in self._depends)
+        if key not in self._weights:
+            found = weights(self._space, assignment.keeps, assignment.spatial[None], extents[None])
+            self._weights[key] = found
+        return self._weights[key]
+
+    def _steps_that_matter(self, spatial: Array) -> list[tuple[int, Array]]:
+        """Levels and dimensions whose extents decide how many children share a word.
+
+        Where several dimensions of one axis run across children, their steps may coincide.
+        """
+        shape, found = self._shape, []
+        for level, factors in enumerate(spatial):
+            for axis in range(shape.term_start.size - 1):
+                terms = slice(shape.term_start[axis], shape.term_start[axis + 1])
+                moving = shape.term_dimension[terms]
+                if (factors[moving] > 1).sum() > 1:
+                    found.append((level + 1, moving))
+        return found
 
     def tiling(self, assignment: Assignment, tiles: Array) -> tuple[Tiling, float]:
         """A tiling as the search of its orders needs it, and the energy that does not depend on it.
@@ -59,7 +88,7 @@ class Leaves:
         """
         shape, levels = self._shape, len(tiles)
         extents = np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
-        found = weights(self._space, assignment.keeps, assignment.spatial[None], extents[None])
+        found = self._weigh(assignment, extents)
         step = assignment.spatial * extents[1:]
         trips = tiles // step
         beyond = np.ones(tiles.shape)
@@ -160,7 +189,10 @@ class Leaves:
             still = np.flatnonzero(factors == 1).tolist()
             choices = np.array(
                 [
-                    (height, int(moves.order_index(np.array([*order, *still], np.int64))))
+                    (
+                        axes_code(tables, level, height, factors),
+                        int(moves.order_index(np.array([*order, *still], np.int64))),
+                    )
                     for height, order in places
                 ]
             )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, Spreads
 from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.shape import MOST_CELLS, count_cells
+from costmodel.exact_any.shape import MOST_CELLS
 from costmodel.exact_any.spatial import keep_choices
 from costmodel.loop_nest.map_space import MapSpace
 
@@ -19,8 +20,6 @@ def why_not_any(space: MapSpace) -> str | None:
         return f"{name} has factors: imperfect; no bound is known where loops have remainders."
     if space.accelerator.overflow != "invalid":
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
-    if space.constraints is not None:
-        return f"the mapper has constraints on {name}; the exact search does not know them."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
     cells = count_cells(space.tables.sizes.tolist())
@@ -29,7 +28,10 @@ def why_not_any(space: MapSpace) -> str | None:
             f"{space.workload.name} has {cells:.3g} tiles per level; "
             f"the exact search on this machine holds tables of at most {MOST_CELLS:.3g}."
         )
-    assignments = Spreads(space, Rules(space, None)).count() * len(keep_choices(space))
+    assignments = sum(
+        Spreads(one, Rules(one)).count() * len(keep_choices(one))
+        for one in ((space,) if space.orders is None else space.orders.spaces)
+    )
     if assignments > MOST_ASSIGNMENTS:
         return (
             f"{name} spreads {space.workload.name} in up to {assignments:.3g} ways; "

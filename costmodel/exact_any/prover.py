@@ -17,31 +17,27 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.accelerators import accelerator
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind, rank, value
 from costmodel.exact.restriction import restriction
-from costmodel.exact_any.assignments import Spreads, list_assignments
+from costmodel.exact_any.assignments import Assignments, Spreads, list_assignments
 from costmodel.exact_any.leaves import Assignment, Leaves
 from costmodel.exact_any.ports import Port, port_weights, ports
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.shape import build_shape
+from costmodel.exact_any.shape import Shape, build_shape
+from costmodel.exact_any.side_by_side import descents
 from costmodel.exact_any.spatial import keep_choices
-from costmodel.exact_any.tables import ChainTables
-from costmodel.exact_any.tiles import Lattice
-from costmodel.exact_any.walk import (
-    bound_tiles,
-    cross_boundary,
-    empty_lines,
-    enter_tile,
-)
+from costmodel.exact_any.tables import ChainTables, nth_table, products_inside
+from costmodel.exact_any.tiles import FloatArray, Lattice
+from costmodel.exact_any.views import Together, View
 from costmodel.exact_any.weights import weights
-from costmodel.loop_nest.constraints import Constraints
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.tables import Array
@@ -56,6 +52,9 @@ SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
 
 STEP_SECONDS = 0.05
+
+FEW_CELLS = 100_000
+"""Larger lattices have tables for the slowest port alone, for memory."""
 
 
 @lru_cache(maxsize=1)
@@ -75,6 +74,24 @@ def load_compiled() -> None:
     AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).run()
 
 
+class _Order(NamedTuple):
+    """What the proof needs of one order of buffers side by side; of the space where none is."""
+
+    space: MapSpace
+    rules: Rules
+    shape: Shape
+    leaves: Leaves
+    lattice: Lattice
+    spreads: Spreads
+
+
+def _lay_out(space: MapSpace) -> _Order:
+    """What the proof needs of the map space of an order."""
+    rules, shape = Rules(space), build_shape(space)
+    leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape)
+    return _Order(space, rules, shape, leaves, lattice, Spreads(space, rules))
+
+
 class AnyProver:
     """Finds the best mapping of a map space on any hierarchy, and proves that there is none better.
 
@@ -86,12 +103,13 @@ class AnyProver:
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven, to within SLACK.
         rounds: always 1.
-        constrained: whether it is of what constraints leave alone; such a proof has no certificate.
         ties: that a finished proof does not say which of equal mappings is the better one.
         threads: how many threads work; it is one.
     """
 
     ties = False
+    # Whether nothing can be better than the best known once the least bound cannot.
+    _settles = True
 
     def __init__(
         self,
@@ -99,7 +117,6 @@ class AnyProver:
         *,
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
-        constraints: Constraints | None = None,
         build: bool = True,
     ) -> None:
         """Notes what is to be proven; the first step lists the assignments.
@@ -108,8 +125,6 @@ class AnyProver:
             space: a map space that `why_not_any` has nothing against.
             objective: `edp`, `energy`, `latency` or `ed2p`.
             keep: the tensors that a level keeps, for levels where that is not searched.
-            constraints: what a mapper's constraints leave of the space; the proof is then of those
-                mappings, and `constrained` says so.
             build: False to leave listing the assignments to the first steps.
 
         Raises:
@@ -121,10 +136,8 @@ class AnyProver:
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
-        self._rules = Rules(space, constraints)
-        self._constraints = constraints
-        self.constrained = self._rules.given
-        self._keeps = self._rules.keeps(keep_choices(space, keep))
+        self._spaces = (space,) if space.orders is None else space.orders.spaces
+        self._keeps = [Rules(one).keeps(keep_choices(one, keep)) for one in self._spaces]
         self.rounds = 1
         self.finished = False
         self.threads = 1
@@ -134,6 +147,7 @@ class AnyProver:
         self._best: tuple[float, float] | None = None
         self._code: Codes | None = None
         self._bound: tuple[float, float] = (0.0, 0.0)
+        self._certain: Outcome = (0, 0)
         self._halted = threading.Event()
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._steps = 0
@@ -191,69 +205,168 @@ class AnyProver:
 
     def _prove(self) -> Iterator[None]:
         """The proof, in pieces of some milliseconds."""
-        space = self.space
-        shape = build_shape(space)
-        self._shape = shape
-        self._leaves = Leaves(space, shape, self._rules)
-        self._lattice = Lattice(space, shape)
-        self._spreads = Spreads(space, self._rules)
-        yield
-        lists = []
+        self._orders: list[_Order] = []
+        lists: list[tuple[int, Assignments]] = []
         heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
-        for group, found in enumerate(list_assignments(space, self._spreads, self._keeps)):
-            lists.append(found)
-            self._counts["assignments"] += len(found.energy)
-            floors = zip(found.energy.tolist(), found.cycles.tolist(), strict=True)
-            heap += [(*self._order(e, c), group, a, False, e, c) for a, (e, c) in enumerate(floors)]
+        for number, space in enumerate(self._spaces):
+            one = _lay_out(space)
+            self._orders.append(one)
             yield
+            for found in list_assignments(space, one.spreads, self._keeps[number]):
+                group = len(lists)
+                lists.append((number, found))
+                self._counts["assignments"] += len(found.energy)
+                floors = enumerate(zip(found.energy.tolist(), found.cycles.tolist(), strict=True))
+                heap += [(*self._order(e, c), group, a, False, e, c) for a, (e, c) in floors]
+                yield
         heapq.heapify(heap)
         self._built = True
         yield
-        limited = ports(space)
-        tables: dict[int, ChainTables] = {}
+        tables: dict[int, list[ChainTables]] = {}
+        taken = [np.zeros(len(found.energy), np.bool_) for _, found in lists]
         while heap:
             *_, group, a, known, energy, cycles = heapq.heappop(heap)
-            found = lists[group]
+            number, found = lists[group]
+            one = self._orders[number]
+            if not known and taken[group][a]:
+                continue
             self._bound = (energy, float(cycles))
             if not self._beats(energy, cycles):
-                return
+                if self._settles:
+                    return
+                continue
             if group not in tables:
                 tables.clear()
-                tables[group] = ChainTables(shape, self._lattice, found.keeps)
-            assignment = Assignment(found.keeps, self._spreads.spatial(found.choice[a : a + 1])[0])
-            assigned = weights(space, found.keeps, assignment.spatial[None])
-            if not known:
-                for port in limited:
-                    least = yield from self._least_cycles(tables[group], port, assignment)
-                    cycles = max(cycles, least)
-            if not self._beats(energy, cycles):
-                continue
-            yield from tables[group].fill(assignment.spatial, assigned.outer[0], assigned.weight[0])
-            outside = tables[group].least
-            fixed = float(assigned.fixed[0])
+                tiles = one.lattice.tiles(found.keeps)
+                tables[group] = [ChainTables(one.shape, tiles, found.keeps)]
             if known:
-                yield from self._search(tables[group], assignment, fixed, cycles)
-            elif outside < math.inf:
-                self._counts["chains"] += 1
-                energy = max(energy, (fixed + outside) * (1 - SLACK))
+                yield from self._take_up(number, tables[group], found, a)
+                continue
+            mates = self._mates(one, found, a, ~taken[group])
+            taken[group][mates] = True
+            yield from self._bound_all(one, tables[group], found, mates)
+            for mate in mates.tolist():
+                energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
                 if self._beats(energy, cycles):
                     order = self._order(energy, cycles)
-                    heapq.heappush(heap, (*order, group, a, True, energy, cycles))
+                    heapq.heappush(heap, (*order, group, mate, True, energy, cycles))
+
+    def _mates(self, one: _Order, found: Assignments, a: int, left: npt.NDArray[np.bool_]) -> Array:
+        """An assignment and the others, of those left, that could win and share outer tables."""
+        if self._best is None:
+            return np.array([a])
+        # They differ in what the innermost fan-out spreads alone.
+        last = max((v for v, rows in enumerate(one.spreads.vectors) if len(rows) > 1), default=0)
+        same = left & (found.choice[:, :last] == found.choice[a, :last]).all(axis=1)
+        mates = np.flatnonzero(same)
+        able = [self._beats(float(found.energy[m]), int(found.cycles[m])) for m in mates]
+        return mates[able]
+
+    def _bound_all(
+        self, one: _Order, tables: list[ChainTables], found: Assignments, mates: Array
+    ) -> Iterator[None]:
+        """Raises the floors of assignments to what their chains say of energy, then of cycles."""
+        space = one.space
+        spread = one.spreads.spatial(found.choice[mates])
+        inside = np.gcd.reduce([products_inside(spatial) for spatial in spread])
+        limited = ports(space)
+        for number in range(-1, len(limited)):
+            for mate, spatial in zip(mates.tolist(), spread, strict=True):
+                if not self._beats(float(found.energy[mate]), int(found.cycles[mate])):
+                    continue
+                table = nth_table(tables, number >= 0)
+                port = limited[number] if number >= 0 else None
+                fixed = yield from self._fill(one, table, found.keeps, spatial, port, 0.0, inside)
+                least = (fixed + table.least) * (1 - SLACK)
+                if port is None:
+                    found.energy[mate] = max(found.energy[mate], least)
+                elif least < math.inf:
+                    least = math.ceil(least) + int(space.tables.machine.waiting)
+                    if found.slowest[mate] < 0 or least > found.least[mate]:
+                        found.slowest[mate], found.least[mate] = number, least
+                    found.cycles[mate] = max(found.cycles[mate], least)
+                yield
+        if limited:
+            table = nth_table(tables, 1)
+            yield from self._bound_together(one, table, found, mates, inside)
+
+    def _bound_together(
+        self, one: _Order, table: ChainTables, found: Assignments, mates: Array, inside: Array
+    ) -> Iterator[None]:
+        """Raises the floors of assignments to what energy and the slowest port need together."""
+        if self._kind in (ENERGY, LATENCY) or not self._settles:
+            return
+        for mate in mates.tolist():
+            port, cycles = int(found.slowest[mate]), int(found.cycles[mate])
+            if port < 0 or not self._beats(float(found.energy[mate]), cycles):
+                continue
+            together = Together.of(self.objective, float(found.energy[mate]), cycles)
+            found.rate[mate] = together.rate
+            spatial = one.spreads.spatial(found.choice[mate : mate + 1])[0]
+            fixed = yield from self._fill(
+                one, table, found.keeps, spatial, ports(one.space)[port], together.rate, inside
+            )
+            energy, both = found.energy[mate : mate + 1], np.array([fixed + table.least])
+            slow = np.array([float(cycles)])
+            raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
+            found.energy[mate] = max(found.energy[mate], float(raised[0]))
             yield
 
-    def _least_cycles(
-        self, tables: ChainTables, port: Port, assignment: Assignment
-    ) -> Generator[None, None, int]:
-        """Cycles that a limited port takes at least, with latencies; 0 where no tiles fit."""
-        space = self.space
-        assigned = weights(space, assignment.keeps, assignment.spatial[None])
-        weight, fixed = port_weights(space, port, assignment.keeps, assignment.spatial, assigned)
-        yield from tables.fill(assignment.spatial, assigned.outer[0], weight)
-        outside = tables.least
-        if outside == math.inf:
-            return 0
+    def _fill(
+        self, one: _Order, table: ChainTables, keeps: tuple[int, ...], spatial: Array,
+        port: Port | None, rate: float = 0.0, inside: Array | None = None,
+    ) -> Generator[None, None, float]:  # fmt: skip
+        """Fills tables for an assignment, and returns what no tile decides.
+
+        Args:
+            one: the order of buffers.
+            table: the tables.
+            keeps: `[L]` kept tensors of every level, as bits.
+            spatial: `[L, n]` factors.
+            port: whose cycles are bounded; None: energy is.
+            rate: above 0: energy + rate x cycles is.
+            inside: what the tables must serve.
+        """
+        assigned = weights(one.space, keeps, spatial[None])
+        weight, fixed = assigned.weight[0], float(assigned.fixed[0])
+        if port is not None:
+            prices, waiting = port_weights(one.space, port, keeps, spatial, assigned)
+            if rate > 0:
+                waiting += float(one.space.tables.machine.waiting)
+                weight = weight + rate * prices
+                fixed += rate * waiting
+            else:
+                weight, fixed = prices, waiting
+        yield from table.fill(spatial, assigned.outer[0], weight, inside)
         self._counts["chains"] += 1
-        return math.ceil((fixed + outside) * (1 - SLACK)) + int(space.tables.machine.waiting)
+        return fixed
+
+    def _take_up(
+        self, number: int, tables: list[ChainTables], found: Assignments, a: int
+    ) -> Iterator[None]:
+        """Searches an assignment, by energy and, where a port is limited, together with it."""
+        one = self._orders[number]
+        spatial = one.spreads.spatial(found.choice[a : a + 1])[0]
+        levels, cycles = len(found.keeps), int(found.cycles[a])
+        fixed = yield from self._fill(one, tables[0], found.keeps, spatial, None)
+        views = [View(one.shape, tables[0], levels, fixed)]
+        limited = ports(one.space)
+        if limited and self._kind != ENERGY and self._settles:
+            waiting = float(one.space.tables.machine.waiting)
+            few = one.shape.cells <= FEW_CELLS
+            for at, port in enumerate(limited):
+                if few or at == found.slowest[a]:
+                    table = nth_table(tables, 2 + at)
+                    fixed = yield from self._fill(one, table, found.keeps, spatial, port)
+                    views.append(View(one.shape, table, levels, fixed + waiting))
+        together = Together(float(found.rate[a]), 2 if self.objective == "ed2p" else 1)
+        if together.rate > 0:
+            port = limited[int(found.slowest[a])]
+            table = nth_table(tables, 1)
+            fixed = yield from self._fill(one, table, found.keeps, spatial, port, together.rate)
+            views.append(View(one.shape, table, levels, fixed, together))
+        assignment = Assignment(found.keeps, spatial)
+        yield from self._search(number, assignment, views, tables[0], cycles)
 
     def _order(self, energy: float, cycles: float) -> tuple[float, float, float]:
         """Sorts bounds: the objective, then what breaks ties, as `rank_of` does."""
@@ -281,30 +394,32 @@ class AnyProver:
         return energy < self._limit(cycles)
 
     def _search(
-        self, tables: ChainTables, assignment: Assignment, fixed: float, cycles: int
+        self,
+        number: int,
+        assignment: Assignment,
+        views: list[View],
+        tables: ChainTables,
+        cycles: int,
     ) -> Iterator[None]:
         """Searches the tilings of an assignment that could beat the best mapping known."""
+        rules, tiles = self._orders[number].rules, tables.tiles
+        between = descents(self.space, number, assignment.keeps, assignment.spatial)
         levels = len(assignment.keeps)
-        around, chain, tiles, shape = tables.around, tables.chain, tables.tiles, self._shape
-        assert around is not None  # the tables have just been filled
-        trips = np.zeros(shape.sizes.size)
-        inside = [empty_lines() for _ in range(levels + 1)]
-        crossed = [empty_lines() for _ in range(levels + 1)]
-        crossed[levels].number[0] = 1
-        crossed[levels].tensor[0] = -1
-        chosen = np.zeros((levels, shape.sizes.size), np.int64)
+        chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
 
         def children(level: int, step: int) -> list[tuple[float, int]]:
             """Tiles of a level outside a step, by rising bound."""
-            first = int(tiles.start[level])
-            bounds = np.empty(int(tiles.start[level + 1]) - first)
-            bound_tiles(shape, tiles, around, chain, level, step, crossed[level + 1], bounds, trips)
-            self._counts["tiles"] += bounds.size
-            able = np.flatnonzero(bounds + fixed < self._limit(cycles))
-            trips_here = tiles.extent[first + able] // tiles.extent[step]
-            able = able[self._rules.factors(level, trips_here)]
-            able = able[np.argsort(bounds[able], kind="stable")]
-            return [(float(bounds[b]) + fixed, first + int(b)) for b in able]
+            listed = views[0].multiples(level, step)
+            trips = tiles.extent[listed] // tiles.extent[step]
+            allowed = rules.factors(level, trips)
+            if level in between:
+                allowed &= between[level].is_new(trips)
+            listed = listed[allowed]
+            self._counts["tiles"] += len(listed)
+            listed, bounds = self._bound_tiles(views, level, step, listed, cycles)
+            left = np.flatnonzero(bounds < self._limit(cycles))
+            left = left[np.argsort(bounds[left], kind="stable")]
+            return [(float(bounds[b]), int(listed[b])) for b in left]
 
         def descend(level: int, step: int) -> Iterator[None]:
             for bound, b in children(level, step):
@@ -312,27 +427,41 @@ class AnyProver:
                     return
                 chosen[level] = tiles.extent[b]
                 if level == 0:
-                    self._try(assignment, chosen, cycles)
+                    self._try(number, assignment, chosen, cycles)
                     yield
                     continue
-                enter_tile(
-                    shape, tiles, around, level, step, b, crossed[level + 1], inside[level], trips
-                )
-                outside = cross_boundary(
-                    shape, tiles, around, level, b, inside[level], crossed[level], trips
-                )
-                if outside >= 0:
+                outside = [view.enter(level, step, b) for view in views]
+                if outside[0] >= 0:
                     yield
-                    yield from descend(level - 1, outside)
+                    yield from descend(level - 1, outside[0])
 
         yield from descend(levels - 1, tables.first_step)
 
-    def _try(self, assignment: Assignment, tiles: Array, cycles: int) -> None:
+    def _bound_tiles(
+        self, views: list[View], level: int, step: int, listed: Array, cycles: int
+    ) -> tuple[Array, FloatArray]:
+        """Those of the listed tiles that could win, and the energy that they need at `cycles`."""
+        bounds = views[0].bounds(level, step, listed)
+        slow = np.full(len(listed), float(cycles))
+        for view in views[1:]:
+            found = view.bounds(level, step, listed)
+            able = (bounds < self._limit(cycles)) & (found < math.inf)
+            listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
+            if view.together is None:
+                slow = np.maximum(slow, found * (1 - SLACK))
+            else:
+                bounds = view.together.energy(bounds, slow, found, cycles) * (1 - SLACK)
+        if self._kind == LATENCY and self._best is not None:
+            bounds[slow > self._best[1]] = math.inf
+        return listed, bounds
+
+    def _try(self, number: int, assignment: Assignment, tiles: Array, cycles: int) -> None:
         """Evaluates the loop orders of a tiling that could beat the best mapping known."""
         self._counts["tilings"] += 1
-        for codes in self._leaves.codes(assignment, tiles, self._limit(cycles)):
+        orders, leaves = self.space.orders, self._orders[number].leaves
+        for codes in leaves.codes(assignment, tiles, self._limit(cycles)):
             self._counts["orders"] += len(codes)
-            self._take(codes)
+            self._take(codes if orders is None else orders.codes(number, codes))
 
     def _take(self, codes: Codes) -> None:
         """Keeps the best of mappings `[B, D]` if it is better than the best known."""
@@ -344,9 +473,7 @@ class AnyProver:
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
-        allowed = (
-            codes[[self.allows(code) for code in codes]] if self.keep or self.constrained else codes
-        )
+        allowed = codes[[self.allows(code) for code in codes]] if self.keep else codes
         if len(allowed):
             self._take(allowed)
 
@@ -367,8 +494,10 @@ class AnyProver:
         if not self.built:
             return 0, 0
         energy, cycles = self._bound
-        certain = math.floor(Fraction(energy * (1 - SLACK)) / self.unit_pj), int(cycles)
-        return certain if best is None else min(certain, best, key=self.rank_of)
+        found = math.floor(Fraction(energy * (1 - SLACK)) / self.unit_pj), int(cycles)
+        # What was certain stays so: equal products of other factors are rounded apart.
+        self._certain = max(self._certain, found, key=self.rank_of)
+        return self._certain if best is None else min(self._certain, best, key=self.rank_of)
 
     def value_of(self, outcome: Outcome) -> int:
         """The objective of an outcome, in units of energy and cycles."""
@@ -404,7 +533,6 @@ class AnyProver:
             self.space,
             objective=self.objective,
             keep=self.keep,
-            constraints=self._constraints,
             build=False,
         )
         found = again.finds_below((float(limit[0] * self.unit_pj), float(limit[1])), seconds)
@@ -445,8 +573,8 @@ class AnyProver:
 
     def allows(self, code: Codes) -> bool:
         """Whether a mapping `[D]` is one of those that the proof speaks of."""
-        kept = self.keep is None or self._kept_by(code) in self._keeps
-        return kept and self._rules.allows(code)
+        number = 0 if self.space.orders is None else int(self.space.orders.which(code[None])[0])
+        return self.keep is None or self._kept_by(code) in self._keeps[number]
 
     def _kept_by(self, code: Codes) -> tuple[int, ...]:
         """The tensors, as bits, that a mapping keeps at every level."""

@@ -15,25 +15,17 @@ import itertools
 import numpy as np
 
 from costmodel.exact_any.spatial import every_axes
-from costmodel.loop_nest.constraints import Constraints, LoopRules
 from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.mapping import LevelMapping
 from costmodel.loop_nest.tables import Array
-from costmodel.space import Codes
 
 
 class Rules:
     """The constraints of a space; without any, everything is allowed."""
 
-    def __init__(self, space: MapSpace, constraints: Constraints | None) -> None:
-        """Notes the constraints of a map space's workload and machine."""
+    def __init__(self, space: MapSpace) -> None:
+        """Notes the constraints of a map space."""
         self._space = space
-        self._all = constraints
-
-    @property
-    def given(self) -> bool:
-        """Whether there are any."""
-        return self._all is not None
+        self._all = space.constraints
 
     def keeps(self, choices: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """The choices `[L]` of kept tensors that are left."""
@@ -90,32 +82,3 @@ class Rules:
             ranks[level, list(rules.inner)] = np.arange(len(rules.inner))
             ranks[level, list(rules.outer)] = 1 + len(rules.inner) + np.arange(len(rules.outer))
         return ranks
-
-    def allows(self, code: Codes) -> bool:
-        """Whether a mapping `[D]` is left."""
-        rules = self._all
-        if rules is None:
-            return True
-        mapping = self._space.describe(code)
-        names = self._space.workload.tensor_names
-        kept = tuple(sum(1 << names.index(name) for name in level.keep) for level in mapping.levels)
-        elements = 1
-        for index, level in enumerate(mapping.levels):
-            if not self._allows_loops(rules.temporal[index], level):
-                return False
-            across = np.array(list(level.spatial.values()) or [1], np.int64)
-            elements *= int(across.prod())
-            height = sum(
-                1 << d for d, axis in enumerate(level.spatial_axis.values()) if axis == "Y"
-            )
-            moving = sum(1 << d for d, factor in enumerate(across.tolist()) if factor > 1)
-            places = {place & moving for place, _ in self.arrangements(index, across)}
-            if moving and height & moving not in places:
-                return False
-        return bool(self.keeps([kept])) and bool(self.enough_work(np.array([elements]))[0])
-
-    def _allows_loops(self, rules: LoopRules, level: LevelMapping) -> bool:
-        names = list(self._space.workload.dimension_names)
-        factors = [level.temporal[name] for name in names]
-        order = [names.index(name) for name in level.order if level.temporal[name] > 1]
-        return rules.allows(factors, order)

@@ -8,15 +8,14 @@ divisors of the dimension's size, numbered with `stride`.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.by_reference import by_reference
-from costmodel.exact.problem import divisors_of
+from costmodel.exact.problem import credit_layout, lattice
 from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array, prime_factors
+from costmodel.loop_nest.tables import Array
 
 # Cells of the lattice beyond which the tables over it would not fit in two gigabytes.
 MOST_CELLS = 2_000_000
@@ -64,38 +63,15 @@ class Shape(NamedTuple):
     class_slide: Array
 
 
-def count_cells(sizes: list[int]) -> int:
-    """Cells of the lattice of an operation's tiles."""
-    return math.prod(len(divisors_of(size)) for size in sizes)
-
-
 def build_shape(space: MapSpace) -> Shape:
     """Lays out the operation of a map space."""
     t = space.tables
-    sizes: list[int] = t.sizes.tolist()
-    divisors: list[int] = []
-    covers: list[int] = []
-    divisor_start, cover_start = [0], [0]
-    for size in sizes:
-        own = divisors_of(size)
-        primes = set(prime_factors(size))
-        for low in own:
-            covers += [j for j, high in enumerate(own) if high % low == 0 and high // low in primes]
-            cover_start.append(len(covers))
-        divisors += own
-        divisor_start.append(len(divisors))
-    counts = np.diff(divisor_start)
-    stride = np.ones(len(sizes), np.int64)
-    stride[:-1] = np.cumprod(counts[::-1])[::-1][1:]
+    divisors = lattice(t.sizes.tolist())
+    del divisors["multiple_start"], divisors["multiples"]
     classes = _classes(space)
     return Shape(
         sizes=t.sizes,
-        divisor_start=np.array(divisor_start, np.int64),
-        divisors=np.array(divisors, np.int64),
-        cover_start=np.array(cover_start, np.int64),
-        covers=np.array(covers, np.int64),
-        stride=stride,
-        cells=int(counts.prod()),
+        **divisors,
         relevant=t.relevant,
         axis_start=t.axis_start,
         term_start=t.term_start,
@@ -104,7 +80,7 @@ def build_shape(space: MapSpace) -> Shape:
         axis_of=t.axis_of,
         coefficient_of=t.coefficient_of,
         sliding=t.sliding,
-        **_credit_layout(space, counts),
+        **credit_layout(space),
         class_rest=classes[:, 0].copy(),
         class_dims=classes[:, 1].copy(),
         class_slide=classes[:, 2].copy(),
@@ -134,24 +110,3 @@ def _classes(space: MapSpace) -> Array:
         found[rest, slides] = found.get((rest, slides), 0) | 1 << d
     rows = [(rest, dims, slide) for (rest, slide), dims in found.items()]
     return np.array(rows, np.int64).reshape(len(rows), 3)
-
-
-def _credit_layout(space: MapSpace, counts: Array) -> dict[str, Array]:
-    """Where the table of each axis of several terms lies: (terms + 1) x its own lattice."""
-    t = space.tables
-    axes = t.term_start.size - 1
-    start = np.full(axes, -1, np.int64)
-    cells = np.zeros(axes, np.int64)
-    stride = np.zeros(t.term_dimension.size, np.int64)
-    used = 0
-    for axis in range(axes):
-        terms = range(t.term_start[axis], t.term_start[axis + 1])
-        if len(terms) < 2:
-            continue
-        count = 1
-        for k in reversed(terms):
-            stride[k] = count
-            count *= int(counts[t.term_dimension[k]])
-        start[axis], cells[axis] = used, count
-        used += (1 + len(terms)) * count
-    return {"credit_start": start, "credit_cells": cells, "credit_stride": stride}

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from costmodel.exact_any.chain import Around, Chain, build_boundary, build_slot
+from costmodel.exact_any.chain import Around, Chain, Scratch, build_boundary, build_slot
 from costmodel.exact_any.credits import DEPTH, fill_credits
 from costmodel.exact_any.hulls import HULL
 from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray, Lattice, Tiles
+from costmodel.exact_any.tiles import FloatArray, Tiles
 from costmodel.loop_nest.tables import Array
 
 
@@ -27,6 +27,11 @@ def _empty(tiles: Tiles, tensors: int) -> Chain:
     return Chain(np.empty(cells), *hulls(), np.empty(cells), *hulls())
 
 
+def products_inside(spatial: Array) -> Array:
+    """`[L, n]` products of the factors `[L, n]` below a level and all levels inside it."""
+    return np.cumprod(spatial[::-1], axis=0)[::-1]
+
+
 class ChainTables:
     """Bounds of everything outside a tile, for assignments that keep the same tensors.
 
@@ -36,21 +41,25 @@ class ChainTables:
         around: the assignment that they are for; None before the first.
     """
 
-    def __init__(self, shape: Shape, lattice: Lattice, keeps: tuple[int, ...]) -> None:
-        """Lists the tiles; the tables are filled by `fill`.
+    def __init__(self, shape: Shape, tiles: Tiles, keeps: tuple[int, ...]) -> None:
+        """Makes room; the tables are filled by `fill`.
 
         Args:
             shape: the operation.
-            lattice: its lattice.
+            tiles: what fits.
             keeps: `[L]` kept tensors of every level, as bits.
         """
-        self._shape = shape
-        self.tiles = lattice.tiles(keeps)
+        self._shape, self._keeps = shape, keeps
+        self.tiles = tiles
         self.chain = _empty(self.tiles, shape.sliding.size)
         self.around: Around | None = None
         self._credits: dict[bytes, FloatArray] = {}
-        self._trips = np.zeros(shape.sizes.size)
         self._levels = len(keeps)
+        self._scratch = Scratch(
+            np.zeros(shape.sizes.size),
+            np.zeros(int(np.diff(self.tiles.start).max()), np.int64),
+            np.zeros(shape.divisors.size, np.int64),
+        )
 
     def _credit(self, outer: Array) -> FloatArray:
         """The credits from a slot outwards."""
@@ -73,18 +82,29 @@ class ChainTables:
             self._credits[key] = credit
         return self._credits[key]
 
-    def fill(self, spatial: Array, outer: Array, weight: FloatArray) -> Iterator[None]:
+    def fill(
+        self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None = None
+    ) -> Iterator[None]:
         """Fills the tables for an assignment, in pieces.
 
         Args:
             spatial: `[L, n]` factors below every level.
             outer: `[L + 1, n]` their products outside a level.
             weight: `[L + 1, T]` energy of a word that enters a tile.
+            inside: `[L, n]` what tiles of every level will be asked for: multiples of that; None:
+                what this assignment needs. The tables serve others with the same factors outside.
         """
         credit = np.stack([self._credit(row) for row in outer[:-1]])
+        if inside is None:
+            inside = products_inside(spatial)
+        # Outside all fan-outs the tables serve every assignment.
+        inner = np.where((outer[:-1] == 1).all(axis=1)[:, None], 1, inside)
+        paid = np.cumsum(weight[:-1][::-1], axis=0)[::-1] > 0
+        follows = np.zeros((self._levels, weight.shape[1]), np.int64)
+        follows[:-1] = paid[1:]
         around = Around(
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
-            np.ascontiguousarray(weight), credit,
+            np.ascontiguousarray(weight), credit, np.ascontiguousarray(inner), follows,
         )  # fmt: skip
         before, self.around = self.around, around
         shape, tiles, chain = self._shape, self.tiles, self.chain
@@ -94,11 +114,13 @@ class ChainTables:
                 changed = not (
                     np.array_equal(before.outer[level], outer[level])
                     and np.array_equal(before.weight[level], weight[level])
+                    and np.array_equal(before.inner[level], inner[level])
+                    and np.array_equal(before.follows[level], follows[level])
                 )
             if changed:
-                build_boundary(shape, tiles, around, chain, level, self._trips)
+                build_boundary(shape, tiles, around, chain, level, self._scratch)
                 yield
-                build_slot(shape, tiles, around, chain, level, self._trips)
+                build_slot(shape, tiles, around, chain, level, self._scratch)
                 yield
 
     @property
@@ -118,3 +140,14 @@ class ChainTables:
             cell += int(np.searchsorted(own, self.around.spatial[level, d])) * shape.stride[d]
         found = int(self.tiles.at[level, cell])
         return -1 if found < 0 else int(self.tiles.start[level]) + found
+
+    def another(self) -> ChainTables:
+        """Empty tables of the same tiles, for other prices."""
+        return ChainTables(self._shape, self.tiles, self._keeps)
+
+
+def nth_table(tables: list[ChainTables], number: int) -> ChainTables:
+    """One of several tables of the same tiles, made where it is not there yet."""
+    while len(tables) <= number:
+        tables.append(tables[0].another())
+    return tables[number]

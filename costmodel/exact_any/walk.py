@@ -160,10 +160,13 @@ def _followed(
     rest: int,
     before: int,
 ) -> int:
-    """Which of the resting tensors is followed: the one before, else the dearest; -1 if none."""
+    """Which of the resting tensors is followed: the one before, else the dearest; -1 if none.
+
+    One that costs nothing is not worth it.
+    """
     if before >= 0 and (rest >> before) & 1:
         return before
-    found, most = -1, -1.0
+    found, most = -1, 0.0
     for t in range(shape.sliding.size):
         price = around.weight[level, t] * tiles.words[i, t]
         if (rest >> t) & 1 and price > most:
@@ -212,18 +215,56 @@ def _through_slot(
     return True, False, crossed.cost[m] + crossed.price[m] * (all_trips * share / passed)
 
 
-@part
-def _is_multiple(
+@lean
+def list_multiples(
+    shape: Shape,
     tiles: Tiles,
-    b: int,
+    level: int,
     j: int,
-) -> bool:
-    """Whether every extent of tile b is a multiple of that of tile j."""
-    d, n = 0, tiles.extent.shape[1]
-    while d < n and tiles.extent[b, d] % tiles.extent[j, d] == 0:
-        d += 1
-    multiple: bool = d == n
-    return multiple
+    choice: Array,
+    listed: Array,
+) -> int:
+    """Lists the tiles of a level whose extents are multiples of those of the step j.
+
+    Args:
+        shape: the operation.
+        tiles: what fits.
+        level: whose tiles.
+        j: the step, a tile of the same level.
+        choice: scratch `[n]`: the divisor of every dimension.
+        listed: takes the tiles.
+
+    Returns:
+        How many.
+    """
+    n = shape.sizes.size
+    first, cell, count = tiles.start[level], tiles.cell[j], 0
+    for d in range(n):
+        choice[d] = tiles.place[j, d]
+    while True:
+        found = tiles.at[level, cell]
+        if found >= 0:
+            listed[count] = first + found
+            count += 1
+        d = 0
+        while d < n:
+            # The next multiple in this dimension, or the first again and the next dimension.
+            start, before = shape.divisor_start[d], choice[d]
+            choice[d] += 1
+            while (
+                start + choice[d] < shape.divisor_start[d + 1]
+                and shape.divisors[start + choice[d]] % tiles.extent[j, d]
+            ):
+                choice[d] += 1
+            more = start + choice[d] < shape.divisor_start[d + 1]
+            if not more:
+                choice[d] = tiles.place[j, d]
+            cell += (choice[d] - before) * shape.stride[d]
+            if more:
+                break
+            d += 1
+        if d == n:
+            return count
 
 
 @lean
@@ -235,14 +276,15 @@ def bound_tiles(
     level: int,
     j: int,
     crossed: Lines,
+    listed: Array,
     bounds: FloatArray,
     trips: FloatArray,
 ) -> None:
-    """Bounds every tile b of a level outside the step j: bounds `[F of the level]`, inf if none."""
-    first, last = tiles.start[level], tiles.start[level + 1]
-    for b in range(first, last):
+    """Bounds tiles of a level outside the step j: listed `[B]`, bounds `[B]`, inf if none."""
+    for k in range(listed.size):
+        b = listed[k]
         least = np.inf
-        if chain.free[b] < np.inf and _is_multiple(tiles, b, j):
+        if chain.free[b] < np.inf:
             for m in range(crossed.number[0]):
                 possible, rests, cost = _through_slot(
                     shape, tiles, around, level, j, b, crossed, m, trips
@@ -258,7 +300,7 @@ def bound_tiles(
                 else:
                     cost += chain.free[b]
                 least = min(least, cost)
-        bounds[b - first] = least
+        bounds[k] = least
 
 
 @lean

@@ -105,7 +105,7 @@ def _say(
         for d, operator, number in _factors(entry.factors, names, f"{where}.factors"):
             said.say(f"{where}.factors: {names[d]}", (level, kind, operator, d), number)
     if entry.permutation is not None:
-        order = _permutation(entry.permutation, names, f"{where}.permutation")
+        order = named_order(entry.permutation, names, f"{where}.permutation")
         said.say(f"{where}.permutation", (level, kind, "permutation", -1), order)
     for key in ("split", "default_min_factor", "default_max_factor"):
         if getattr(entry, key) is not None:
@@ -160,10 +160,19 @@ def single_factors(text: str | tuple[str, ...], names: Sequence[str]) -> list[st
     return [f"{names[d]}{operator}{number}" for d, operator, number in read]
 
 
-def _permutation(
+def named_order(
     text: str, names: Sequence[str], where: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The innermost dimensions and the outermost ones that a text names, innermost first."""
+    """The innermost dimensions and the outermost ones that a text names, innermost first.
+
+    Args:
+        text: a permutation; `_` stands where the dimensions stand that it does not name.
+        names: the dimensions.
+        where: what messages start with.
+
+    Raises:
+        ConfigError: a name that is none, or that stands there twice.
+    """
     one = re.compile(rf"[\s,]*({_names_pattern(names)}|{REST})[\s,]*")
     parts: list[list[int]] = [[], []]
     seen: set[str] = set()

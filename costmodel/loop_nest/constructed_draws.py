@@ -9,30 +9,45 @@ not enough for as many as are wanted, they are counted (`FeasibleDraws`).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
 from costmodel.loop_nest.tables import Array, NestTables
-from costmodel.space import Codes
-
-if TYPE_CHECKING:
-    from costmodel.loop_nest.map_space import MapSpace
+from costmodel.space import Codes, Space
 
 _TRIED = 4096
 # With a smaller feasible share mappings are constructed rather than drawn and rejected.
 LEAST_SHARE = 5e-3
+# With a larger one little is gained by anything else than drawing and rejecting.
+_EASY_SHARE = 0.25
 # Where this share of those that fit by themselves is feasible, drawing and rejecting them is faster
 # than walking through counts; so is rejecting so many, which takes half a second, than counting.
 _FITTING_SHARE = 0.025
 _MOST_REJECTED = 2_000_000
 
 
+class NestSpace(Space, Protocol):
+    """What is drawn from: `costmodel.loop_nest.map_space.MapSpace`."""
+
+    tables: NestTables
+    accelerator: Accelerator
+
+    def draw_axes(self, rng: np.random.Generator, codes: Codes) -> None:
+        """Draws mesh axes anew, in place, where constraints leave some sets of dimensions alone."""
+        ...
+
+    def feasible_share(self, rng: np.random.Generator, n: int) -> float:
+        """The feasible share of n mappings drawn."""
+        ...
+
+
 class ConstructedDraws:
     """Draws feasible mappings of a space in which they are rare."""
 
-    def __init__(self, space: MapSpace) -> None:
+    def __init__(self, space: NestSpace) -> None:
         """Does nothing yet: what is needed is made when it is."""
         self._space = space
 
@@ -45,24 +60,38 @@ class ConstructedDraws:
         return self._space.feasible_share(np.random.default_rng(0), _TRIED) < LEAST_SHARE
 
     @cached_property
+    def at_once(self) -> bool:
+        """Whether what fits by itself is drawn from the start, not once rejection takes long.
+
+        Of machines that have keys beyond the first ones; of those a seed's draws stay as they were.
+        """
+        machine = self._space.accelerator
+        if machine.further_key is None and len(machine.levels) <= 3:
+            return False
+        if self._space.feasible_share(np.random.default_rng(0), _TRIED) >= _EASY_SHARE:
+            return False
+        return self._rules_out
+
+    @property
+    def _rules_out(self) -> bool:
+        """Whether mappings can be drawn from what fits by itself."""
+        return self.fitting is not None and self.fitting.share > 0
+
+    @cached_property
     def counted(self) -> FeasibleDraws | None:
         """All of them, counted; None where that takes too much."""
         tables = self._space.tables
         return FeasibleDraws(tables) if countable(tables) else None
 
     @cached_property
-    def _fitting(self) -> FittingRows | None:
-        if not grows_with_extents(self._space.tables):
-            return None
-        fitting = FittingRows(self._space)
-        return fitting if fitting.share > 0 else None
+    def fitting(self) -> FittingRows | None:
+        """What fits by itself; None where that rules nothing out."""
+        return FittingRows(self._space) if grows_with_extents(self._space.tables) else None
 
     def sample(self, rng: np.random.Generator, n: int) -> Codes | None:
         """`[n, D]` uniform; None if there is no way to so many, or none is feasible."""
-        fitting = self._fitting
-        if fitting is not None and (
-            fitting.share >= _FITTING_SHARE or n / fitting.share <= _MOST_REJECTED
-        ):
+        fitting = self.fitting if self.fitting is not None and self.fitting.share > 0 else None
+        if fitting is not None and rejects(fitting.share, n):
             return fitting.sample(rng, n)
         if self.counted is None:
             return None if fitting is None else fitting.sample(rng, n)
@@ -73,14 +102,20 @@ class ConstructedDraws:
         return codes
 
 
+def rejects(share: float, n: int) -> bool:
+    """Whether `n` mappings are better drawn and rejected than counted, if a share fits."""
+    return share >= _FITTING_SHARE or n / share <= _MOST_REJECTED
+
+
 class FittingRows:
     """Draws mappings of a space of which every dimension fits where all others are outermost.
 
     Attributes:
-        share: of these mappings that are feasible, estimated.
+        size: number of these mappings.
+        share: of them that are feasible, estimated.
     """
 
-    def __init__(self, space: MapSpace) -> None:
+    def __init__(self, space: NestSpace) -> None:
         """Finds the factorisations that fit by themselves; `grows_with_extents` must hold."""
         self._space = space
         tables = space.tables
@@ -91,6 +126,8 @@ class FittingRows:
             assert row is not None  # whoever makes this has looked
             outermost[0, d] = row
         self._rows = [self._fitting(outermost, d) for d in range(n)]
+        others = space.cardinality[n:].astype(float)
+        self.size = float(np.prod([rows.size for rows in self._rows])) * float(others.prod())
         self.share = 0.0
         if all(rows.size for rows in self._rows):
             drawn = self.draw(np.random.default_rng(0), _TRIED)
@@ -109,14 +146,19 @@ class FittingRows:
 
     def draw(self, rng: np.random.Generator, n: int) -> Codes:
         """`[n, D]` uniform among mappings of these factorisations, feasible or not."""
-        codes = self._space.sample(rng, n)
+        cardinality = self._space.cardinality.tolist()
+        codes = np.empty((n, len(cardinality)), np.int32)
+        # Column by column: numbers below one bound take a fifth of those below many.
         for d, rows in enumerate(self._rows):
-            codes[:, d] = rng.choice(rows, n)
+            codes[:, d] = rows[rng.integers(0, rows.size, n, dtype=np.int32)]
+        for column in range(len(self._rows), len(cardinality)):
+            codes[:, column] = rng.integers(0, cardinality[column], n, dtype=np.int32)
+        self._space.draw_axes(rng, codes)
         return codes
 
     def sample(self, rng: np.random.Generator, n: int) -> Codes:
         """`[n, D]` uniform among the feasible mappings; `share` must be above 0."""
-        found: list[Codes] = []
+        found = [np.empty((0, self._space.cardinality.size), np.int32)]
         missing = n
         while missing > 0:
             codes = self.draw(rng, min(max(int(1.1 * missing / self.share), 64), 1 << 18))

@@ -147,8 +147,7 @@ def _hops(
     hops: float = hops_per_delivery(
         tables, t, tables.mesh[level],
         tables.orders[tables.order_start[1, level] + code[tables.spatial_order_column[level]]],
-        axes_in_use(tables, level, code), scratch.factor, scratch.inside,
-        scratch.moved, scratch.children, scratch.lowest, scratch.highest,
+        axes_in_use(tables, level, code), scratch.factor, scratch.inside, scratch,
     )  # fmt: skip
     return hops
 

@@ -31,6 +31,13 @@ from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
 from costmodel.loop_nest.feature_names import feature_names
 from costmodel.loop_nest.impossible import all_constraints
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from costmodel.loop_nest.orders_of_buffers import (
+    BESIDE,
+    BufferOrders,
+    OrderedDraws,
+    free_groups_of,
+)
+from costmodel.loop_nest.real_points import check_points, encode, project
 from costmodel.loop_nest.remainders import remainders_of
 from costmodel.loop_nest.scratch import scratch_of
 from costmodel.loop_nest.tables import build_tables
@@ -40,9 +47,6 @@ from mapspace.errors import ConfigError, ContractError
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
 _MOST_DRAWS_PER_MAPPING = 200_000
 _FEWEST_DRAWS = 4096
-
-# Real points to project are clipped here.
-_FARTHEST = 1e15
 
 # How often `mutate` moves which kind of attribute, before kinds that the space lacks drop out.
 _MOVE_SHARES = {
@@ -61,16 +65,18 @@ class MapSpace:
     A mapping is a code `[D]`: per dimension the index of its ordered exact factorisation over the
     slots (DRAM, L2, spatial, L1 on the papers' machines), per level the lexicographic index of its
     loop order, and, where the machine makes them a choice, the order and mesh axes of the spatial
-    loops, the bank allocation of a buffer, and the tensors that it keeps (bit t: tensor t).
+    loops, the bank allocation of a buffer, and the tensors that it keeps (bit t: tensor t). Where
+    buffers lie side by side, an attribute per group says in which order they stand in the nest.
 
     Attributes:
         workload: the operation.
         accelerator: the machine.
         constraints: what they and the machine's own rules leave; None: there are none.
-        tables: the space as arrays, for compiled code.
+        orders: one map space per order of buffers side by side; None: there is no such choice.
+        tables: the space as arrays, for compiled code; of the first of `orders`.
         remainders: how often loops run in the last pass, where factors are imperfect, else None.
         attribute_names: `[D]` such as `tiling.K`, `order.L2`, `banks.L1`, `keep.L1`.
-        attribute_kinds: `[D]` tiling, order, spatial-order, spatial-axis, banks or keep.
+        attribute_kinds: `[D]` tiling, order, spatial-order, spatial-axis, banks, keep or beside.
         cardinality: `[D]` int64 number of values per attribute.
         feature_names: `[F]` names of the columns of `encode`.
         edit_choices: `[D]` int64 number of edits per attribute; edit 0 keeps it.
@@ -102,6 +108,13 @@ class MapSpace:
             accelerator = accelerator.model_copy(update={"factors": factors})
         self.workload = workload
         self.accelerator = accelerator
+        free = free_groups_of(accelerator, constraints)
+        self.orders: BufferOrders[MapSpace] | None = None
+        if free:
+            self._lay_out(
+                BufferOrders(accelerator, free, lambda one: MapSpace(workload, one, constraints))
+            )
+            return
         self.tables, attributes = build_tables(workload, accelerator)
         self.constraints = all_constraints(workload, accelerator, constraints)
         if self.tables.imperfect and self.constraints is not None:
@@ -124,6 +137,20 @@ class MapSpace:
         shares = np.array([v if k in kinds else 0.0 for k, v in _MOVE_SHARES.items()])
         self._move_weights = np.cumsum(shares / shares.sum())
 
+    def _lay_out(self, orders: BufferOrders[MapSpace]) -> None:
+        """Takes over what the spaces of all orders have in common."""
+        self.orders, first = orders, orders.spaces[0]
+        self.tables, self.constraints = first.tables, first.constraints
+        self.remainders = first.remainders
+        self.attribute_names, self.feature_names = orders.attribute_names, orders.feature_names
+        self.attribute_kinds = first.attribute_kinds + (BESIDE,) * len(orders.groups)
+        self.cardinality = np.concatenate([first.cardinality, orders.digits])
+        self.edit_choices = np.concatenate([first.edit_choices, orders.choices])
+
+    def in_order(self, code: Codes) -> tuple[MapSpace, Codes]:
+        """The map space of the order in which a code `[D]` has the buffers, and the code there."""
+        return (self, code) if self.orders is None else self.orders.one(code)
+
     def size(self) -> int:
         """Number of mappings, infeasible ones included; codes that say the same count once."""
         return math.prod(int(count) for count in self.cardinality) >> self._unread_bits
@@ -133,6 +160,8 @@ class MapSpace:
 
         Exact; None too where there are 2^53 tilings or more.
         """
+        if self.orders is not None:
+            return self.orders.feasible_count()
         draws = self._constructed.counted
         if draws is None or draws.number >= 2**53:
             return None
@@ -173,8 +202,12 @@ class MapSpace:
         """
         if not feasible:
             codes = rng.integers(0, self.cardinality, (n, self.cardinality.size), dtype=np.int32)
-            self._draw_axes(rng, codes)
+            self.draw_axes(rng, codes)
             return codes
+        if n > 0 and self._constructed.at_once:
+            at_once = self._constructed.sample(rng, n)
+            if at_once is not None:
+                return at_once
         found: list[Codes] = []
         missing, drawn, share = n, 0, 0.5
         while missing > 0:
@@ -194,7 +227,7 @@ class MapSpace:
                 raise ConfigError(self._why_infeasible(rng))
         return np.concatenate(found) if found else np.empty((0, self.cardinality.size), np.int32)
 
-    def _draw_axes(self, rng: np.random.Generator, codes: Codes) -> None:
+    def draw_axes(self, rng: np.random.Generator, codes: Codes) -> None:
         """Draws mesh axes anew, in place, where constraints leave some sets of dimensions alone."""
         for level, column in enumerate(self.tables.spatial_axis_column):
             left = axes_left(self.tables, level)
@@ -207,7 +240,7 @@ class MapSpace:
 
     @cached_property
     def _constructed(self) -> ConstructedDraws:
-        return ConstructedDraws(self)
+        return ConstructedDraws(self) if self.orders is None else OrderedDraws(self, self.orders)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the counts, which are large and soon made again."""
@@ -237,6 +270,8 @@ class MapSpace:
     def status(self, codes: Codes) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Status and excess of codes `[B, D]` as in `Costs`, `[B]` each, without costs."""
         self.check(codes)
+        if self.orders is not None:
+            return self.orders.status(codes)
         status = np.empty(len(codes), np.int32)
         excess = np.empty(len(codes), np.int64)
         scratch = scratch_of(self.tables)
@@ -259,6 +294,9 @@ class MapSpace:
         self.check(codes)
         moved = _contiguous(codes).copy()
         for _ in range(steps):
+            if self.orders is not None:
+                moved = self.orders.mutate(rng, moved)
+                continue
             uniforms = rng.random((len(moved), moves.UNIFORMS_PER_MOVE))
             moves.mutate(self.tables, moved, self._move_weights, uniforms)
         return moved
@@ -277,6 +315,8 @@ class MapSpace:
             kept or dropped, a dimension on the other mesh axis.
         """
         self.check(code[None])
+        if self.orders is not None:
+            return self.orders.neighbours(code)
         found = moves.neighbours(self.tables, self.attribute_kinds, code)
         if self.constraints is None:
             return found
@@ -314,6 +354,8 @@ class MapSpace:
         """
         self.check(codes)
         self._check_edits(codes, edits)
+        if self.orders is not None:
+            return self.orders.edit(self, codes, edits)
         edited = _contiguous(codes).copy()
         pending = np.array(edits, dtype=np.int64, order="C")
         t = self.tables
@@ -334,32 +376,9 @@ class MapSpace:
             remainders.
         """
         self.check(codes)
-        t = self.tables
-        rows = codes[:, : t.sizes.size] + t.row_start[:-1]
-        batch = len(codes)
-        parts = [
-            np.broadcast_to(t.sizes, (batch, t.sizes.size)),
-            t.factors[rows].transpose(0, 2, 1).reshape(batch, -1),
-        ]
-        parts += [
-            t.ranks[first + codes[:, column]]
-            for first, column in zip(t.order_start[0], t.order_column, strict=True)
-        ]
-        for level, column in enumerate(t.banks_column):
-            if column >= 0:
-                parts.append(t.allocations[t.allocation_start[level] + codes[:, column]])
-        bits = np.arange(t.sliding.size)
-        parts += [(codes[:, [c]] >> bits) & 1 for c in t.keep_column if c >= 0]
-        parts += [
-            t.ranks[first + codes[:, c]]
-            for first, c in zip(t.order_start[1], t.spatial_order_column, strict=True)
-            if c >= 0
-        ]
-        bits = np.arange(t.sizes.size)
-        parts += [(codes[:, [c]] >> bits) & 1 for c in t.spatial_axis_column if c >= 0]
-        if self.remainders is not None:
-            parts.append(self.remainders.rests[rows].transpose(0, 2, 1).reshape(batch, -1))
-        return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
+        if self.orders is not None:
+            return self.orders.encode(codes)
+        return encode(self.tables, self.remainders, codes)
 
     def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
         """The mappings nearest to real points, repaired until they are feasible (section 4.2).
@@ -377,46 +396,17 @@ class MapSpace:
         Raises:
             ContractError: wrong shape, or a value that is not finite.
         """
-        t = self.tables
-        n, batch = t.sizes.size, len(points)
-        if points.ndim != 2 or points.shape[1] != len(self.feature_names):
-            raise ContractError(
-                f"Expected points of shape [B, {len(self.feature_names)}], "
-                f"got {list(points.shape)}."
-            )
-        if not np.isfinite(points).all():
-            raise ContractError("Points to project must be finite.")
-        # Beyond every size, and small enough for the squares of distances.
-        points = np.clip(points, -_FARTHEST, _FARTHEST)
-        codes = np.zeros((batch, self.cardinality.size), np.int32)
-        position = n
-        factors = points[:, n : n + t.slot_level.size * n].reshape(batch, t.slot_level.size, n)
-        position += t.slot_level.size * n
-
-        def take(width: int) -> npt.NDArray[np.float64]:
-            nonlocal position
-            position += width
-            return points[:, position - width : position].astype(np.float64)
-
-        for column in t.order_column:
-            codes[:, column] = moves.order_indices(take(n))
-        for level, column in enumerate(t.banks_column):
-            if column >= 0:
-                rows = t.allocations[t.allocation_start[level] : t.allocation_start[level + 1]]
-                distance = ((take(t.sliding.size)[:, None, :] - rows) ** 2).sum(axis=2)
-                codes[:, column] = distance.argmin(axis=1)
-        for column in t.keep_column[t.keep_column >= 0]:
-            codes[:, column] = (take(t.sliding.size) > 0.5) @ (1 << np.arange(t.sliding.size))
-        for column in t.spatial_order_column[t.spatial_order_column >= 0]:
-            codes[:, column] = moves.order_indices(take(n))
-        for column in t.spatial_axis_column[t.spatial_axis_column >= 0]:
-            codes[:, column] = (take(n) > 0.5) @ (1 << np.arange(n))
-        moves.project_tilings(t, np.ascontiguousarray(factors, np.float64), codes)
-        return codes
+        check_points(points, len(self.feature_names))
+        if self.orders is not None:
+            return self.orders.project(points)
+        return project(self.tables, points, self.cardinality.size)
 
     def describe(self, code: Codes) -> Mapping:
         """The mapping of a code `[D]` for people and files; `str()` prints the loop nest."""
         self.check(code[None])
+        if self.orders is not None:
+            space, inside = self.orders.one(code)
+            return space.describe(inside)
         t = self.tables
         names, tensors = self.workload.dimension_names, self.workload.tensor_names
         rows = t.row_start[:-1] + code[: t.sizes.size]
@@ -484,6 +474,11 @@ class MapSpace:
             ConfigError: the factors of a dimension do not multiply to its size, a tensor bypasses
                 a level of a machine without bypass, or a banked level has no allocation.
         """
+        if self.orders is not None:
+            order = self.orders.order_of([level.name for level in mapping.levels])
+            inside = self.orders.spaces[order].code(mapping)
+            found: Codes = self.orders.codes(order, inside[None])[0]
+            return found
         t = self.tables
         names, tensors = self.workload.dimension_names, self.workload.tensor_names
         code = np.zeros(self.cardinality.size, np.int32)

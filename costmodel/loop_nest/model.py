@@ -55,6 +55,8 @@ class LoopNestModel:
         if not isinstance(space, MapSpace):
             raise ContractError(f"LoopNestModel needs a MapSpace, got {type(space).__name__}.")
         space.check(codes)
+        if space.orders is not None:
+            return space.orders.evaluate(self.evaluate, codes, detail)
         costs = cost_kernel.make_costs(len(codes))
         details = cost_kernel.make_details(space.tables, len(codes) if detail else 0)
         macs = np.full(len(codes), float(space.workload.macs))

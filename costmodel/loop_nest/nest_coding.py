@@ -24,8 +24,13 @@ def nest_code(space: MapSpace, levels: Sequence[MappingType[str, Any]]) -> Codes
     Raises:
         ConfigError: it is no mapping of the space.
     """
-    names = space.accelerator.level_names
     found = [validate(NestLoops, dict(level), "mapping") for level in levels]
+    if space.orders is not None:
+        order = space.orders.order_of([loops.level for loops in found])
+        inside = nest_code(space.orders.spaces[order], levels)
+        code: Codes = space.orders.codes(order, inside[None])[0]
+        return code
+    names = space.accelerator.level_names
     if tuple(loops.level for loops in found) != tuple(names):
         raise ConfigError(
             f"mapping: expected the levels {', '.join(names)}, got "

@@ -75,6 +75,8 @@ class NestLevel(_Instances):
     leakage_pj: NonNegativeNumber = 0.0
     network_fill_latency: Cycles = 0
     network_drain_latency: Cycles = 0
+    multicast: Annotated[bool, Field(strict=True)] = True
+    spatial_reduction: Annotated[bool, Field(strict=True)] = True
 
 
 class NestMacs(_Instances):

@@ -6,7 +6,7 @@ from typing import Any
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from costmodel.levels import Level
+from costmodel.levels import Level, SpatialRules
 from costmodel.loop_nest.mapping import LevelMapping, Mapping
 from mapspace.errors import ConfigError
 
@@ -17,8 +17,7 @@ def nest_record(workload: Workload, machine: Accelerator, mapping: Mapping) -> R
     """One mapping as a whole record, without a result.
 
     Raises:
-        ConfigError: the machine has what these records have no place for: banks, or children that
-            share no words.
+        ConfigError: the machine has banks, which these records have no place for.
     """
     return {
         "problem": problem_record(workload),
@@ -62,11 +61,7 @@ def _level(machine: Accelerator, level: Level) -> Record:
     """Sizes and energies; what says nothing is left out."""
     if level.banks is not None:
         raise ConfigError(f"{machine.name} has banks, which such a record has no place for.")
-    if level.spatial is not None and not (level.spatial.multicast and level.spatial.reduction):
-        raise ConfigError(
-            f"{level.name} of {machine.name} shares no words among its children, which such a "
-            "record has no place for."
-        )
+    rules = level.spatial or SpatialRules()
     read, fill, update = level.energies
     network = {
         "energy_per_hop_pj": level.hop_energy_pj,
@@ -92,6 +87,8 @@ def _level(machine: Accelerator, level: Level) -> Record:
         "leakage_pj": (level.leakage_pj, 0.0),
         "network_fill_latency": (level.fill_latency, 0),
         "network_drain_latency": (level.drain_latency, 0),
+        "multicast": (rules.multicast, True),
+        "spatial_reduction": (rules.reduction, True),
     }
     entry |= {key: value for key, (value, usual) in further.items() if value != usual}
     return {**entry, "network": network} if any(network.values()) else entry

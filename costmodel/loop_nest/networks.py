@@ -25,16 +25,13 @@ def hops_per_delivery(
     axes: int,
     factor: Array,
     inside: Array,
-    offsets: Array,
-    tile_of: Array,
-    lowest: Array,
-    highest: Array,
+    room: Any,
 ) -> float:
     """Hops that one delivery of every distinct child tile takes on the mesh below a level.
 
-    A child's number is the mixed-radix number of its spatial loop indices, innermost fastest; the
-    mesh is filled row by row. A group of children that share a tile is reached along the first
-    row to its furthest column, then up and down each of its columns.
+    A child's number is the mixed-radix number of its spatial loop indices, innermost fastest,
+    height outside width; the mesh is filled row by row. A group of children that share a tile is
+    reached along the first row to its furthest column, then up and down each of its columns.
 
     Args:
         tables: anything with the sizes and projections of `NestTables`.
@@ -44,11 +41,10 @@ def hops_per_delivery(
         axes: bit d: dimension d runs along the height.
         factor: `[n]` spatial factors.
         inside: `[n]` extents of the child tile.
-        offsets: `[n]` scratch; the others are scratch too, one entry per child.
-        tile_of: scratch.
-        lowest: scratch.
-        highest: scratch.
+        room: anything with the scratch moved `[n]`, and children, lowest and highest, an entry per
+            child.
     """
+    offsets, tile_of, lowest, highest = room.moved, room.children, room.lowest, room.highest
     n = tables.sizes.size
     along_x = 1
     along_y = 1
@@ -67,8 +63,11 @@ def hops_per_delivery(
         rest = child
         for a in range(axes_of_tensor):
             offsets[a] = 0
-        for position in range(n - 1, -1, -1):
-            d = order[position]
+        for place in range(2 * n - 1, -1, -1):
+            d = order[place % n]
+            # Loops along the height stand outside those along the width.
+            if (axes >> d) & 1 == place // n:
+                continue
             index = rest % factor[d]
             rest //= factor[d]
             axis = tables.axis_of[t, d]

@@ -20,6 +20,7 @@ from costmodel.costs import STATUS_OK, Detail, explain_status
 from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.mapping import mapping_from_record
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.nest_coding import nest_code
 from costmodel.loop_nest.nest_records import is_nest_record, score_nests
 from costmodel.loop_nest.nest_writing import nest_record
 from costmodel.loop_nest.record_models import Bandwidth, HasArch, HasProblem
@@ -202,8 +203,9 @@ def mapping_record(space: MapSpace, code: Codes) -> Record:
     """One mapping `[D]` of a space as a whole record, without a result.
 
     On a machine with keys that the first machines had not, several fan-outs, or one below its
-    innermost level, it is a record of a whole nest.
+    innermost level, it is a record of a whole nest. Buffers side by side have the mapping's order.
     """
+    space, code = space.in_order(code)
     spread = [level.fanout > 1 for level in space.accelerator.levels]
     if space.accelerator.further_key is not None or sum(spread) > 1 or spread[-1]:
         return nest_record(space.workload, space.accelerator, space.describe(code))
@@ -329,7 +331,14 @@ def record_code(space: MapSpace, record: MappingType[str, Any]) -> Codes:
     Raises:
         ConfigError: the record has no mapping of this space.
     """
+    if space.orders is not None:
+        order = space.orders.order_of(record["arch"].get("levels_outer_to_inner", ()))
+        inside = record_code(space.orders.spaces[order], record)
+        code: Codes = space.orders.codes(order, inside[None])[0]
+        return code
     accelerator = space.accelerator
+    if isinstance(record["mapping"], list):
+        return nest_code(space, record["mapping"])
     return space.code(
         mapping_from_record(
             record["mapping"],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -233,11 +233,6 @@ def _permutations(count: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8
 
 
 @lru_cache(maxsize=64)
-def _allocations(banks: int, tensors: int) -> Array:
-    """All ways to give `banks` banks to `tensors` tensors, at least one each, `[rows, T]`."""
-    return _compositions(banks - tensors, tensors) + 1
-
-
 def level_tables(accelerator: Accelerator) -> dict[str, Any]:
     """The fields of `NestTables` that are about the machine alone, but for its choices."""
     levels = accelerator.levels
@@ -318,44 +313,14 @@ def build_tables(
         for name, rows in zip(names, tilings, strict=True)
     ]
 
-    def column(kind: str, level_name: str, cardinality: int) -> int:
-        attributes.append(Attribute(f"{kind}.{level_name}", kind, cardinality))
-        return len(attributes) - 1
-
+    allocations = _allocation_tables(workload, accelerator)
     columns = {
         kind: np.full(len(levels), ABSENT, dtype=np.int64)
         for kind in ("order", "spatial-order", "spatial-axis", "banks", "keep")
     }
-    for index, level in enumerate(levels):
-        columns["order"][index] = column("order", level.name, len(orders))
-    for index, level in enumerate(levels):
-        if level.hop_energy_pj > 0 or (level.router_pj > 0 and level.fanout > 1):
-            columns["spatial-order"][index] = column("spatial-order", level.name, len(orders))
-        if level.width_height[1] > 1:
-            columns["spatial-axis"][index] = column("spatial-axis", level.name, 2 ** len(names))
-    allocation_tables, bank_words = [], []
-    for index, level in enumerate(levels):
-        if level.banks is None:
-            allocation_tables.append(np.zeros((0, len(tensor_names)), dtype=np.int64))
-            bank_words.append(0)
-            continue
-        if level.banks < len(tensor_names):
-            raise ConfigError(
-                f"Level {level.name} of {accelerator.name} has {level.banks} banks; "
-                f"{workload.name} has {len(tensor_names)} tensors and each needs at least one."
-            )
-        if level.capacity_words is None:
-            raise ConfigError(f"Level {level.name} has banks but no capacity to split.")
-        allocation_tables.append(_allocations(level.banks, len(tensor_names)))
-        bank_words.append(level.capacity_words // level.banks)
-        columns["banks"][index] = column("banks", level.name, len(allocation_tables[-1]))
-    if accelerator.bypass == "searched":
-        everything = 2 ** len(tensor_names) - 1
-        settled = machine.always_kept | machine.never_kept
-        for index, level in enumerate(levels[1:], start=1):
-            # Of tensors that the machine decides on, the code's bits are not read.
-            if settled[index] != everything:
-                columns["keep"][index] = column("keep", level.name, everything + 1)
+    for kind, index, count in _choices(accelerator, machine, len(names), allocations):
+        columns[kind][index] = len(attributes)
+        attributes.append(Attribute(f"{kind}.{levels[index].name}", kind, count))
 
     imperfect = accelerator.factors == "imperfect"
     primes = [
@@ -391,14 +356,70 @@ def build_tables(
         keep_column=columns["keep"],
         spatial_order_column=columns["spatial-order"],
         spatial_axis_column=columns["spatial-axis"],
-        allocation_start=np.concatenate([[0], np.cumsum([len(t) for t in allocation_tables])]),
-        allocations=np.concatenate(allocation_tables),
-        bank_words=np.array(bank_words, dtype=np.int64),
+        allocation_start=np.concatenate([[0], np.cumsum([len(rows) for rows in allocations])]),
+        allocations=np.concatenate(allocations),
+        bank_words=np.array(
+            [(lv.capacity_words or 0) // lv.banks if lv.banks else 0 for lv in levels], np.int64
+        ),
         prime_dimension=np.array([d for d, _ in primes], dtype=np.int64),
         prime_value=np.array([prime for _, prime in primes], dtype=np.int64),
         imperfect=int(imperfect),
     )
     return tables, tuple(attributes)
+
+
+def _allocation_tables(workload: Workload, accelerator: Accelerator) -> list[Array]:
+    """Per level the allocations `[A, T]` of its banks to the tensors, none where it has no banks.
+
+    Raises:
+        ConfigError: fewer banks than tensors, or banks of a level without limit.
+    """
+    tensors = len(workload.tensors)
+    tables = []
+    for level in accelerator.levels:
+        if level.banks is None:
+            tables.append(np.zeros((0, tensors), dtype=np.int64))
+            continue
+        if level.banks < tensors:
+            raise ConfigError(
+                f"Level {level.name} of {accelerator.name} has {level.banks} banks; "
+                f"{workload.name} has {tensors} tensors and each needs at least one."
+            )
+        if level.capacity_words is None:
+            raise ConfigError(f"Level {level.name} has banks but no capacity to split.")
+        tables.append(_compositions(level.banks - tensors, tensors) + 1)
+    return tables
+
+
+def _choices(
+    accelerator: Accelerator, machine: MachineTables, dimensions: int, allocations: Sequence[Array]
+) -> Iterator[tuple[str, int, int]]:
+    """What a code decides beside tilings: the kind, the level and how many values there are.
+
+    Args:
+        accelerator: the machine.
+        machine: its arrays.
+        dimensions: of the operation.
+        allocations: `[A, T]` of the banks of each level.
+    """
+    levels, orders = accelerator.levels, math.factorial(dimensions)
+    for index in range(len(levels)):
+        yield "order", index, orders
+    for index, level in enumerate(levels):
+        if level.hop_energy_pj > 0 or (level.router_pj > 0 and level.fanout > 1):
+            yield "spatial-order", index, orders
+        if level.width_height[1] > 1:
+            yield "spatial-axis", index, 2**dimensions
+    for index, level in enumerate(levels):
+        if level.banks is not None:
+            yield "banks", index, len(allocations[index])
+    if accelerator.bypass == "searched":
+        everything = 2 ** allocations[0].shape[1] - 1
+        settled = machine.always_kept | machine.never_kept
+        for index in range(1, len(levels)):
+            # Of tensors that the machine decides on, the code's bits are not read.
+            if settled[index] != everything:
+                yield "keep", index, everything + 1
 
 
 def _tilings(

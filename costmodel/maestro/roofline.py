@@ -60,21 +60,6 @@ class Roofline:
         """Attainable throughput (Figure 8's roofline), MACs per cycle."""
         return self.macs / self.cycles
 
-    @property
-    def ingress_intensity(self) -> float:
-        """MACs per element of ingress (Table 2)."""
-        return self.macs / self.ingress_elements
-
-    @property
-    def egress_intensity(self) -> float:
-        """MACs per element of egress (Table 2)."""
-        return self.macs / self.egress_elements
-
-    @property
-    def total_intensity(self) -> float:
-        """MACs per element of ingress + 2 x egress (Table 2)."""
-        return self.macs / (self.ingress_elements + 2 * self.egress_elements)
-
 
 def roofline(layer: Layer, accelerator: Accelerator, tile: Sequence[int] | None = None) -> Roofline:
     """The bounds of a whole layer, or of a layer that runs level-3 tile by level-3 tile.

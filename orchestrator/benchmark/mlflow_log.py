@@ -19,13 +19,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.comparison.page import REPORT_FILE
-from orchestrator.comparison.results import (
-    CERTIFICATES_FOLDER,
-    CURVES_FILE,
-    SUMMARY_FILE,
-    Results,
-    percent_name,
-)
+from orchestrator.comparison.results import Results, percent_name
+from orchestrator.comparison.results_files import CERTIFICATES_FOLDER, CURVES_FILE, SUMMARY_FILE
 from orchestrator.runs.mlflow_client import connected, experiment_id, metric_name, remembered_run
 from orchestrator.runs.mlflow_record import log_metrics, log_params
 

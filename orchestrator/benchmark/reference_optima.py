@@ -20,14 +20,15 @@ from costmodel.loop_nest.model import LoopNestModel
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.storage import Place, write_atomically
 from orchestrator.benchmark.config import Plan
-from orchestrator.comparison.results import CERTIFICATES_FOLDER, Bounds, Run
+from orchestrator.comparison.results import Bounds, Run
+from orchestrator.comparison.results_files import CERTIFICATES_FOLDER
 from orchestrator.runs.locations import local_file
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
-    from costmodel.exact.prover import Prover
+    from costmodel.exact.face import AnyProof
     from costmodel.workloads import Workload
 
 
@@ -128,7 +129,7 @@ class _Proofs:
 
     def _certificate(self, name: str) -> tuple[Certificate | None, str]:
         """The certificate of a workload and how it came about; else None and why."""
-        from costmodel.exact.problem import why_not
+        from costmodel.exact_any.choice import why_not
 
         space = MapSpace(self.plan.workloads[name], self.plan.accelerator)
         reason = why_not(space)
@@ -156,12 +157,12 @@ class _Proofs:
         return certificate, f"proven in {certificate.seconds:.2f} s"
 
     def _prove(self, space: MapSpace) -> Certificate:
-        from costmodel.exact.certificate import prove
+        from costmodel.exact_any.choice import prove
 
-        self._compile()
+        self._compile(space)
         started = last = time.monotonic()
 
-        def after_step(prover: Prover) -> None:
+        def after_step(prover: AnyProof) -> None:
             nonlocal last
             if time.monotonic() - last >= LINE_SECONDS:
                 last = time.monotonic()
@@ -175,12 +176,12 @@ class _Proofs:
 
         return prove(space, objective=self.objective, seconds=self.seconds, after_step=after_step)
 
-    def _compile(self) -> None:
+    def _compile(self, space: MapSpace) -> None:
         """Loads compiled code, so that compilation takes no proof's time."""
-        from costmodel.exact.loading import load_compiled
+        from costmodel.exact_any.choice import load_prover
 
         started = time.monotonic()
-        load_compiled()
+        load_prover(space)
         seconds = time.monotonic() - started
         if seconds > LINE_SECONDS:
             self.progress(f"  compiled the exact search in {seconds:.0f} s, once for all")

@@ -24,7 +24,7 @@ from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
 from orchestrator.benchmark.reference_optima import best_measured, bound_workloads
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
-from orchestrator.comparison import results as results_module
+from orchestrator.comparison import results_files as results_module
 from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, write_report
 from orchestrator.comparison.results import ROUNDING, Results
 from orchestrator.runs.lock import Claim

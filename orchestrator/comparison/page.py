@@ -17,11 +17,11 @@ from orchestrator.comparison.figures import draw_curves, draw_final
 from orchestrator.comparison.latency_replay import applies, bills_of
 from orchestrator.comparison.latency_section import latency_blocks, paper_points
 from orchestrator.comparison.paper_section import paper_tables
-from orchestrator.comparison.results import (
+from orchestrator.comparison.results import Results
+from orchestrator.comparison.results_files import (
     CERTIFICATES_FOLDER,
     CURVES_FILE,
     SUMMARY_FILE,
-    Results,
     load,
 )
 from orchestrator.comparison.tables import (

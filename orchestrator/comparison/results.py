@@ -1,4 +1,4 @@
-"""Results of a benchmark: its runs, their curves as Parquet, and the statistics over seeds.
+"""Results of a benchmark: its runs, and the statistics over seeds.
 
 Letters: E points of a curve, G points of a grid, S seeds.
 
@@ -8,27 +8,18 @@ wherever it occurs. A confidence interval is Student's t on the logarithms over 
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from mapspace.bounded_reading import parse_json
-from mapspace.errors import DataError
-from mapspace.storage import Place, place, write_atomically
-from mapspace.strict_yaml import validate
-
 Axis = Literal["evaluation", "seconds"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-CURVES_FILE = "curves.parquet"
-SUMMARY_FILE = "summary.json"
-CERTIFICATES_FOLDER = "certificates"
 CONFIDENCE = 0.95
 
 # Stands where searches have no mean, as some of them found no mapping at all.
@@ -363,205 +354,3 @@ class Results:
 def percent_name(proven: bool, measured: bool = False) -> str:
     """How files and MLflow call per cent above a reference."""
     return f"percent_above_{'optimum' if proven else 'best_in_run' if measured else 'lower_bound'}"
-
-
-def save(results: Results, folder: Place | str) -> None:
-    """Writes `curves.parquet` and `summary.json`, each whole or not at all."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder = place(folder)
-    columns: dict[str, Any] = {
-        "searcher": np.repeat(
-            np.array([run.searcher for run in results.runs], dtype=object), _lengths(results.runs)
-        ),
-        "workload": np.repeat(
-            np.array([run.workload for run in results.runs], dtype=object), _lengths(results.runs)
-        ),
-        "seed": np.repeat(
-            np.array([run.seed for run in results.runs], dtype=np.int64), _lengths(results.runs)
-        ),
-        "evaluation": np.concatenate([run.evaluation for run in results.runs]),
-        "seconds": np.concatenate([run.time for run in results.runs]),
-        "best_loss": np.concatenate([run.loss for run in results.runs]),
-    }
-    counted = [run.counted for run in results.runs if run.counted is not None]
-    if len(counted) == len(results.runs):
-        columns["counted"] = np.concatenate(counted)
-    curves = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), curves, compression="zstd")
-    write_atomically(folder / CURVES_FILE, curves.getvalue())
-    summary = json.dumps(_summary(results), indent=1) + "\n"
-    write_atomically(folder / SUMMARY_FILE, summary.encode())
-
-
-def load(folder: Place | str) -> Results:
-    """Reads what `save` wrote.
-
-    Raises:
-        DataError: a file is missing or damaged; the message names it.
-    """
-    from orchestrator.comparison.summary import Summary
-
-    folder = place(folder)
-    path = folder / SUMMARY_FILE
-    content = _content(path)
-    data = parse_json(content, str(path), DataError)
-    summary = validate(Summary, data, str(path), DataError)
-    rows = sum(run.points for run in summary.runs)
-    evaluation, seconds, loss, counted = _curves(folder / CURVES_FILE, rows)
-    runs, start = [], 0
-    for run in summary.runs:
-        part = slice(start, start + run.points)
-        fields = run.model_dump(exclude={"points"})
-        fields["best_loss"] = math.inf if run.best_loss is None else run.best_loss
-        runs.append(
-            Run(
-                **fields,
-                evaluation=evaluation[part],
-                time=seconds[part],
-                loss=loss[part],
-                counted=None if counted is None else counted[part],
-            )
-        )
-        start += run.points
-    return Results(
-        # As they were written: whoever compares two runs compares all of it.
-        experiment=data["experiment"],
-        bounds={name: Bounds(**entry.model_dump()) for name, entry in summary.bounds.items()},
-        runs=tuple(runs),
-        provenance=data["provenance"],
-    )
-
-
-def _content(path: Place) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
-    except OSError as error:
-        raise DataError(f"{path}: the file is damaged ({error.strerror or error}).") from error
-
-
-def _curves(path: Place, rows: int) -> tuple[IntArray, FloatArray, FloatArray, IntArray | None]:
-    """Evaluations, seconds, losses and counted queries `[rows]` of all curves, end to end.
-
-    Raises:
-        DataError: the file is missing or damaged, or has a value that no search can have.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"evaluation": pa.int64(), "seconds": pa.float64(), "best_loss": pa.float64()}
-    try:
-        file = pq.ParquetFile(pa.BufferReader(_content(path)))
-        # Looked at first: so many rows are read as the file claims, however small it is.
-        if file.metadata.num_rows != rows:
-            raise DataError(
-                f"{path}: expected {rows:,} rows as in {SUMMARY_FILE}, "
-                f"found {file.metadata.num_rows:,}."
-            )
-        # Curves from before there were counted queries have none.
-        if "counted" in file.schema_arrow.names:
-            types["counted"] = pa.int64()
-        # In no thread of Arrow's: one that lets go of Python's bytes while the interpreter ends
-        # aborts the process (apache/arrow#34314).
-        table = file.read(columns=list(types), use_threads=False)
-        columns = {name: _column(table, name, kind) for name, kind in types.items()}
-    except (ValueError, KeyError, OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: the file is damaged ({reason}).") from error
-    if np.isinf(columns["seconds"]).any():
-        raise DataError(f"{path}: seconds: expected finite numbers.")
-    return (
-        columns["evaluation"],
-        columns["seconds"],
-        columns["best_loss"],
-        columns.get("counted"),
-    )
-
-
-def _column(table: Any, name: str, kind: Any) -> Any:
-    """A column as an array, without gaps; numbers of 0 or more.
-
-    Raises:
-        ValueError: it is not there, or has another value.
-    """
-    import pyarrow as pa
-
-    if name not in table.column_names:
-        raise ValueError(f"the column {name} is missing")
-    column = table[name]
-    if not pa.types.is_integer(column.type) and column.type != pa.float64():
-        raise ValueError(f"the column {name}: expected {kind}, got {column.type}")
-    column = column.cast(kind)
-    if column.null_count:
-        raise ValueError(f"the column {name}: expected no gaps, got {column.null_count:,}")
-    values = column.to_numpy()
-    if not (values >= 0).all():
-        raise ValueError(f"the column {name}: expected 0 or more, got {values.min()}")
-    return values
-
-
-def _lengths(runs: Sequence[Run]) -> list[int]:
-    return [len(run.loss) for run in runs]
-
-
-def _summary(results: Results) -> dict[str, Any]:
-    """JSON: the experiment, the bounds, statistics per searcher and workload, every run."""
-    statistics = {
-        searcher: {
-            "found_nothing": results.fruitless(searcher).count,
-            "geometric_mean_normalised": _number(results.overall(searcher)),
-            percent_name(results.proven, results.measured): _percent(
-                results.overall_above(searcher)
-            ),
-            "workloads": {
-                workload: {
-                    "found_nothing": results.fruitless(searcher, workload).count,
-                    **{
-                        key: _number(float(value))
-                        for key, value in asdict(results.final(searcher, workload)).items()
-                    },
-                    percent_name(
-                        results.bounds[workload].proven, results.bounds[workload].measured
-                    ): _percent(float(results.above(searcher, workload).mean)),
-                }
-                for workload in results.workloads
-            },
-        }
-        for searcher in results.searchers
-    }
-    return {
-        "experiment": dict(results.experiment),
-        "provenance": dict(results.provenance),
-        "bounds": {name: asdict(bounds) for name, bounds in results.bounds.items()},
-        "searchers": statistics,
-        "runs": list(_run_entries(results.runs)),
-    }
-
-
-def _run_entries(runs: Iterable[Run]) -> Iterable[dict[str, Any]]:
-    for run in runs:
-        yield {
-            "searcher": run.searcher,
-            "workload": run.workload,
-            "seed": run.seed,
-            "best_loss": _number(run.best_loss),
-            "best_code": list(run.best_code),
-            "iterations": run.iterations,
-            "true_queries": run.true_queries,
-            "surrogate_queries": run.surrogate_queries,
-            "seconds": run.seconds,
-            "failure": run.failure,
-            "points": len(run.loss),
-        }
-
-
-def _number(value: float) -> float | None:
-    """JSON has no inf and no nan: both become null."""
-    return value if math.isfinite(value) else None
-
-
-def _percent(share: float) -> float | None:
-    return _number(100 * share)

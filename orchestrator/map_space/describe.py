@@ -28,6 +28,7 @@ from orchestrator.runs.live import Live
 
 if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
+    from costmodel.exact.face import AnyProof
 
 # A proof that takes longer is given up: the space is then described without its optimum.
 PROOF_SECONDS = 20.0
@@ -172,21 +173,18 @@ def _check_samples(samples: int) -> None:
 
 def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certificate | None, str]:
     """The proof of a space's best mapping, as far as it came, or None and why there is none."""
-    from costmodel.exact.certificate import prove
-    from costmodel.exact.loading import load_compiled
-    from costmodel.exact.problem import why_not
-    from costmodel.exact.prover import Prover
+    from costmodel.exact_any.choice import load_prover, prove, why_not
 
     reason = why_not(space)
     if reason is not None:
         return None, reason
     with live.preparing("loading the exact search"):
-        load_compiled()
+        load_prover(space)
 
     # The Ctrl-C that ended the sampling does not end the proof, which takes a moment.
     sampling_ended = stop.is_set()
 
-    def after_step(prover: Prover) -> None:
+    def after_step(prover: AnyProof) -> None:
         live.update(lambda: f"  {space.workload.name}: proving the optimum")
         if stop.is_set() and not sampling_ended and not prover.finished:
             raise KeyboardInterrupt

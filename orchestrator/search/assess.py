@@ -90,7 +90,9 @@ def assess(
         overall=overall,
         restricted=restricted,
         keep=keep,
-        problem_hash=problem_hash(*hashes, request.objective, keep),
+        problem_hash=problem_hash(
+            *hashes, request.objective, keep, every_order=space.orders is not None
+        ),
         proof=proof,
         trial=trial,
         conclusion=searcher.conclusion,

@@ -1,7 +1,7 @@
 """`mapspace bypass`: what it is worth, per layer, that a mapping may let tensors skip levels.
 
-Two proofs per layer: the best mapping with every tensor kept at every level, and the best one with
-bypass searched, on what is otherwise the same machine.
+Two proofs per layer: the best mapping with every tensor kept at every level that may hold it, and
+the best one with bypass searched, on what is otherwise the same machine.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from orchestrator.search.bypass_result import BypassBest, BypassLayer, BypassRes
 from orchestrator.search.found_mapping import MappingCosts
 
 if TYPE_CHECKING:
-    from costmodel.exact.prover import Prover
+    from costmodel.exact.face import AnyProof
 
 
 def deliveries(space: MapSpace, detail: Detail, cycles: float) -> list[Delivery]:
     """How a mapping feeds the multiply-accumulates, tensor by tensor.
 
-    A delivery is *free* if the tensor skips the innermost level, the words that serve it instead
-    cross the network to several elements without hop energy and leave a level without bandwidth
-    limit, and their energy per multiply-accumulate is below that of a single access of the
-    innermost level. Every multiply-accumulate makes at least one such access where the tensor is
-    kept there, so then no tile size could make keeping it pay, even if filling it cost nothing:
+    A delivery is *free* if the tensor skips the innermost level that may hold it, the words that
+    serve it instead cross the network to several elements at no energy and leave a level without
+    bandwidth limit, and their energy per multiply-accumulate is below that of a single access of
+    the innermost level. Every multiply-accumulate makes at least one such access where the tensor
+    is kept there, so then no tile size could make keeping it pay, even if filling it cost nothing:
     what decides is that the network is free, not how the loops reuse data.
 
     Args:
@@ -47,7 +47,7 @@ def deliveries(space: MapSpace, detail: Detail, cycles: float) -> list[Delivery]
     """
     levels = space.accelerator.levels
     names = space.workload.tensor_names
-    innermost = levels[-1]
+    machine = space.tables.machine
     found = []
     for t, name in enumerate(names):
         index = max(i for i in range(len(levels)) if detail.tile[0, i, t] > 0)
@@ -58,14 +58,17 @@ def deliveries(space: MapSpace, detail: Detail, cycles: float) -> list[Delivery]
         served = instances * int(
             detail.updates[0, index, t] if t == len(names) - 1 else detail.reads[0, index, t]
         )
-        per_mac = accesses * level.word_energy_pj / space.workload.macs
-        limits = [level.read_bandwidth]
+        read, _, update = level.energies
+        updates = instances * int(detail.updates[0, index, t])
+        per_mac = (accesses * read + updates * (update - read)) / space.workload.macs
+        home = max(i for i in range(len(levels)) if not machine.never_kept[i] >> t & 1)
+        limits = [level.read_bandwidth, level.bandwidth]
         if t == len(names) - 1:
             limits.append(level.write_bandwidth)
         network_free = (
-            index < len(levels) - 1
+            index < home
             and math.prod(outer.fanout for outer in levels[index:]) > 1
-            and all(outer.hop_energy_pj == 0 for outer in levels[index:])
+            and not any(e.hop_energy_pj or e.router_pj or e.ingress_pj for e in levels[index:])
             and all(limit is None for limit in limits)
         )
         found.append(
@@ -75,7 +78,7 @@ def deliveries(space: MapSpace, detail: Detail, cycles: float) -> list[Delivery]
                 macs_per_access=space.workload.macs / served,
                 pj_per_mac=per_mac,
                 words_per_cycle=accesses / cycles,
-                free=network_free and per_mac < innermost.word_energy_pj,
+                free=network_free and per_mac < levels[home].word_energy_pj,
             )
         )
     return found
@@ -102,8 +105,7 @@ def compare_bypass(
         ConfigError: an unknown name, a machine or workload that admits no proof, or a single
             workload without feasible mapping.
     """
-    from costmodel.exact.loading import load_compiled
-    from costmodel.exact.problem import why_not
+    from costmodel.exact_any.choice import load_prover, why_not
 
     name, layers = load_network(source) if network else ("", [(load_workload(source), 1)])
     device = accelerator(machine)
@@ -115,7 +117,7 @@ def compare_bypass(
     where = name or layers[0][0].name
     live.line(f"proving what bypass is worth for {where} on {device.name}")
     with live.preparing("loading the exact search"):
-        load_compiled()
+        load_prover(MapSpace(layers[0][0], device))
     started = time.monotonic()
     found: list[BypassLayer] = []
     with interruptible() as stop:
@@ -161,9 +163,9 @@ def _compare(
 
 
 def _prove(space: MapSpace, seconds: float, live: Live, stop: threading.Event) -> BypassBest:
-    from costmodel.exact.certificate import prove
+    from costmodel.exact_any.choice import prove
 
-    def after_step(prover: Prover) -> None:
+    def after_step(prover: AnyProof) -> None:
         live.update(
             lambda: (
                 f"  {space.workload.name}, bypass {space.accelerator.bypass}: "
@@ -191,7 +193,11 @@ def _prove(space: MapSpace, seconds: float, live: Live, stop: threading.Event) -
         gap=found.gap,
         energy_share=shares,
         skips={
-            level.name: [name for t, name in enumerate(names) if detail.tile[0, i, t] == 0]
+            level.name: [
+                name
+                for t, name in enumerate(names)
+                if detail.tile[0, i, t] == 0 and not space.tables.machine.never_kept[i] >> t & 1
+            ]
             for i, level in enumerate(levels)
             if i > 0
         },

@@ -169,15 +169,17 @@ def _load(certificate: Certificate) -> None:
     from costmodel.exact_any.choice import is_older
     from costmodel.loop_nest.map_space import MapSpace
 
-    older = is_older(MapSpace(certificate.workload, certificate.accelerator))
+    older = is_older(MapSpace(certificate.workload, certificate.machine))
     (loading if older else any_levels).load_compiled()
 
 
 def _look_again(certificate: Certificate, seconds: float | None) -> SecondLook:
-    if not isinstance(certificate.record["mapping"], dict):
+    from costmodel.exact.certificate import NEST_FORMAT, ORDERS_FORMAT
+
+    if certificate.format in (NEST_FORMAT, ORDERS_FORMAT):
         raise ConfigError(
             f"independent: {certificate.accelerator.name} is none of the machines that the second "
-            "program counts; leave it out."
+            "program counts, or has constraints; leave it out."
         )
     from costmodel.independent.check import Claim, look_again
 

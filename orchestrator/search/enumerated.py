@@ -39,6 +39,8 @@ class _Enumeration:
 
 def whole_space(space: MapSpace) -> WholeSpace | None:
     """All mappings of a space; None where these are too many to be enumerated at once."""
+    if space.orders is not None:
+        return None  # every order has mappings of its own
     rules = space.constraints
     tilings = math.prod(np.diff(space.tables.row_start).tolist())
     if tilings > MOST_MAPPINGS:

@@ -38,6 +38,10 @@ SEARCH_SECONDS = 2.0
 BOUND_IN_TIME_SECONDS, BOUND_SECONDS = 0.25, 2.0
 
 
+class NoMappingError(ConfigError):
+    """No mapping is feasible, and that is proven."""
+
+
 class InterruptedSearchError(Exception):
     """Leaves a searcher's loop between two steps: the user pressed Ctrl-C."""
 
@@ -160,14 +164,8 @@ def search_workload(
     # What it took, which the last query may have drawn out beyond the budget.
     result = replace(evaluator.result(), seconds=evaluator.elapsed)
     live.end()
-    if result.best_code is None and ended.is_set():
-        raise KeyboardInterrupt
     if result.best_code is None:
-        raise MapspaceError(
-            f"No feasible mapping of {space.workload.name} on {space.accelerator.name} was found "
-            f"in {result.iterations:,} iterations and {result.seconds:.3g} s."
-            + (f" {searcher.failure}" if searcher.failure else "")
-        )
+        raise KeyboardInterrupt if ended.is_set() else _nothing_found(space, searcher, result)
     prover = None
     if isinstance(searcher, _exact()):
         prover = searcher.prover
@@ -179,6 +177,20 @@ def search_workload(
     found_so_far = assess(request, name, searcher, space, result, prover)
     wall = time.monotonic() - started
     return replace(found_so_far, wall_seconds=wall, interrupted=ended.is_set())
+
+
+def _nothing_found(
+    space: MapSpace, searcher: searchers.Searcher, result: TrialResult
+) -> MapspaceError:
+    where = f"{space.workload.name} on {space.accelerator.name}"
+    if isinstance(searcher, _exact()) and searcher.prover.finished:
+        return NoMappingError(
+            f"No mapping of {where} is feasible: the proof went through all of them."
+        )
+    return MapspaceError(
+        f"No feasible mapping of {where} was found in {result.iterations:,} iterations and "
+        f"{result.seconds:.3g} s." + (f" {searcher.failure}" if searcher.failure else "")
+    )
 
 
 def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:

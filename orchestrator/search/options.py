@@ -1,8 +1,9 @@
-"""What the command line checks before a command does any work."""
+"""How the command line reads options, and what it checks before a command does any work."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,13 @@ def check_records_output(output: Place) -> None:
     """Refuses to write mapping records over something else.
 
     Raises:
-        ConfigError: there is a file that holds no mapping records, or no folder for it.
+        ConfigError: there is a file that holds no mapping records (of YAML: no mapping), or no
+            folder for it.
     """
+    if isinstance(output, Path) and output.suffix in (".yaml", ".yml") and output.is_file():
+        if not output.read_bytes().startswith(b"mapping:"):
+            raise ConfigError(f"{output}: exists and holds no mapping; give another name.")
+        return
     _check_output(output, _RECORD_KEYS, "mapping records")
 
 
@@ -129,3 +135,71 @@ def _holds(content: bytes, keys: set[str]) -> bool:
             return True
         return isinstance(found, dict) and keys <= found.keys()
     return False
+
+
+def share_of(text: str) -> float:
+    """A share such as 1% or 0.01.
+
+    Raises:
+        ConfigError: it is none, or below 0.
+    """
+    number = text.strip().removesuffix("%").strip()
+    per_cent = text.strip().endswith("%")
+    try:
+        share = float(number) / (100 if per_cent else 1)
+    except ValueError:
+        share = -1.0
+    if 1 < share < float("inf") and not per_cent:
+        raise ConfigError(
+            f"--gap: expected a share of 0 to 1 or per cent, got {text!r}; did you mean {number}%?"
+        )
+    if not 0 <= share < float("inf"):
+        raise ConfigError(f"--gap: expected a share of 0 or more such as 1% or 0.01, got {text!r}.")
+    return share
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    """Two names from a text such as K,N.
+
+    Raises:
+        ConfigError: there are not two.
+    """
+    first, comma, second = (part.strip() for part in text.partition(","))
+    if not first or not comma or not second:
+        raise ConfigError(f"--surface: expected two dimensions such as K,N, got {text!r}.")
+    return first, second
+
+
+def tensors_by_level(entries: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """Tensors by level from texts such as L1=Weights,Outputs (L1= for none).
+
+    Raises:
+        ConfigError: an entry has another form, or a level is given twice.
+    """
+    kept: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        level, equals, tensors = entry.partition("=")
+        if not equals or not level or level in kept:
+            raise ConfigError(
+                f"--keep: expected LEVEL=TENSOR,TENSOR once per level, got {entry!r}."
+            )
+        kept[level] = tuple(name.strip() for name in tensors.split(",") if name.strip())
+    return kept or None
+
+
+def fail(message: str, status: int) -> int:
+    """Says on standard error in one line why a command ends, with which status."""
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    return status
+
+
+def check_timeloop(timeloop: bool, lenient: bool, arguments: Sequence[str]) -> None:
+    """Refuses --timeloop without files, and --lenient without --timeloop.
+
+    Raises:
+        UsageError: one of them.
+    """
+    if timeloop and not arguments:
+        raise click.UsageError("--timeloop needs files: architecture, problem and perhaps more.")
+    if lenient and not timeloop:
+        raise click.UsageError("--lenient is for --timeloop.")

@@ -28,7 +28,7 @@ class FrontMapping(FoundMapping):
     """A mapping that no other beats in energy and latency at once.
 
     Attributes:
-        elements: processing elements in use.
+        elements: multiply-accumulate units in use.
         above_least_energy: how far its energy is above the front's least, as a share.
     """
 
@@ -119,7 +119,7 @@ def front(
         ConfigError: an unknown name, or a machine whose front cannot be proven.
     """
     from costmodel.accelerators import accelerator as load_accelerator
-    from costmodel.exact.pareto import pareto_front
+    from costmodel.exact_any.front import prove_front
     from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.records import mapping_record
     from costmodel.workloads import workload as load_workload
@@ -127,10 +127,7 @@ def front(
     space = MapSpace(load_workload(workload), load_accelerator(accelerator))
     live = Live(stream or sys.stderr)
     live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
-    points = pareto_front(
-        space,
-        after_point=lambda done, count: live.update(lambda: f"  {done} of {count} element counts"),
-    )
+    points = prove_front(space, say=lambda text: live.update(lambda: f"  {text}"))
     live.end()
     least = min(point.energy_pj for point in points)
     clock = space.accelerator.clock_ghz

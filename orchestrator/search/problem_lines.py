@@ -15,7 +15,7 @@ from mapspace.bounded_reading import json_lines
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.runs.live import Live
 from orchestrator.search.enumerated import enumerate_space, whole_space, why_nothing
-from orchestrator.search.one_workload import search_workload
+from orchestrator.search.one_workload import NoMappingError, search_workload
 from orchestrator.search.result_text import search_text
 
 if TYPE_CHECKING:
@@ -146,4 +146,5 @@ def _answer(request: Request, problem: Problem, live: Live) -> Answer:
     try:
         return Answer(problem, request.objective, search_workload(request, work, machine, live))
     except MapspaceError as error:
-        return Answer(problem, request.objective, None, str(error))
+        nothing = isinstance(error, NoMappingError)
+        return Answer(problem, request.objective, None, str(error), nothing=nothing)

@@ -64,11 +64,11 @@ def _spent(result: SearchResult) -> Iterator[Fact]:
 
 def _standing(result: SearchResult) -> Iterator[Fact]:
     """What is certain about the winner."""
-    which = ""
-    if result.keep is not None:
+    which, rules = "", result.accelerator.constraints
+    if result.keep is not None or rules:
         from costmodel.exact.restriction import among
 
-        which = f" among {among(result.keep)}"
+        which = f" among {among(result.keep, len(rules))}"
     standing, objective, proof = result.searched, result.objective, result.proof
     bound = value_text(objective, standing.lower_bound, result.accelerator.clock_ghz)
     if proof is None and standing.tie_proven:
@@ -95,7 +95,13 @@ def _standing(result: SearchResult) -> Iterator[Fact]:
     else:
         gap = percent(standing.gap, up=True)
         yield "certified", f"within {gap} of the optimum{which}: none is below {bound}"
-    if which:
+    if rules:
+        from costmodel.loop_nest.impossible import conflict_text
+
+        yield from zip(
+            ("constraints", *[""] * len(rules)), map(conflict_text, zip(rules)), strict=False
+        )
+    if result.keep is not None:
         yield "", "other mappings of the machine may be better"
         yield "problem", f"{result.problem_hash} (the restriction included)"
 

@@ -219,6 +219,7 @@ class SearchResult(Shown):
             "accelerator": self.accelerator.name,
             "model": self.model,
             "model_version": self.model_version,
+            "constraints": [entry.model_dump() for entry in self.accelerator.constraints] or None,
             "searcher": self.searcher,
             "objective": self.objective,
             "seed": self.seed,

@@ -23,6 +23,7 @@ from orchestrator.search.one_workload import InterruptedSearchError
 
 if TYPE_CHECKING:
     from costmodel.affine import Workload
+    from costmodel.cost_model_entry import CostModelEntry
     from costmodel.tiling.space import Tiling
     from searchers import TrialResult
 
@@ -164,24 +165,12 @@ def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
         MapspaceError: no tiling could be measured.
     """
     import searchers
-    from costmodel.accelerators import accelerator
     from costmodel.workloads import workload
 
     searchers.check_budget(request.iterations, request.seconds)
     found = workload(request.workload)
     entry = cost_model_entry(request.model)
-    if request.time_limit is not None and not entry.measured:
-        raise ArgumentError(
-            "time_limit", f" is for measurements, not for the model {request.model}."
-        )
-    options = {} if request.time_limit is None else {"time_limit": request.time_limit}
-    device = accelerator(entry.accelerator)
-    space = None if entry.space is None else entry.space(found, device)
-    if not isinstance(space, TilingSpace):
-        raise ArgumentError(
-            "model", f": expected a model of tilings such as tvm or tiling, got {request.model}."
-        )
-    model: Any = entry.model(device, options)
+    space, model = _problem(request, found, entry)
     searcher = searchers.make(request.searcher, space, seed=request.seed)
     live = Live(stream or sys.stderr)
     live.line(
@@ -249,6 +238,30 @@ def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
         numpy_seconds=numpy_seconds,
         optimum=optimum,
     )
+
+
+def _problem(
+    request: TileRequest, found: Workload, entry: CostModelEntry
+) -> tuple[TilingSpace, Any]:
+    """The tilings of a product and the model that is asked for.
+
+    Raises:
+        ConfigError: it is no model of tilings, or one that a request does not fit.
+    """
+    from costmodel.accelerators import accelerator
+
+    if request.time_limit is not None and not entry.measured:
+        raise ArgumentError(
+            "time_limit", f" is for measurements, not for the model {request.model}."
+        )
+    device = accelerator(entry.accelerator)
+    space = None if entry.space is None else entry.space(found, device)
+    if not isinstance(space, TilingSpace):
+        raise ArgumentError(
+            "model", f": expected a model of tilings such as tvm or tiling, got {request.model}."
+        )
+    options = {} if request.time_limit is None else {"time_limit": request.time_limit}
+    return space, entry.model(device, options)
 
 
 def _quantity(value: float, unit: str) -> str:

@@ -95,8 +95,7 @@ class Proof(StrictModel):
 def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
     """Proves the best mapping of a problem, or gets as far as the time allows."""
     from costmodel.exact.certificate import certify
-    from costmodel.exact.problem import why_not
-    from costmodel.exact.prover import Prover
+    from costmodel.exact_any.choice import load_prover, make_prover, why_not
 
     started = time.perf_counter()
 
@@ -115,12 +114,15 @@ def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
     if reason is not None:
         return proof("unsupported", reason=reason)
     try:
+        load_prover(space)
         # Tasks share the cores already.
-        prover = Prover(space, objective=problem.objective, threads=1)
+        prover = make_prover(space, objective=problem.objective, threads=1)
         while not prover.finished and time.perf_counter() - started < limit_seconds:
             prover.step()
         if prover.best_outcome is None:
             prover.offer(_searched(space, problem.objective, SEARCH_ITERATIONS))
+        if prover.finished and prover.best_outcome is None:
+            return proof("infeasible", reason=f"No mapping of {space.workload.name} is feasible.")
         certificate = certify(prover, time.perf_counter() - started)
     except ConfigError as error:
         return proof("infeasible", reason=str(error))
@@ -138,7 +140,7 @@ def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
 
 def _treated(problem: Problem) -> bool:
     """Whether proofs are for such a machine at all, so that a smaller problem would be proven."""
-    from costmodel.exact.problem import why_not
+    from costmodel.exact_any.choice import why_not
 
     sizes = dict.fromkeys(problem.workload.dimensions, 1)
     least = problem.workload.model_copy(update={"dimensions": sizes})
@@ -188,12 +190,9 @@ def prove_chunk(folder: Place, limit_seconds: float, chunk: Sequence[Problem]) -
         limit_seconds: time of one proof.
         chunk: the problems.
     """
-    from costmodel.exact.loading import load_compiled
-
     keys = "\n".join(problem.key for problem in chunk)
     path = folder / f"{hashlib.sha256(keys.encode()).hexdigest()[:16]}.jsonl"
     known = read_proofs([path]) if path.exists() else {}
-    load_compiled()
     proofs = []
     with _kept_in(path) as keep:
         for problem in chunk:

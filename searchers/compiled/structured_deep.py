@@ -11,37 +11,35 @@ Letters as in `searchers.compiled.structured_moves`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
-from costmodel.compiled import lean, part
-from costmodel.costs import STATUS_OK
-from costmodel.loop_nest.feasibility import check_mapping, locate
-from costmodel.loop_nest.moves import find_row, order_index
+from costmodel.compiled import part
+from costmodel.loop_nest.feasibility import locate
+from costmodel.loop_nest.moves import order_index
 from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
-from searchers.compiled.cost_function import CompiledCosts, score
 from searchers.compiled.random_numbers import below, copy, uniform
-from searchers.compiled.structured_moves import place_spatial, propose, settle_one, walk
-from searchers.compiled.structured_state import Chains, Choices, Schedule, Workspace, is_deep
-from searchers.compiled.structured_tiles import allocate, grow, level_fits, measure, shift
+from searchers.compiled.structured_orders import (
+    draw_looped,
+    draw_resting,
+    draw_skippable,
+    kept_mask,
+    place_spatial,
+    settle_order,
+    write_factors,
+    write_kept,
+)
+from searchers.compiled.structured_state import ATTEMPTS, NEAR, Choices, Workspace
+from searchers.compiled.structured_tiles import grow, level_fits, measure, shift
 
 # Cumulative shares of the moves; the rest of 1 fills a level anew.
 _REORDER = 0.20
 _SHIFT = 0.70
 _SPATIAL = 0.85
 
-# Share of new mappings that do not use the most children of a fan-out, and of levels left as they
-# are.
-_NEAR = 0.05
+# Share of levels of a new mapping that are left as they are.
 _LEFT = 0.2
 
-# Primes that give way to one that moves, and attempts at a move or a new mapping.
+# Primes that give way to one that moves.
 _REPAIRS = 4
-_ATTEMPTS = 20
 
 # Probability that a level's order is drawn anew once its loops have changed.
 _REDRAWN = 0.5
@@ -107,44 +105,14 @@ def _spread(tables: NestTables, work: Workspace, level: int, code: Codes) -> boo
 
 
 @part
-def _settle_order(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
-    """Loops of a single trip, and the innermost level's order, take a fixed place outside."""
-    slot = tables.temporal_slot[level]
-    innermost = level == work.words.shape[0] - 1
-    column = tables.order_column[level]
-    given = code[column]
-    position = 0
-    for moving in range(2):
-        for i in range(work.order.size):
-            d = tables.orders[given, i] if moving and not innermost else i
-            looped = not innermost and work.factors[d, slot] > 1
-            if looped == (moving == 1):
-                work.order[position] = d
-                position += 1
-    code[column] = order_index(work.order)
-
-
-@part
 def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) -> None:
     """Draws a reuse class for a level's loops: a tensor that rests while the inner loops run."""
     slot = tables.temporal_slot[level]
     n = work.factors.shape[0]
-    count = 0
-    innermost = -1
-    for d in range(n):
-        if work.factors[d, slot] > 1:
-            count += 1
-            if below(work.stream, count) == 0:
-                innermost = d
+    innermost = draw_looped(work, slot)
     if innermost < 0:
         return
-    count = 0
-    resting = -1
-    for t in range(tables.relevant.shape[0]):
-        if tables.relevant[t, innermost] == 0:
-            count += 1
-            if below(work.stream, count) == 0:
-                resting = t
+    resting = draw_resting(tables, work, innermost)
     position = 0
     for wanted in range(3):
         for d in range(n):
@@ -183,19 +151,9 @@ def _finish(tables: NestTables, work: Workspace, redrawn: float, code: Codes) ->
             if level < levels - 1 and uniform(work.stream) < redrawn:
                 _redraw_order(tables, work, level, code)
             else:
-                _settle_order(tables, work, level, code)
-        if tables.keep_column[level] >= 0:
-            mask = 0
-            for t in range(work.words.shape[1]):
-                mask |= work.kept[level, t] << t
-            code[tables.keep_column[level]] = mask
-        if tables.banks_column[level] >= 0:
-            allocate(tables, work, level, code)
-    for d in range(n):
-        for s in range(work.factors.shape[1]):
-            if tables.factors[work.rows[d], s] != work.factors[d, s]:
-                code[d] = find_row(tables, d, work.factors[d]) - tables.row_start[d]
-                break
+                settle_order(tables, work, level, code)
+        write_kept(tables, work, level, code)
+    write_factors(tables, work, code)
     return True
 
 
@@ -293,10 +251,10 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
     n = work.factors.shape[0]
     for fan in range(listed.fan_level.size):
         slot = tables.spatial_slot[listed.fan_level[fan]]
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             first = listed.vector_start[fan]
             last = listed.largest_end[fan]
-            if last < listed.vector_start[fan + 1] and uniform(work.stream) < _NEAR:
+            if last < listed.vector_start[fan + 1] and uniform(work.stream) < NEAR:
                 first, last = last, listed.vector_start[fan + 1]
             row = first + below(work.stream, last - first)
             fits = True
@@ -462,17 +420,8 @@ def _refill(tables: NestTables, listed: Choices, work: Workspace) -> bool:
 @part
 def _flip_kept(tables: NestTables, listed: Choices, work: Workspace) -> bool:
     """Drops a tensor from a level that can be skipped, or keeps it there again."""
-    count = 0
-    chosen = 0
-    for level in range(listed.skippable.size):
-        if listed.skippable[level]:
-            count += 1
-            if below(work.stream, count) == 0:
-                chosen = level
-    mask = 0
-    for t in range(work.kept.shape[1]):
-        mask |= work.kept[chosen, t] << t
-    mask ^= 1 << below(work.stream, work.words.shape[1])
+    chosen = draw_skippable(listed, work)
+    mask = kept_mask(work, chosen) ^ (1 << below(work.stream, work.words.shape[1]))
     _keep_what_must(tables, work, chosen, mask)
     if not _repair(tables, listed, work, -1, tables.temporal_slot[0], 2 * _REPAIRS):
         return False
@@ -502,79 +451,13 @@ def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> 
 
 
 @part
-def _propose_one(
-    tables: NestTables, listed: Choices, work: Workspace, held: Codes, fresh: bool, code: Codes
+def attempt_deep(
+    tables: NestTables, listed: Choices, work: Workspace, new: bool, code: Codes
 ) -> bool:
-    """A feasible mapping that differs from the one held, into code `[D]`; False: none was found."""
-    for attempt in range(2 * _ATTEMPTS):
-        copy(held, code)
-        new = fresh or attempt >= _ATTEMPTS
-        _decode(tables, work, code)
-        if new:
-            _sample(tables, listed, work, code)
-        elif not _move(tables, listed, work, code):
-            continue
-        if not _finish(tables, work, 1.0 if new else _REDRAWN, code):
-            continue
-        differs = new
-        for i in range(code.size):
-            differs |= code[i] != held[i]
-        if differs and check_mapping(tables, code, work.rows, work.kept, work.tile)[0] == STATUS_OK:
-            return True
-    return False
-
-
-@lean
-def propose_deep(
-    tables: NestTables,
-    listed: Choices,
-    work: Workspace,
-    codes: Codes,
-    fresh: npt.NDArray[np.bool_],
-    streams: npt.NDArray[np.uint64],
-    proposals: Codes,
-    found: npt.NDArray[np.bool_],
-) -> None:
-    """As `structured_moves.propose`."""
-    for c in range(codes.shape[0]):
-        work.stream[0] = streams[c]
-        found[c] = _propose_one(tables, listed, work, codes[c], fresh[c], proposals[c])
-        if found[c]:
-            streams[c] = work.stream[0]
-
-
-@lean
-def walk_deep(
-    tables: NestTables,
-    listed: Choices,
-    work: Workspace,
-    schedule: Schedule,
-    chains: Chains,
-    turn: int,
-    costs: CompiledCosts,
-    spare: Codes,
-    codes: Codes,
-    scores: npt.NDArray[np.float64],
-) -> int:
-    """As `structured_moves.walk`."""
-    for scored in range(codes.shape[0]):
-        c = (turn + scored) % chains.steps.size
-        if chains.steps[c] == schedule.initial + schedule.length:
-            return scored
-        code = codes[scored]
-        fresh = chains.steps[c] < schedule.initial or chains.losses[c] == np.inf
-        work.stream[0] = chains.streams[c]
-        if _propose_one(tables, listed, work, chains.codes[c], fresh, code):
-            chains.streams[c] = work.stream[0]
-        elif scored == 0 and spare.shape[0] > 0:
-            copy(spare[0], code)
-        else:
-            return scored
-        score(costs, codes[scored : scored + 1], scores[scored])
-        settle_one(schedule, chains, c, code, scores[scored, 0])
-    return codes.shape[0]
-
-
-def moves_of(tables: NestTables) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """How chains move on a machine: what proposes, and what walks by itself."""
-    return (propose_deep, walk_deep) if is_deep(tables) else (propose, walk)
+    """As `structured_moves.attempt`; False: it comes to nothing."""
+    _decode(tables, work, code)
+    if new:
+        _sample(tables, listed, work, code)
+    elif not _move(tables, listed, work, code):
+        return False
+    return _finish(tables, work, 1.0 if new else _REDRAWN, code)

@@ -8,31 +8,29 @@ Every chain has its own stream of random numbers, so that it depends on no other
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-from costmodel.compiled import lean, part
-from costmodel.costs import STATUS_OK
+from costmodel.compiled import part
 from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.moves import find_row, order_index
+from costmodel.loop_nest.moves import order_index
 from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
-from searchers.compiled.cost_function import CompiledCosts, score
 from searchers.compiled.random_numbers import below, copy, uniform
-from searchers.compiled.structured_state import Chains, Choices, Schedule, Workspace
-from searchers.compiled.structured_tiles import all_fit, allocate, grow, measure, shift
+from searchers.compiled.structured_orders import (
+    draw_looped,
+    draw_resting,
+    draw_skippable,
+    place_spatial,
+    settle_order,
+    write_factors,
+    write_kept,
+)
+from searchers.compiled.structured_state import ATTEMPTS, NEAR, Choices, Workspace
+from searchers.compiled.structured_tiles import all_fit, grow, measure, shift
 
 # Cumulative shares of the moves that every machine has; the rest of 1 moves a single prime.
 _REORDER = 0.20
 _REFILL = 0.50
 _EXCHANGE_SPATIAL = 0.75
 _EXCHANGE = 0.92
-
-# Share of new mappings that do not use the most processing elements.
-_NEAR = 0.05
-
-# The most often that a chain tries to move, or to sample, before it gives up.
-_ATTEMPTS = 20
 
 
 @part
@@ -89,23 +87,10 @@ def _redraw_order(tables: NestTables, work: Workspace, level: int, code: Codes) 
     that it does not depend on, outermost those that it does.
     """
     n = work.factors.shape[0]
-    slot = tables.temporal_slot[level]
-    count = 0
-    innermost = -1
-    for d in range(n):
-        if work.factors[d, slot] > 1:
-            count += 1
-            if below(work.stream, count) == 0:
-                innermost = d
+    innermost = draw_looped(work, tables.temporal_slot[level])
     if innermost < 0:
         return
-    count = 0
-    resting = -1
-    for t in range(tables.relevant.shape[0]):
-        if tables.relevant[t, innermost] == 0:
-            count += 1
-            if below(work.stream, count) == 0:
-                resting = t
+    resting = draw_resting(tables, work, innermost)
     position = 0
     for wanted in (1, 0):
         for d in range(n):
@@ -124,21 +109,6 @@ def _redraw_some_order(tables: NestTables, work: Workspace, code: Codes) -> None
 
 
 @part
-def place_spatial(tables: NestTables, work: Workspace, code: Codes) -> None:
-    """Draws the order and the mesh axes of the spatial loops anew where they are a choice."""
-    n = work.order.size
-    for level in range(tables.fanout.size):
-        if tables.spatial_order_column[level] >= 0:
-            for d in range(n):
-                other = below(work.stream, d + 1)
-                work.order[d] = work.order[other]
-                work.order[other] = d
-            code[tables.spatial_order_column[level]] = order_index(work.order)
-        if tables.spatial_axis_column[level] >= 0:
-            code[tables.spatial_axis_column[level]] = below(work.stream, 1 << n)
-
-
-@part
 def _finish(tables: NestTables, work: Workspace, code: Codes) -> None:
     """Writes factors, orders, kept tensors and banks into the code, in one canonical form.
 
@@ -146,33 +116,10 @@ def _finish(tables: NestTables, work: Workspace, code: Codes) -> None:
     place, so that equal mappings have equal codes. Any allocation of banks that holds the tiles
     costs the same, so banks are given after the tiles are chosen.
     """
-    n = work.factors.shape[0]
-    levels = work.words.shape[0]
-    for d in range(n):
-        row = tables.row_start[d] + code[d]
-        for s in range(work.factors.shape[1]):
-            if tables.factors[row, s] != work.factors[d, s]:
-                code[d] = find_row(tables, d, work.factors[d]) - tables.row_start[d]
-                break
-    for level in range(levels):
-        slot = tables.temporal_slot[level]
-        given = code[tables.order_column[level]]
-        position = 0
-        for moving in range(2):
-            for i in range(n):
-                d = tables.orders[given, i] if moving and level < levels - 1 else i
-                looped = level < levels - 1 and work.factors[d, slot] > 1
-                if looped == (moving == 1):
-                    work.order[position] = d
-                    position += 1
-        code[tables.order_column[level]] = order_index(work.order)
-        if tables.keep_column[level] >= 0:
-            mask = 0
-            for t in range(work.words.shape[1]):
-                mask |= work.kept[level, t] << t
-            code[tables.keep_column[level]] = mask
-        if tables.banks_column[level] >= 0:
-            allocate(tables, work, level, code)
+    write_factors(tables, work, code)
+    for level in range(work.words.shape[0]):
+        settle_order(tables, work, level, code)
+        write_kept(tables, work, level, code)
 
 
 @part
@@ -205,10 +152,10 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
         slot = tables.spatial_slot[level]
         if slot < 0:
             continue
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             first = listed.vector_start[level]
             last = listed.largest_end[level]
-            if last < listed.vector_start[level + 1] and uniform(work.stream) < _NEAR:
+            if last < listed.vector_start[level + 1] and uniform(work.stream) < NEAR:
                 first, last = last, listed.vector_start[level + 1]
             row = first + below(work.stream, last - first)
             divides = True
@@ -281,13 +228,7 @@ def _exchange(listed: Choices, work: Workspace, first_slot: int, second_slot: in
 @part
 def _flip_kept(tables: NestTables, listed: Choices, work: Workspace) -> None:
     """Drops a tensor from a level that can be skipped, or keeps it there again."""
-    count = 0
-    chosen = -1
-    for level in range(listed.skippable.size):
-        if listed.skippable[level]:
-            count += 1
-            if below(work.stream, count) == 0:
-                chosen = level
+    chosen = draw_skippable(listed, work)
     work.kept[chosen, below(work.stream, work.words.shape[1])] ^= 1
     _shrink(tables, listed, work)
     if uniform(work.stream) < 0.7:
@@ -334,136 +275,14 @@ def _move(tables: NestTables, listed: Choices, work: Workspace, code: Codes) -> 
 
 
 @part
-def _propose_one(
-    tables: NestTables, listed: Choices, work: Workspace, held: Codes, fresh: bool, code: Codes
-) -> bool:
-    """A feasible mapping that differs from the one held, into code `[D]`; False: none was found."""
-    for attempt in range(2 * _ATTEMPTS):
-        copy(held, code)
-        # A mapping that finds no move in many attempts gives way to a new one.
-        if fresh or attempt >= _ATTEMPTS:
-            _sample(tables, listed, work, code)
-        else:
-            check_mapping(tables, code, work.rows, work.kept, work.tile)
-            for d in range(work.factors.shape[0]):
-                copy(tables.factors[work.rows[d]], work.factors[d])
-            measure(tables, work)
-            _move(tables, listed, work, code)
-        _finish(tables, work, code)
-        differs = fresh
-        for i in range(code.size):
-            differs |= code[i] != held[i]
-        if differs and check_mapping(tables, code, work.rows, work.kept, work.tile)[0] == STATUS_OK:
-            return True
-    return False
-
-
-@lean
-def propose(
-    tables: NestTables,
-    listed: Choices,
-    work: Workspace,
-    codes: Codes,
-    fresh: npt.NDArray[np.bool_],
-    streams: npt.NDArray[np.uint64],
-    proposals: Codes,
-    found: npt.NDArray[np.bool_],
-) -> None:
-    """One feasible proposal per chain, into proposals `[C, D]` int32.
-
-    Args:
-        tables: the map space.
-        listed: from `structured_choices.list_choices`.
-        work: from `structured_choices.make_workspace`.
-        codes: `[C, D]` int32 where the chains stand; feasible where `fresh` is False.
-        fresh: `[C]` bool: a new mapping instead of a move.
-        streams: `[C]` uint64 random streams; those that found a proposal are moved on.
-        proposals: `[C, D]` int32, overwritten.
-        found: `[C]` bool, overwritten: whether the proposal is feasible and new, else of no use.
-    """
-    for c in range(codes.shape[0]):
-        work.stream[0] = streams[c]
-        found[c] = _propose_one(tables, listed, work, codes[c], fresh[c], proposals[c])
-        if found[c]:
-            streams[c] = work.stream[0]
-
-
-@part
-def settle_one(schedule: Schedule, chains: Chains, c: int, code: Codes, loss: float) -> None:
-    """A chain's next step: it takes what it proposed, or stays (Metropolis' rule)."""
-    offered = np.log(loss)
-    held = chains.losses[c]
-    draw = uniform(chains.streams[c : c + 1])
-    step = chains.steps[c] - schedule.initial
-    chains.steps[c] += 1
-    if step < 0 or not np.isfinite(held) or not np.isfinite(offered):
-        # While it samples a chain only improves.
-        accepted = offered < held
+def attempt(tables: NestTables, listed: Choices, work: Workspace, new: bool, code: Codes) -> None:
+    """Makes a new mapping, or a move of the feasible one in code `[D]`, into the code."""
+    if new:
+        _sample(tables, listed, work, code)
     else:
-        done = min(1.0, step / max(1, schedule.length - 1))
-        heat = schedule.hottest * (schedule.coldest / schedule.hottest) ** done
-        accepted = draw < np.exp(-max(0.0, offered - held) / heat)
-    if accepted:
-        chains.losses[c] = offered
-        copy(code, chains.codes[c])
-
-
-@lean
-def settle(
-    schedule: Schedule,
-    chains: Chains,
-    rows: npt.NDArray[np.int64],
-    codes: Codes,
-    losses: npt.NDArray[np.float64],
-) -> None:
-    """Chains `rows` `[m]` take what they proposed, codes `[m, D]` of losses `[m]`, or stay."""
-    for i in range(rows.size):
-        settle_one(schedule, chains, rows[i], codes[i], losses[i])
-
-
-@lean
-def walk(
-    tables: NestTables,
-    listed: Choices,
-    work: Workspace,
-    schedule: Schedule,
-    chains: Chains,
-    turn: int,
-    costs: CompiledCosts,
-    spare: Codes,
-    codes: Codes,
-    scores: npt.NDArray[np.float64],
-) -> int:
-    """Runs chains in turn until all are at their ends, scoring what they propose.
-
-    Args:
-        tables: the map space.
-        listed: from `structured_choices.list_choices`.
-        work: from `structured_choices.make_workspace`.
-        schedule: of every chain.
-        chains: moved on, first chain `turn`.
-        turn: a chain that has made no more steps than another.
-        costs: how a mapping is scored.
-        spare: `[0 or 1, D]` what the first step proposes if it finds nothing.
-        codes: `[m, D]` int32, overwritten with what was scored.
-        scores: `[m, 2]`, overwritten with losses and tie-breakers.
-
-    Returns:
-        How many were scored: m, or fewer where all chains have ended or one finds no proposal.
-    """
-    for scored in range(codes.shape[0]):
-        c = (turn + scored) % chains.steps.size
-        if chains.steps[c] == schedule.initial + schedule.length:
-            return scored
-        code = codes[scored]
-        fresh = chains.steps[c] < schedule.initial or chains.losses[c] == np.inf
-        work.stream[0] = chains.streams[c]
-        if _propose_one(tables, listed, work, chains.codes[c], fresh, code):
-            chains.streams[c] = work.stream[0]
-        elif scored == 0 and spare.shape[0] > 0:
-            copy(spare[0], code)
-        else:
-            return scored
-        score(costs, codes[scored : scored + 1], scores[scored])
-        settle_one(schedule, chains, c, code, scores[scored, 0])
-    return codes.shape[0]
+        check_mapping(tables, code, work.rows, work.kept, work.tile)
+        for d in range(work.factors.shape[0]):
+            copy(tables.factors[work.rows[d]], work.factors[d])
+        measure(tables, work)
+        _move(tables, listed, work, code)
+    _finish(tables, work, code)

@@ -16,6 +16,12 @@ from costmodel.loop_nest.tables import NestTables
 
 Array = npt.NDArray[np.int64]
 
+# The most often that a chain tries to move, or to sample, before it gives up.
+ATTEMPTS = 20
+
+# Share of new mappings that do not use the most children of a fan-out.
+NEAR = 0.05
+
 # Shares of moves on what only some machines leave to the mapping.
 SKIP_SHARE = 0.10
 PLACE_SHARE = 0.10
@@ -77,6 +83,16 @@ class Workspace(NamedTuple):
 
 
 @by_reference
+class Hand(NamedTuple):
+    """What proposals are made of; `deep` is None on machines such as the first ones."""
+
+    tables: NestTables
+    choices: Choices
+    work: Workspace
+    deep: int | None
+
+
+@by_reference
 class Chains(NamedTuple):
     """Annealing chains: codes `[C, D]`, ln losses, steps made and random streams `[C]`."""
 
@@ -96,13 +112,19 @@ class Schedule(NamedTuple):
     coldest: float
 
 
-def list_choices(tables: NestTables, outer_fill: float) -> Choices:
-    """Lists distinct primes and, per level, the spatial vectors that use the array well.
+def make_hand(tables: NestTables, outer_fill: float) -> Hand:
+    """What `structured_walk` reads and overwrites; one per searcher.
 
     Args:
         tables: the map space.
         outer_fill: probability that a level above the innermost is filled in a new mapping.
     """
+    deep = 1 if is_deep(tables) else None
+    return Hand(tables, _list_choices(tables, outer_fill), _make_workspace(tables), deep)
+
+
+def _list_choices(tables: NestTables, outer_fill: float) -> Choices:
+    """Lists distinct primes and, per level, the spatial vectors that use the array well."""
     pairs = sorted(
         set(zip(tables.prime_dimension.tolist(), tables.prime_value.tolist(), strict=True))
     )
@@ -170,8 +192,7 @@ def _axes(tables: NestTables) -> list[Fan]:
     return fans
 
 
-def make_workspace(tables: NestTables) -> Workspace:
-    """Working memory of `propose`; one per searcher."""
+def _make_workspace(tables: NestTables) -> Workspace:
     n, slots = tables.sizes.size, tables.slot_level.size
     levels, tensors = tables.capacity.size, tables.sliding.size
     return Workspace(

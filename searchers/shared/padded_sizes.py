@@ -26,7 +26,7 @@ from costmodel.loop_nest.remainders import Remainders, fold_remainders, make_wal
 from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 from searchers.compiled.cost_function import CompiledCosts, ImperfectCosts
-from searchers.compiled.structured_state import Choices, Workspace, list_choices, make_workspace
+from searchers.compiled.structured_state import Hand, make_hand
 
 # How much larger a size may be, and how many larger ones there are of a dimension.
 _LARGER = 1.25
@@ -44,8 +44,7 @@ class Padded(NamedTuple):
 
     Attributes:
         space: of the larger sizes.
-        choices: what proposals choose from there.
-        workspace: their working memory.
+        hand: what proposals there are made of.
         tables: the factorisations with outermost loops as short as can be, row by row as in the
             space; sizes and tensors are the real ones.
         remainders: of these.
@@ -55,8 +54,7 @@ class Padded(NamedTuple):
     """
 
     space: MapSpace
-    choices: Choices
-    workspace: Workspace
+    hand: Hand
     tables: NestTables
     remainders: Remainders
     place: Array
@@ -135,8 +133,7 @@ class PaddedSizes:
         within, remainders = fold_remainders(all_factors, np.concatenate(rests))
         return Padded(
             space=larger,
-            choices=list_choices(tables, outer_fill),
-            workspace=make_workspace(tables),
+            hand=make_hand(tables, outer_fill),
             tables=real._replace(row_start=tables.row_start, factors=all_factors, within=within),
             remainders=remainders,
             place=np.concatenate([np.array(part, dtype=np.int64) for part in place]),

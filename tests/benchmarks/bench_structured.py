@@ -24,7 +24,7 @@ from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workl
 from costmodel.accelerators import Accelerator
 from costmodel.exact.prover import Prover
 from searchers import Evaluator, Searcher, make, structured
-from searchers.compiled import structured_moves
+from searchers.compiled.structured_walk import walk
 
 PROBLEMS = (
     "resnet-conv3",
@@ -112,7 +112,7 @@ def overhead(machine: Accelerator) -> None:
     def timed(*arguments: Any) -> Any:
         nonlocal inside
         start = time.process_time()
-        scored = structured_moves.walk(*arguments)
+        scored = walk(*arguments)
         inside += time.process_time() - start
         return scored
 

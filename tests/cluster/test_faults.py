@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from marks import noisy_libraries
 from processes import Nodes, driver, kill, press_control_c, wait_for
 from safetensors.torch import load_file
 
@@ -29,11 +30,7 @@ pytestmark = [
     pytest.mark.faults,
     # Several drivers each, on cores that others may use.
     pytest.mark.timeout(600),
-    # Ray leaves sockets and files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    noisy_libraries,
 ]
 
 VIEWS, CHECKPOINT_VIEWS = 20_480, 2_048

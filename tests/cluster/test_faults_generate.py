@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call
+from marks import noisy_libraries
 from processes import DRIVER, Nodes, driver, kill, meanwhile, press_control_c, wait_for
 
 from mapspace.errors import ConfigError
-from orchestrator.cli import main
 from orchestrator.runs.ray_runtime import fan_out
 from orchestrator.training.generate import GenerateConfig, Generated, generate
 from surrogate.shards import Dataset, Manifest, ShardEntry
@@ -24,11 +25,7 @@ pytestmark = [
     pytest.mark.faults,
     # Several drivers each, on cores that others may use.
     pytest.mark.timeout(600),
-    # Ray leaves sockets and files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    noisy_libraries,
 ]
 
 SHARDS = 40
@@ -172,9 +169,7 @@ def test_a_damaged_shard_stops_training_and_is_written_anew(
     kept = {path: path.stat().st_mtime_ns for path in shards(folder) if path not in (flipped, cut)}
     file = tmp_path / "train.yaml"
     file.write_text(json.dumps({"kind": "train", "name": "x", "data": str(folder)}))
-    with pytest.raises(SystemExit) as stopped:
-        main(["train", str(file), "--output", str(tmp_path / "run")])
-    assert stopped.value.code == 1
+    assert call("train", str(file), "--output", str(tmp_path / "run")) == 1
     line = capsys.readouterr().err.splitlines()
     assert len(line) == 1
     assert line[0].endswith(

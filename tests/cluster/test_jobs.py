@@ -24,7 +24,7 @@ from paths import ROOT
 from processes import descendants, kill, wait_for
 
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER
-from orchestrator.comparison import results
+from orchestrator.comparison import results_files
 from orchestrator.runs.checkpoints import load_state
 
 pytestmark = pytest.mark.every_part
@@ -195,7 +195,7 @@ def test_data_surrogate_and_benchmark_as_jobs(head: Head, small_data: Path, tmp_
     )
     done = head.submit("benchmark", "benchmark", experiment, "--output", str(run))
     assert done.returncode == 0, failure(done)
-    found = results.load(run).runs
+    found = results_files.load(run).runs
     assert [(entry.searcher, entry.seed, entry.iterations) for entry in found] == [
         (searcher, seed, 200) for searcher in ("random", "gradient") for seed in (0, 1)
     ]
@@ -258,7 +258,7 @@ def test_a_job_is_stopped_and_continued(head: Head, tmp_path: Path) -> None:
     done = head.submit("continued", "benchmark", experiment, "--output", str(run))
     assert done.returncode == 0, failure(done)
     assert "stopped: continuing" in failure(done)
-    first, second = results.load(run).runs
+    first, second = results_files.load(run).runs
     assert (first.seed, second.seed) == (0, 1)
     # No two searches improve at the same moments: what was found before the stop was not searched
     # again.
@@ -281,47 +281,26 @@ def test_nothing_is_told_without_the_token(head: Head, tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "Authentication" in failure(done)
     # A driver from outside: one line, and no cluster of its own instead.
-    experiment = write(tmp_path / "generate.yaml", GENERATE)
     address = f"127.0.0.1:{head.port}"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "orchestrator",
-            "generate",
-            experiment,
-            f"--output={tmp_path / 'd'}",
-        ],
-        env={
-            **head.environment,
-            "RAY_ADDRESS": address,
-            "RAY_AUTH_TOKEN_PATH": str(wrong),
-        },
-        capture_output=True,
-        text=True,
-        timeout=JOB_SECONDS,
-        check=False,
-    )
+    known = {"RAY_ADDRESS": address, "RAY_AUTH_TOKEN_PATH": str(wrong)}
+    done = generate_from_outside(tmp_path, {**head.environment, **known})
     assert done.returncode == 2, done.stderr
     assert f"Error: Ray at {address!r}:" in done.stderr
 
 
+def generate_from_outside(
+    folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs a driver that is no job."""
+    experiment = write(folder / "generate.yaml", GENERATE)
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", "generate", experiment, f"--output={folder / 'd'}"],
+        env=environment, capture_output=True, text=True, timeout=JOB_SECONDS, check=False,
+    )  # fmt: skip
+
+
 def test_the_address_of_a_job_server_is_no_cluster(tmp_path: Path) -> None:
-    experiment = write(tmp_path / "generate.yaml", GENERATE)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "orchestrator",
-            "generate",
-            experiment,
-            f"--output={tmp_path / 'd'}",
-        ],
-        env={**os.environ, "RAY_ADDRESS": "http://127.0.0.1:8265"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    address = "http://127.0.0.1:8265"
+    done = generate_from_outside(tmp_path, {**os.environ, "RAY_ADDRESS": address})
     assert done.returncode == 2
     assert "RAY_API_SERVER_ADDRESS" in done.stderr.splitlines()[-1]

@@ -1,5 +1,6 @@
 """Machine code on disk: never older than its source, made anew only for cause, never foreign."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -132,7 +133,7 @@ def test_this_projects_own_files(
     for package in ("costmodel", "mapspace", "searchers"):
         shutil.copytree(ROOT / package, tmp_path / package)
     users = [
-        tmp_path / "searchers/compiled/structured_moves.py",
+        tmp_path / "searchers/compiled/structured_walk.py",
         tmp_path / "costmodel/exact/branch_and_bound.py",
     ]
     before = [Sources(None).digest(user) for user in users]
@@ -212,6 +213,30 @@ def test_a_cache_that_cannot_be_trusted_is_left_with_a_line(toy: Path, tmp_path:
     assert list((temporary / f"mapspace-{os.getuid()}").rglob("*.nbi"))
 
 
+def test_no_garbage_is_collected_while_compiling() -> None:
+    import numba
+    from numba.core import event
+
+    from costmodel import compiled
+
+    seen = []
+
+    class Watch(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: object) -> None:
+            seen.append(gc.isenabled())
+
+        def on_end(self, event: object) -> None:
+            seen.append(gc.isenabled())
+
+    with event.install_listener("numba:run_pass", Watch()):
+        assert compiled.lean(lambda x: x + 1)(2) == 3
+        with pytest.raises(numba.TypingError):
+            numba.njit(lambda x: x.missing)(2)
+    assert seen
+    assert not any(seen)
+    assert gc.isenabled()
+
+
 def test_operators_are_looked_up_once() -> None:
     """And Numba still has the members that this rests on."""
     import numba
@@ -228,7 +253,9 @@ def test_operators_are_looked_up_once() -> None:
 
     assert numba.njit(product)(3, 4) == 24
     before = len(compiled_typing._found)
-    multiplied = [key for key in compiled_typing._found if key[0].typing_key.__name__ == "mul"]
+    multiplied = [
+        key for key in compiled_typing._found if getattr(key[0].typing_key, "__name__", "") == "mul"
+    ]
     assert any(key[3] == (types.int64, types.int64) for key in multiplied)
 
     def square(x: int) -> int:

@@ -170,11 +170,12 @@ def test_a_tensor_must_be_held_somewhere() -> None:
 
 
 def test_levels_side_by_side_stand_together() -> None:
-    data = machine(0, beside="pe", fanout=2)
-    data["levels"][1]["beside"] = "pe"
+    inner = {"name": "L0", "energy_pj": 1.0, "capacity_words": 4, "beside": "pe"}
+    data = machine(beside="pe", fanout=2)
+    data["levels"] += [inner]
     assert "only the last level of 'pe' fans out" in refusal(data)
     data = machine(0, beside="pe")
-    data["levels"] += [{"name": "L0", "energy_pj": 1.0, "capacity_words": 4, "beside": "pe"}]
+    data["levels"] += [inner]
     assert "not consecutive" in refusal(data)
 
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import call
 
 from costmodel.accelerators import accelerator, accelerator_names
 from costmodel.machine_summary import Boundary, holds, may_hold, summary, totals, tree
-from orchestrator.cli import main
 
 SMALL = {
     "name": "small",
@@ -74,13 +74,6 @@ peak words per cycle, all instances together
   L2 > in: without limit, 1.5 written
   in > sum: without limit, 3 written
   the other 1: without limit"""
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert isinstance(end.value.code, int)
-    return end.value.code
 
 
 def test_totals_by_hand() -> None:

@@ -16,8 +16,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from data_configs import data_config
 from hypothesis import given
 from hypothesis import strategies as st
+from marks import noisy_libraries
 
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.storage import (
@@ -32,34 +34,16 @@ from mapspace.storage import (
 from orchestrator.cli import cli
 from orchestrator.runs import lock
 from orchestrator.runs.lock import claimed
-from orchestrator.training.generate import GenerateConfig, generate
+from orchestrator.training.generate import generate
 from surrogate.shards import Dataset, ShardEntry
 
-pytestmark = [
-    # Ray leaves sockets and files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = noisy_libraries
 
 
 def post(url: str, content: bytes) -> None:
     request = urllib.request.Request(url, content, {"Content-Type": "text/plain"})
     with urllib.request.urlopen(request):
         pass
-
-
-def data_config(**changes: object) -> GenerateConfig:
-    content = {
-        "kind": "generate",
-        "name": "test",
-        "problems": {"family": "mttkrp"},
-        "rows": 120,
-        "mappings_per_problem": 10,
-        "problems_per_shard": 3,
-    }
-    return GenerateConfig.model_validate({**content, **changes})
 
 
 # Places

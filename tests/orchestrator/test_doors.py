@@ -34,9 +34,9 @@ from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml
 from mapspace.testing.toy_space import ToyPredictor
 from orchestrator.benchmark.config import Benchmark, prepare
-from orchestrator.comparison import results as results_module
+from orchestrator.comparison import results_files as results_module
 from orchestrator.comparison.page import benchmark_document, text_table
-from orchestrator.comparison.results import save
+from orchestrator.comparison.results_files import save
 from orchestrator.runs import mlflow_client
 from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.runs.experiments import load_experiment

@@ -9,16 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-
-from orchestrator.cli import main
-
-
-def call(*arguments: str) -> int:
-    """Runs a command in this process; the exit status."""
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
+from commands import call
 
 
 @contextmanager

@@ -96,6 +96,40 @@ def test_with_one_thread_both_get_half(
     assert ours <= theirs
 
 
+def test_under_a_restriction_the_walk_is_that_of_a_machine_that_keeps_so(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: Exact) -> None:
+        clock.now += STEP_SECONDS
+
+    monkeypatch.setattr(Exact, "_step", step)
+    layer = workload("cnn:N=1,K=64,C=64,P=56,Q=56,R=3,S=3")
+    buffer = {
+        "name": "L2", "energy_pj": 6.0, "capacity_words": 55_296,
+        "fanout": 168, "mesh": [12, 14],
+    }  # fmt: skip
+    best = []
+    for name, seconds, settled, more in (
+        ("exact", 2.0, {}, {"keep": {"L2": ("Inputs", "Outputs")}, "threads": 1}),
+        ("structured", 0.6, {"keep": ["input", "output"], "bypass": ["weight"]}, {}),
+    ):
+        levels = [
+            {"name": "DRAM", "energy_pj": 200.0},
+            {**buffer, **settled},
+            {"name": "L1", "energy_pj": 1.0, "capacity_words": 260},
+        ]
+        machine = {"name": "one", "mac_energy_pj": 1.0, "bypass": "searched", "levels": levels}
+        clock.now = 0.0
+        space = MapSpace(layer, accelerator(machine))
+        evaluator = Evaluator(LoopNestModel(), space, seconds=seconds, clock=clock)
+        make(name, space, seed=3, **more).run(evaluator)  # type: ignore[arg-type]
+        best.append(evaluator.best_loss)
+        code = evaluator.result().best_code
+        assert code is not None
+        assert space.describe(code).levels[1].keep == ("Inputs", "Outputs")
+    assert best[0] < 1.1 * best[1]
+
+
 def test_a_short_proof_is_left_nearly_alone(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def step(self: Exact) -> None:
         clock.now += STEP_SECONDS
@@ -161,3 +195,11 @@ def test_half_a_second_is_kept_while_tables_are_built(machine: str, threads: int
     searcher.run(evaluator)
     assert evaluator.elapsed < 1.0
     assert np.isfinite(evaluator.best_loss)
+
+
+def test_a_walk_that_the_time_cut_off_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = Structured.walk
+    monkeypatch.setattr(Structured, "walk", lambda self, costs, _: walk(self, costs, 0))
+    evaluator = Evaluator(LoopNestModel(), large(), seconds=0.6)
+    make("exact", evaluator.space, seed=0, threads=2).run(evaluator)
+    assert evaluator.best_loss < float("inf")

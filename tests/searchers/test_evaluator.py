@@ -162,6 +162,35 @@ def test_the_callback_is_off_the_clock_and_only_on_improvement() -> None:
     assert evaluator.elapsed == 0.0
 
 
+def test_the_last_of_a_batch_may_be_the_best() -> None:
+    """Every row has its own moment, the last one too: of what is asked, and of what walks."""
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256"))
+    drawn = space.sample(np.random.default_rng(0), 40, feasible=True)
+    edp = LoopNestModel().evaluate(space, drawn).edp
+    codes = drawn[[edp.argmax(), np.argsort(edp)[20], edp.argmin()]]
+    costs = LoopNestModel().evaluate(space, codes)
+    scores = np.column_stack([costs.edp, costs.energy_pj])
+
+    def of(evaluator: Evaluator) -> tuple[list[int], list[float], list[int]]:
+        result = evaluator.result()
+        return (
+            result.curve_iteration.tolist(),
+            result.curve_seconds.tolist(),
+            result.curve_counted.tolist(),
+        )
+
+    expected = [1, 2, 3, 3], [2.0, 4.0, 6.0, 6.0], [1, 2, 3, 3]
+    for walks in (False, True):
+        evaluator = Evaluator(
+            LoopNestModel(), space, iterations=9, clock=lambda: 0.0, query_latency=2.0
+        )
+        if walks:
+            assert evaluator.walk(lambda _, n: (codes, scores))
+        else:
+            evaluator(codes)
+        assert of(evaluator) == expected
+
+
 def test_walks_are_counted_timed_and_checked() -> None:
     """Compiled code searches by itself; what it reports is counted here, and its best checked."""
     space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256"))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from written_nests import written
 
 from costmodel import LoopNestModel, MapSpace, Workload, accelerator, workload
-from costmodel.loop_nest.mapping import mapping_from_record
 from costmodel.maestro import MaestroModel, OnChipSpace
 from costmodel.maestro.distinct_blocks import layer_of
 from costmodel.workload_families import cnn, gemm
@@ -19,27 +19,13 @@ from searchers.model_guided import fit_law
 from searchers.shared import nest_features
 from searchers.shared.gaussian_process import GaussianProcess
 
-LEVELS = ("DRAM", "L2", "L1")
-
 
 def counted(of: Workload, **levels: str) -> np.ndarray:
-    """Traffic `[T, 5]` of a nest written as `"M2 K2 | N2"`: temporal loops, then spatial ones.
+    """Traffic `[T, 5]` of a nest as `written_nests.written` reads it.
 
     Columns: words that leave L1, enter L1, leave L2, enter L2, leave DRAM.
     """
-    names = of.dimension_names
-    record: dict[str, Any] = {}
-    for level in LEVELS:
-        temporal, _, spatial = levels.get(level, "").partition("|")
-        loops = [(loop[0], int(loop[1:])) for loop in temporal.split()]
-        used = [name for name, _ in loops]
-        order = used + [name for name in names if name not in used]
-        record[level] = {"temporal": dict(loops), "perm": order}
-        if level == "L2":
-            record[level]["spatial"] = {loop[0]: int(loop[1:]) for loop in spatial.split()}
-    space = MapSpace(of, accelerator("mm256"))
-    mapping = mapping_from_record(record, LEVELS, names, of.tensor_names, (False, True, False))
-    codes = space.code(mapping)[None]
+    space, codes = written(of, levels)
     nests = nest_features.spell_out(space.tables, codes)
     return nest_features.traffic(space.tables, codes, nests).reshape(len(of.tensors), 5)
 

@@ -104,6 +104,23 @@ def test_remote_runners_sample_in_rounds_and_resume(name: str) -> None:
 
 
 @pytest.mark.usefixtures("ray_runtime")
+@pytest.mark.parametrize("machine", ["eyeriss", "simba"])
+@pytest.mark.parametrize("name", NAMES)
+def test_agents_work_on_real_machines(name: str, machine: str) -> None:
+    """Feasible proposals alone, and better ones than as many draws' median."""
+    space, model = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator(machine)), LoopNestModel()
+    searcher = make(name, space, seed=0, environments=4)
+    found: list[float] = []
+    while len(found) < 200:
+        codes = searcher.ask(20)
+        assert space.feasible(codes).all()
+        found.extend(model.evaluate(space, codes).edp.tolist())
+        searcher.tell(np.array(found[-len(codes) :]))
+    drawn = space.sample(np.random.default_rng(0), 200, feasible=True)
+    assert min(found) < np.median(model.evaluate(space, drawn).edp)
+
+
+@pytest.mark.usefixtures("ray_runtime")
 def test_a_lost_runner_leaves_the_best_so_far() -> None:
     space, model = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator("mm256")), LoopNestModel()
     searcher = make("ppo", space, seed=0, runners=2, environments=4, episode_length=4)

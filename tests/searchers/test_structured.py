@@ -16,7 +16,7 @@ from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToySpace
 from searchers import Evaluator, make
 from searchers.compiled.cost_function import CompiledCosts, Walk
-from searchers.compiled.structured_state import list_choices
+from searchers.compiled.structured_state import make_hand
 
 # Proven EDP on mm256, pJ x cycles.
 OPTIMA = {
@@ -265,7 +265,7 @@ def test_searched_attributes_are_searched() -> None:
 def test_spatial_vectors_are_all_that_use_the_array_well(fanout: int) -> None:
     """Against enumeration."""
     of = MapSpace(workload("gemm:M=15,N=12,K=14"), machine_of([{**DRAM, "fanout": fanout}]))
-    choices = list_choices(of.tables, 0.3)
+    choices = make_hand(of.tables, 0.3).choices
     divisors = [[f for f in range(1, size + 1) if size % f == 0] for size in (15, 12, 14)]
     products = {v: math.prod(v) for v in itertools.product(*divisors) if math.prod(v) <= fanout}
     largest = max(products.values())

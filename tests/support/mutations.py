@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import copy
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from paths import ROOT
+from paths import ROOT, SUPPORT
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -97,10 +102,14 @@ class Mutant(NamedTuple):
 
 COLUMN_0 = "column 0 is a factorisation, never a choice of the machine; no column is -1"
 SLOT_0 = "slot 0 is the outermost level's own loops, never a spatial slot; none is -1"
+INFINITE = "a bandwidth over no words is infinite, of which the least is not taken"
 UNDERFLOW = "e^-700 and e^-701 are below every share and every random number"
 KERNEL = "costmodel/loop_nest/cost_kernel.py"
 GROUPS = "costmodel/loop_nest/spatial_groups.py"
 NETWORKS = "costmodel/loop_nest/networks.py"
+NESTS = "costmodel/loop_nest/nest_tables.py"
+NUMBERED = "np.arange(batch * 2 * levels).reshape(batch"
+SIZE_FOUND = "to NumPy any negative size is the one to be found"
 FEASIBLE = "costmodel/loop_nest/feasibility.py"
 EXACT = "costmodel/exact"
 EQUIVALENT: tuple[Unseen, ...] = (
@@ -116,6 +125,21 @@ EQUIVALENT: tuple[Unseen, ...] = (
     Unseen(FEASIBLE, "check_capacity", "capacity < 0", "capacity <= 0", "none has 0 words"),
     Unseen(FEASIBLE, "check_capacity", "capacity < 0", "capacity < 1", "none has 0 words"),
     Unseen(FEASIBLE, "check_capacity", "tile[t] = 0", "tile[t] = 1", "read only where kept"),
+    Unseen(FEASIBLE, "_check_spread", "slot < 0", "slot <= 0", SLOT_0),
+    Unseen(FEASIBLE, "_check_spread", "slot < 0", "slot < 1", SLOT_0),
+    Unseen(
+        FEASIBLE, "check_fanout", "max(0, along_x - tables.mesh[level, 0])",
+        "max(1, along_x - tables.mesh[level, 0])", "the other axis is over by 1 at least",
+    ),
+    Unseen(NESTS, "nest_tables", f"{NUMBERED}, -1)", f"{NUMBERED}, -2)", SIZE_FOUND),
+    Unseen(
+        NESTS, "nest_tables", "masks.reshape(batch, -1)", "masks.reshape(batch, -2)", SIZE_FOUND
+    ),
+    Unseen(NESTS, "nest_tables", "orders.reshape(-1, n)", "orders.reshape(-2, n)", SIZE_FOUND),
+    Unseen(
+        "searchers/evaluator.py", "_count", "np.arange(1, len(codes) + 1) * counted",
+        "np.arange(1, len(codes) + 1) // counted", "NumPy's whole numbers over 0 are 0",
+    ),
     Unseen(GROUPS, "sort", "gap * 3 + 1", "gap * 3 + 2", "any gaps that end with 1 sort"),
     Unseen(
         GROUPS, "sort", "values[j - gap] > value", "values[j - gap] >= value",
@@ -128,6 +152,9 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "offsets[axis] -= tables.coefficient_of[t, d] * inside[d] * index",
         "the same tiles coincide in the mirror image",
     ),
+    Unseen(KERNEL, "_level_cycles", "reading > 0", "reading >= 0", INFINITE),
+    Unseen(KERNEL, "_level_cycles", "writing > 0", "writing >= 0", INFINITE),
+    Unseen(KERNEL, "_level_cycles", "reading + writing > 0", "reading + writing >= 0", INFINITE),
     Unseen(KERNEL, "_count_instances", "slot >= 0", "slot > 0", SLOT_0),
     Unseen(KERNEL, "_count_instances", "slot >= 0", "slot >= 1", SLOT_0),
     Unseen(
@@ -174,7 +201,7 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "where nothing is struck, moves of no rows draw nothing",
     ),
     Unseen(
-        "orchestrator/comparison/results.py", "_curves",
+        "orchestrator/comparison/results_files.py", "_curves",
         "file.read(columns=list(types), use_threads=False)",
         "file.read(columns=list(types), use_threads=True)",
         "the same table; threads only crash while an interpreter ends (apache/arrow#34314)",
@@ -259,6 +286,26 @@ def broken(source: str, function: str, was: str, becomes: str) -> str:
     for place in found:
         Mutant("", tree, place, new).put(new)
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def broken_copy(folder: Path, *changes: tuple[str, ...]) -> None:
+    """Copies the sources of the proofs; in files of them something is changed (`broken`)."""
+    for package in ("costmodel", "mapspace"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    for file, *change in changes:
+        path = folder / "costmodel" / file
+        path.write_text(broken(path.read_text(), *change))
+
+
+def checked(folder: Path, code: str, problems: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a check, interpreted, on a copy of the sources and a file of problems."""
+    path = os.pathsep.join([str(folder), str(SUPPORT)])
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}
+    command = [sys.executable, "-W", "ignore", "-c", code, str(problems)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=folder, check=False
+    )
 
 
 def unseen(mutant: Mutant) -> Unseen | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from paths import GOLDEN
+from proof_bounds import bounds
 from small_problems import random_parts
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
@@ -73,7 +74,7 @@ def proof(case: Case) -> Case:
     prover = Prover(space, objective=case["objective"], threads=1)
     draws = space.sample(np.random.default_rng(0), 4000)
     codes = draws[space.feasible(draws)][:20]
-    energy, cycles = prover.bounds(codes)
+    energy, cycles = bounds(prover, codes)
     lower = []
     while not prover.finished:
         prover.step(bounds=100)

@@ -9,6 +9,7 @@ from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
+from costmodel.exact_any.front import FrontProver
 from costmodel.exact_any.prover import AnyProver
 from mapspace.errors import ConfigError
 
@@ -143,3 +144,33 @@ def check_hierarchy(seed: int, most: int = MOST_MAPPINGS) -> int:
     limit = float(costs.energy_pj[best]) * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[best])
     assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
     return len(codes)
+
+
+def check_front(seed: int, most: int = MOST_MAPPINGS) -> int:
+    """Holds the proven front of one random problem against all of its mappings.
+
+    Args:
+        seed: decides the problem.
+        most: mappings that it may have.
+
+    Returns:
+        How many points the front has.
+    """
+    space, codes, _ = random_hierarchy(np.random.default_rng(seed), most)
+    prover = FrontProver(space)
+    while not prover.finished:
+        prover.step()
+    points = prover.points()
+    costs = LoopNestModel().evaluate(space, codes)
+    order = np.lexsort((costs.energy_pj, costs.latency_cycles))
+    cycles, energy = costs.latency_cycles[order], costs.energy_pj[order]
+    # Nobody as fast needs less: what is less by a rounding error is no point of its own.
+    before = np.concatenate([[np.inf], np.minimum.accumulate(energy)[:-1]])
+    front = energy < before * (1 - 1e-11)
+    where = f"{space.accelerator.model_dump()} of {space.workload}"
+    assert [point.latency_cycles for point in points] == cycles[front].tolist(), where
+    np.testing.assert_allclose([p.energy_pj for p in points], energy[front], rtol=1e-11)
+    again = LoopNestModel().evaluate(space, np.array([point.code for point in points]))
+    assert again.energy_pj.tolist() == [point.energy_pj for point in points]
+    assert again.latency_cycles.tolist() == [point.latency_cycles for point in points]
+    return len(points)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from proof_bounds import bounds
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES, TIE_BREAKERS, Objective
@@ -247,7 +248,7 @@ def check_problem(seed: int, most: int = MOST_MAPPINGS) -> int:
     best = best_outcome(space, codes, objective)
     assert prover.best_outcome == best, f"{objective}: of equal ones {best} is better"
     tilings, energy, cycles, _ = tiling_minima(space, codes, objective)
-    bound_energy, bound_cycles = prover.bounds(tilings)
+    bound_energy, bound_cycles = bounds(prover, tilings)
     unit = float(prover.unit_pj)
     for column, name in enumerate(("floor", "subtree", "element tile", "tiling")):
         above = bound_energy[:, column] * unit > energy * (1 + 1e-14)

@@ -22,7 +22,7 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.workload_families import cnn, mttkrp
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import validate
-from orchestrator.comparison.results import save
+from orchestrator.comparison.results_files import save
 from surrogate.problems import ProblemRanges
 from surrogate.samples import cost_names, draw
 from surrogate.shards import MANIFEST, DataConfig, Dataset, Manifest, Moments, write_shard
@@ -60,14 +60,16 @@ def test_a_shard_is_a_function_of_seed_and_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["cnn", "mttkrp"])
-@pytest.mark.parametrize("machine", ["mm256", "mindmappings", "mm256-bypass"])
+@pytest.mark.parametrize("machine", ["mm256", "mindmappings", "mm256-bypass", "eyeriss"])
 def test_rows_are_mappings_and_their_normalised_costs(family: str, machine: str) -> None:
     """Points are invertible, so every row's costs can be computed again from the row itself."""
     config = config_for(family, machine=machine)
     rng = np.random.default_rng(5)
     samples = draw(config.problems, config.accelerator, rng, problems=2, mappings_per_problem=15)
     names = cost_names(config.example_space())
-    assert len(names) == samples.costs.shape[1] == {"cnn": 12, "mttkrp": 15}[family]
+    assert len(names) == samples.costs.shape[1]
+    levels, tensors = len(config.accelerator.levels), {"cnn": 3, "mttkrp": 4}[family]
+    assert len(names) == levels * tensors + 3
     dimensions = config.example_space().workload.dimension_names
     for problem in range(2):
         rows = slice(15 * problem, 15 * problem + 15)
@@ -163,7 +165,8 @@ def test_a_damaged_shard_is_named(folder: Path, damage: object) -> None:
 
 READERS = {
     "shards": "from surrogate.shards import Dataset; read = lambda: Dataset(folder).read(0)",
-    "results": "from orchestrator.comparison.results import load; read = lambda: load(folder)",
+    "results": "from orchestrator.comparison.results_files import load\n"
+    "read = lambda: load(folder)",
 }
 
 

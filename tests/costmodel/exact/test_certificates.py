@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import answer, call
 from paths import GOLDEN
 
 from costmodel import MapSpace, accelerator, workload
@@ -25,26 +26,12 @@ from costmodel.loop_nest.records import (
 )
 from costmodel.workloads import workload_names
 from mapspace.errors import ConfigError, DataError
-from orchestrator.cli import main
 
 OLD = GOLDEN / "certificates"
 PRODUCT = "gemm:M=16,N=16,K=16"
 BYPASS = ("--accelerator", "mm256-bypass")
 KEEP = ("--keep", "L1=Z", "--keep", "L2=")
 WORDS = "mappings that keep L1: Z; L2: nothing"
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert call(*arguments, "--json") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
 
 
 @pytest.fixture(scope="module")

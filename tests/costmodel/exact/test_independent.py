@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import printed
 from paths import GOLDEN
 from small_problems import random_problem
 
@@ -27,7 +28,6 @@ from costmodel.independent.counting import Counter, tiling_of
 from costmodel.independent.mappings import Mappings, factorisations, order_count
 from costmodel.loop_nest.records import mapping_record, read_mapping
 from mapspace.errors import ConfigError
-from orchestrator.cli import main
 
 RECORDS = sorted((GOLDEN / "timeloop").glob("*.jsonl.gz"))
 OLD = GOLDEN / "certificates"
@@ -232,10 +232,7 @@ def test_the_command_says_what_was_shown_and_what_was_not(
     name: str, complete: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def call(*options: str) -> str:
-        with pytest.raises(SystemExit) as done:
-            main(("verify", str(OLD / name), *options))
-        assert done.value.code == 0
-        return capsys.readouterr().out
+        return printed(capsys, "verify", OLD / name, *options)
 
     text = call("--independent")
     assert "independent: counted without the cost model's code, the mapping takes the same" in text

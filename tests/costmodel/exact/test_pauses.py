@@ -188,8 +188,8 @@ def test_so_many_best_tilings_are_refused() -> None:
 @pytest.mark.parametrize("objective", ["edp", "latency"])
 def test_many_best_tilings_survive_pauses(objective: Objective) -> None:
     space = awkward()
-    whole = Prover(space, objective=objective, top=30)
-    paused = Prover(space, objective=objective, top=30)
+    whole = Prover(space, objective=objective, top=12)
+    paused = Prover(space, objective=objective, top=12)
     finished(whole)
     finished(paused, 16)
     assert whole.outcomes(whole.codes()) == paused.outcomes(paused.codes())

@@ -7,17 +7,12 @@ interpreted, on problems whose whole map spaces were evaluated here.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from mutations import broken
-from paths import ROOT
+from mutations import broken_copy, checked
 from small_hierarchies import random_hierarchy
 
 from costmodel import LoopNestModel
@@ -90,6 +85,30 @@ BREAKS = {
         "used <= tables.capacity[level]",
         "used < tables.capacity[level]",
     ),
+    "tiles are multiples of the factors outside": (
+        "tables.py",
+        "products_inside",
+        "np.cumprod(spatial[::-1], axis=0)[::-1]",
+        "np.cumprod(spatial, axis=0)",
+    ),
+    "tables serve the assignment that needs most": (
+        "prover.py",
+        "_bound_all",
+        "np.gcd.reduce",
+        "np.lcm.reduce",
+    ),
+    "nothing further in pays for what rests": (
+        "tables.py",
+        "fill",
+        "paid[1:]",
+        "paid[1:] & False",
+    ),
+    "a port's cycles are added twice": (
+        "prover.py",
+        "_fill",
+        "fixed += rate * waiting",
+        "fixed += 1.5 * rate * waiting + rate * one.shape.cells",
+    ),
     "outputs are read even the first time": (
         "weights.py",
         "weights",
@@ -144,25 +163,10 @@ def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run_check(folder: Path, problems: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(folder)}
-    command = [sys.executable, "-W", "ignore", "-c", CHECK, str(problems)]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, cwd=folder, check=False
-    )
-
-
-def copy_package(folder: Path) -> Path:
-    for package in ("costmodel", "mapspace"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
-    return folder / "costmodel" / "exact_any"
-
-
 @pytest.mark.slow
 def test_the_sources_as_they_are_pass(tmp_path: Path, problems: Path) -> None:
-    copy_package(tmp_path)
-    done = run_check(tmp_path, problems)
+    broken_copy(tmp_path)
+    done = checked(tmp_path, CHECK, problems)
     assert done.stdout == "all equal\n", done.stderr
 
 
@@ -170,8 +174,7 @@ def test_the_sources_as_they_are_pass(tmp_path: Path, problems: Path) -> None:
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_rule_is_caught(name: str, tmp_path: Path, problems: Path) -> None:
     file, *change = BREAKS[name]
-    path = copy_package(tmp_path) / file
-    path.write_text(broken(path.read_text(), *change))
-    done = run_check(tmp_path, problems)
+    broken_copy(tmp_path, (f"exact_any/{file}", *change))
+    done = checked(tmp_path, CHECK, problems)
     assert done.returncode == 1, f"survived: {name}"
     assert done.stderr.startswith("problem "), done.stderr

@@ -1,59 +1,115 @@
-"""The proof under a mapper's constraints, against the real Timeloop's exhaustive mapper."""
+"""The proof under a mapper's constraints: the real Timeloop's spaces, and enumerated ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from whole_spaces import golden, rules_of_record
+from small_hierarchies import random_hierarchy
+from small_problems import every_mapping
+from whole_spaces import golden, random_constraints
 
-from costmodel import MapSpace
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact.certificate import certify
+from costmodel.exact.verification import verify
+from costmodel.exact_any.choice import make_prover
 from costmodel.exact_any.prover import AnyProver
-from costmodel.loop_nest.nest_record_models import NestArch
-from costmodel.loop_nest.nest_tables import nest_accelerator
-from mapspace.errors import DataError
+from costmodel.loop_nest.nest_problems import read_problem
+from mapspace.errors import ConfigError, DataError
 
 RECORDS = golden("mapspaces")
-
-
-def space_of(record: dict[str, Any]) -> MapSpace:
-    """The map space of a record; what the outermost level bypasses its machine says."""
-    machine = nest_accelerator(NestArch.model_validate(record["arch"])).model_dump(mode="json")
-    rules, names = rules_of_record(record), [t["name"] for t in record["problem"]["tensors"]]
-    passed = [name for t, name in enumerate(names) if (rules.bypass[0] >> t) & 1]
-    machine["levels"][0]["bypass"] = passed
-    axes = {
-        t["name"]: [{"terms": axis} for axis in t["axes"]] for t in record["problem"]["tensors"]
-    }
-    outputs = [t["name"] for t in record["problem"]["tensors"] if t.get("output")]
-    workload = Workload.model_validate(
-        {
-            "name": "whole",
-            "family": "einsum",
-            "dimensions": record["problem"]["dims"],
-            "tensors": [
-                {"name": name, "axes": axes[name], "output": name in outputs} for name in names
-            ],
-        }
-    )
-    return MapSpace(workload, Accelerator.model_validate({**machine, "bypass": "searched"}))
+ENTRIES: list[dict[str, Any]] = [
+    {"target": "DRAM", "type": "temporal", "permutation": "K_"},
+    {"target": "L2", "type": "spatial", "factors": "M<=4 N>=2", "default_max_factor": 8},
+    {"target": "L1", "type": "temporal", "factors": "K>=4", "default_max_factor": 4},
+    {"target": "L1", "type": "bypass", "keep": ["Z"], "bypass": ["B"]},
+]
 
 
 @pytest.mark.parametrize("number", range(len(RECORDS)))
 def test_the_least_energy_is_timeloops(number: int) -> None:
     record = RECORDS[number]
-    space = space_of(record)
-    prover = AnyProver(space, objective="energy", constraints=rules_of_record(record))
+    space = MapSpace(*read_problem(record))
+    prover = make_prover(space, objective="energy")
     prover.run()
     least = record["least_energy_pj"]
     if least is None:
         assert prover.best_outcome is None
         return
-    best = prover.codes()
-    assert prover.allows(best[0])
+    assert prover.best_outcome is not None
     assert float(prover.best_outcome[0] * prover.unit_pj) == pytest.approx(least, rel=1e-12)
-    with pytest.raises(DataError, match="no certificate"):
+    assert certify(prover, 1.0).proven
+
+
+def check_constrained(seed: int, most: int) -> None:
+    """Holds the proof of a random problem under random constraints against all its mappings."""
+    rng = np.random.default_rng(seed)
+    while True:
+        whole, _, objective = random_hierarchy(rng, most)
+        share = float(rng.choice([0.2, 0.5]))
+        machine = whole.accelerator.model_dump(mode="json")
+        machine["constraints"] = random_constraints(rng, whole, share)
+        try:
+            space = MapSpace(whole.workload, accelerator(machine))
+        except ConfigError:
+            continue
+        codes = every_mapping(space, 4 * most)
+        if codes is not None:
+            break
+    prover = AnyProver(space, objective=objective)
+    prover.run()
+    if not len(codes):
+        assert prover.best_outcome is None
+        return
+    where = f"{objective} of {space.workload} on {machine}"
+    winner = prover.codes()
+    assert len(winner), where
+    costs = LoopNestModel().evaluate(space, np.concatenate([winner, codes]))
+    values = costs.objective(objective)
+    assert values[0] == pytest.approx(values[1:].min(), rel=2e-12), where
+    # A limit just above the optimum lets every bound that is too high cut the optimum off.
+    limit = float(costs.energy_pj[0]) * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[0])
+    assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_equals_enumeration(block: int) -> None:
+    for seed in range(10 * block, 10 * block + 10):
+        check_constrained(seed, most=1200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(25))
+def test_more_equal_enumeration(block: int) -> None:
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        check_constrained(seed, most=20_000)
+
+
+def test_the_certificate_says_the_constraints_and_the_verifier_holds_mappings_to_them() -> None:
+    product = workload("gemm:M=64,N=64,K=64")
+    free = accelerator({"extends": "mm256", "bypass": "searched"})
+    narrow = accelerator({"extends": "mm256", "bypass": "searched", "constraints": ENTRIES})
+    prover, wide = make_prover(MapSpace(product, narrow)), make_prover(MapSpace(product, free))
+    prover.run()
+    wide.run()
+    true, other = certify(prover, 1.0), certify(wide, 1.0)
+    assert true.problem_hash != other.problem_hash
+    assert len(true.accelerator.constraints) == len(ENTRIES)
+    verdict = verify(true, make_prover)
+    assert verdict.holds
+    assert "mappings that obey the machine's 4 constraints" in " ".join(verdict.findings)
+    better = true.model_copy(update={"record": other.record})
+    lines = verify(better, make_prover).findings
+    assert any("WRONG" in line for line in lines)
+    # The same claim without the constraints is refuted.
+    fields = {"accelerator": free, "accelerator_hash": free.hash, "problem_hash": None}
+    assert not verify(true.model_copy(update=fields), make_prover).holds
+
+
+def test_constraints_beside_the_machine_have_no_certificate() -> None:
+    machine = accelerator({"extends": "mm256", "bypass": "searched"})
+    prover = make_prover(MapSpace(workload("gemm:M=8,N=8,K=8"), machine, ENTRIES))
+    prover.run()
+    with pytest.raises(DataError, match="write them into the machine"):
         certify(prover, 1.0)

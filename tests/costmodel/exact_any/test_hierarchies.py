@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_hierarchies import check_hierarchy
+from small_hierarchies import check_front, check_hierarchy
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
@@ -36,6 +36,19 @@ def test_equals_exhaustive_enumeration(block: int) -> None:
 def test_more_equal_exhaustive_enumeration(block: int) -> None:
     for seed in range(1000 + 20 * block, 1020 + 20 * block):
         check_hierarchy(seed, most=60_000)
+
+
+def test_fronts_equal_exhaustive_enumeration() -> None:
+    points = [check_front(seed, most=3000) for seed in range(5000, 5040)]
+    assert max(points) >= 4
+    assert sum(number > 1 for number in points) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_more_fronts_equal_exhaustive_enumeration(block: int) -> None:
+    for seed in range(6000 + 20 * block, 6020 + 20 * block):
+        check_front(seed)
 
 
 def test_counted_by_hand() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import call
 
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.certificate import NEST_FORMAT, certify, read_certificate
@@ -15,8 +16,8 @@ from costmodel.exact_any.choice import make_prover, why_not
 from costmodel.exact_any.prover import AnyProver
 from costmodel.loop_nest.nest_coding import nest_code
 from costmodel.loop_nest.records import mapping_record
+from mapspace import evaluate
 from mapspace.errors import ConfigError
-from orchestrator.cli import main
 
 MACHINE = """
 name: four-levels
@@ -36,10 +37,45 @@ def machine(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
+def test_pareto_proves_the_front(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = ("gemm:M=12,N=8,K=6", "--accelerator", str(machine))
+    assert call("pareto", *problem, "--json") == 0
+    front = json.loads(capsys.readouterr().out)["front"]
+    assert [point["elements"] for point in front] == sorted({p["elements"] for p in front})[::-1]
+    scored = evaluate([point["record"] for point in front])
+    assert [row["result"]["cycles"] for row in scored] == [p["latency_cycles"] for p in front]
+    assert [r["result"]["energy_pj"] for r in scored] == [p["energy_pj"] for p in front]
+    assert call("search", *problem, "--json") == 0
+    best = json.loads(capsys.readouterr().out)
+    assert best["edp"] == pytest.approx(min(p["edp"] for p in front), rel=1e-12)
+
+
+def test_bypass_proves_what_skipping_is_worth(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Roles that a level bypasses anyway are not skipped; both mappings are those of `search`."""
+    arguments = ("bypass", "gemm:M=12,N=8,K=6", "--accelerator", str(machine), "--json")
+    assert call(*arguments) == 0
+    row = json.loads(capsys.readouterr().out)["layers"][0]
+    assert row["kept"]["skips"] == {"L2": [], "inputs": [], "sums": []}
+    for key, bypass in (("kept", "none"), ("searched", "searched")):
+        assert row[key]["proven"]
+        machine.write_text(f"{MACHINE}bypass: {bypass}\n")
+        assert call("search", *arguments[1:]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert row[key]["edp"] == pytest.approx(found["edp"], rel=1e-12)
+    assert row["searched"]["edp"] < row["kept"]["edp"]
+
+
+def test_space_says_how_far_samples_are_from_the_optimum(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("gemm:M=12,N=8,K=6", "--accelerator", str(machine), "--json")
+    assert call("space", *arguments, "--samples", "500") == 0
+    (entry,) = json.loads(capsys.readouterr().out)["spaces"]
+    assert call("search", *arguments) == 0
+    best = json.loads(capsys.readouterr().out)
+    assert entry["optimum"]["edp"] == pytest.approx(best["edp"], rel=1e-12)
 
 
 def test_search_proves_and_verify_proves_again(
@@ -47,17 +83,17 @@ def test_search_proves_and_verify_proves_again(
 ) -> None:
     found = tmp_path / "best.jsonl"
     arguments = ("search", "gemm:M=12,N=8,K=6", "--accelerator", str(machine))
-    assert run(*arguments, "--output", str(found), "--json") == 0
+    assert call(*arguments, "--output", str(found), "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["proven"] is True
     assert result["tie_proven"] is False
     assert result["gap_to_optimum"] == 0
     assert result["lower_bound"] == pytest.approx(result["edp"], rel=1e-12)
     certificate = tmp_path / "best.certificate.json"
-    assert run("verify", str(certificate)) == 0
+    assert call("verify", str(certificate)) == 0
     assert "the certificate holds" in capsys.readouterr().out
     assert read_certificate(certificate).format == NEST_FORMAT
-    assert run("verify", str(certificate), "--independent") == 2
+    assert call("verify", str(certificate), "--independent") == 2
     assert "second program" in capsys.readouterr().err
 
 

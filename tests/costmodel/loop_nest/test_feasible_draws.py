@@ -190,6 +190,26 @@ def test_few_and_many_are_drawn_uniformly_among_the_same(machine: str | dict[str
     assert 1e-4 < stats.chisquare(counts).pvalue < 1 - 1e-4
 
 
+def test_real_machines_are_drawn_from_what_fits_at_once() -> None:
+    """Uniformly, with the first draw as with all; the first machines as they always were."""
+    space = MapSpace(workload("gemm:M=4,N=6,K=4"), accelerator("gemmini"))
+    draws = FeasibleDraws(space.tables)
+    assert space._constructed.at_once
+    assert not MapSpace(workload("gemm:M=4,N=6,K=4"), accelerator("mm256"))._constructed.at_once
+    rng = np.random.default_rng(3)
+    parts = [space.sample(rng, n, feasible=True) for n in (0, 1, 7, 20 * int(draws.number))]
+    drawn = np.concatenate(parts)
+    assert space.feasible(drawn).all()
+    free = [kind in ORDERS for kind in space.attribute_kinds]
+    found, counts = np.unique(np.where(free, 0, drawn), axis=0, return_counts=True)
+    assert len(found) == draws.number
+    assert 1e-4 < stats.chisquare(counts).pvalue < 1 - 1e-4
+    # Loop orders, which play no part in it, are drawn as evenly.
+    for column in np.flatnonzero(free):
+        orders = np.bincount(drawn[:, column], minlength=space.cardinality[column])
+        assert 1e-4 < stats.chisquare(orders).pvalue < 1 - 1e-4
+
+
 def test_a_level_that_must_be_filled_may_need_more_than_fits_by_itself() -> None:
     tight = MapSpace(workload("resnet-conv4"), accelerator(TIGHT))
     assert grows_with_extents(tight.tables)

@@ -252,6 +252,13 @@ def test_an_imperfect_case_counted_by_hand() -> None:
     }  # fmt: skip
 
 
+def test_a_tensor_that_no_level_keeps_is_named() -> None:
+    record = json.loads(json.dumps(EXAMPLE))
+    for level in record["mapping"]:
+        level["keep"] = [name for name in level["keep"] if name != "A"]
+    assert score_nests({0: record})[0] == {"valid": False, "why": "A is kept at no level"}
+
+
 def changed(record: Record, path: str, value: object) -> Record:
     """A copy with one value changed; None takes the key away."""
     copy: Record = json.loads(json.dumps(record))

@@ -300,6 +300,17 @@ def test_algorithmic_minimum_normalises_as_published(name: str, normalised: floa
     assert round(optimum / algorithmic_minimum(nest, mm256).edp, 2) == normalised
 
 
+def test_an_access_of_the_algorithmic_minimum_serves_a_block() -> None:
+    nest = workload("gemm:M=8,N=8,K=8")
+    one = accelerator(
+        {"name": "one", "mac_energy_pj": 0.0, "levels": [{"name": "DRAM", "energy_pj": 8.0}]}
+    )
+    levels = [one.levels[0].model_copy(update={"block_words": 4})]
+    blocks = one.model_copy(update={"levels": tuple(levels)})
+    assert algorithmic_minimum(nest, one).energy_pj == 3 * 64 * 8.0
+    assert algorithmic_minimum(nest, blocks).energy_pj == 3 * 64 * 8.0 / 4
+
+
 def test_optimum_is_found_by_content() -> None:
     same = mttkrp(name="renamed", I=128, J=1024, K=4096, L=2048)
     assert known_optimum(same, accelerator("mm256")) == known_optimum(

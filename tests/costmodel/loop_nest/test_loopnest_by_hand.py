@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from written_nests import LEVELS, written
 
 from costmodel import LoopNestModel, MapSpace, Workload, accelerator, workload
 from costmodel.loop_nest.mapping import mapping_from_record
+from costmodel.loop_nest.spatial_groups import sort
 from costmodel.workload_families import cnn, gemm
 
-LEVELS = ("DRAM", "L2", "L1")
 GEMM = gemm(name="tiny", M=4, N=4, K=4)
 CONV = cnn(name="line", N=1, K=1, C=1, P=12, Q=1, R=3, S=1)
 COUNTS = dict[str, dict[str, tuple[int, int, int]]]
 
 
 def nest(workload: Workload, **levels: str) -> tuple[COUNTS, float, int]:
-    """Counts (reads, fills, updates per instance) of a nest written as `"M2 N4 | K4"`.
-
-    Per level the temporal loops, outermost first, and behind a bar the spatial ones.
-    """
-    machine = accelerator("mm256")
-    names = workload.dimension_names
-    record = {}
-    for level in LEVELS:
-        temporal, _, spatial = levels.get(level, "").partition("|")
-        loops = [(loop[0], int(loop[1:])) for loop in temporal.split()]
-        used = [name for name, _ in loops]
-        order = used + [name for name in names if name not in used]
-        record[level] = {"temporal": dict(loops), "perm": order}
-        if level == "L2":
-            record[level]["spatial"] = {loop[0]: int(loop[1:]) for loop in spatial.split()}
-    space = MapSpace(workload, machine)
-    mapping = mapping_from_record(
-        record, LEVELS, names, workload.tensor_names, (False, True, False)
-    )
-    costs = LoopNestModel().evaluate(space, space.code(mapping)[None], detail=True)
+    """Counts (reads, fills, updates per instance) of a nest as `written_nests.written` reads it."""
+    space, codes = written(workload, levels)
+    costs = LoopNestModel().evaluate(space, codes, detail=True)
     assert costs.status[0] == 0
     assert costs.detail is not None
     counts = {
@@ -235,3 +219,14 @@ def test_one_limit_of_one_level_is_enough(
     mapping = mapping_from_record(record, LEVELS, ("M", "N", "K"), ("A", "B", "Z"), (0, 1, 0))
     cycles = LoopNestModel().evaluate(space, space.code(mapping)[None]).latency_cycles[0]
     assert cycles == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 13, 14, 40])
+def test_sorting_in_place(count: int) -> None:
+    """As compiled code does it: what lies beyond the count stays where it is."""
+    plain = getattr(sort, "py_func", sort)
+    for seed in range(20):
+        values = np.random.default_rng(seed).integers(0, 9, size=count + 2)
+        expected = np.append(np.sort(values[:count]), values[count:])
+        plain(values, count)
+        assert values.tolist() == expected.tolist()

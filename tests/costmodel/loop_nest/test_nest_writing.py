@@ -41,6 +41,15 @@ EYERISS: dict[str, Any] = {
         {"name": "psum", "capacity_words": 16, "energy_pj": 0.9, "bypass": ["input", "weight"]},
     ],
 }
+ALONE: dict[str, Any] = {
+    **EYERISS,
+    "levels": [
+        level | {"spatial": {"multicast": False, "reduction": False}}
+        if level["name"] == "GLB"
+        else level
+        for level in EYERISS["levels"]
+    ],
+}
 APART: dict[str, Any] = {
     "name": "apart",
     "mac_energy_pj": 0.5,
@@ -74,7 +83,7 @@ APART: dict[str, Any] = {
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize(
     ("machine", "work"),
-    [(EYERISS, "resnet-conv4"), (EYERISS, "alexnet-conv2"), (APART, "gemm:M=24,N=18,K=20")],
+    [(EYERISS, "resnet-conv4"), (ALONE, "alexnet-conv2"), (APART, "gemm:M=24,N=18,K=20")],
 )
 def test_a_record_costs_what_the_mapping_costs(
     machine: dict[str, Any], work: str, linked: bool
@@ -98,8 +107,25 @@ def test_a_record_costs_what_the_mapping_costs(
 
 def test_what_a_record_has_no_place_for_is_one_line() -> None:
     levels = [dict(level) for level in EYERISS["levels"]]
-    levels[1]["spatial"] = {"multicast": False}
+    levels[1]["banks"] = 8
     space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator({**EYERISS, "levels": levels}))
     code = space.sample(np.random.default_rng(0), 1, feasible=True)[0]
-    with pytest.raises(ConfigError, match="GLB of eyeriss shares no words among its children"):
+    with pytest.raises(ConfigError, match="eyeriss has banks"):
         mapping_record(space, code)
+
+
+@pytest.mark.parametrize("work", ["resnet-conv4", "gemm:M=64,N=24,K=36"])
+def test_hops_do_not_depend_on_how_a_machine_says_what_it_keeps(work: str) -> None:
+    shared = {"name": "L2", "capacity_words": 65536, "energy_pj": 6.0, "hop_energy_pj": 2.0}
+    shared |= {"fanout": 168, "mesh": [14, 12]}
+    spad = {"name": "spad", "capacity_words": 260, "energy_pj": 1.0}
+    content: dict[str, Any] = {"name": "mesh", "mac_energy_pj": 1.0}
+    told = content | {"levels": [DRAM, shared | {"bypass": ["weight"]}, spad]}
+    searched = content | {"bypass": "searched", "levels": [DRAM, shared, spad]}
+    space, other = (MapSpace(workload(work), accelerator(each)) for each in (told, searched))
+    codes = space.sample(np.random.default_rng(1), 200, feasible=True)
+    same = np.array([other.code(space.describe(code)) for code in codes])
+    model = LoopNestModel()
+    np.testing.assert_allclose(
+        model.evaluate(other, same).energy_pj, model.evaluate(space, codes).energy_pj, rtol=1e-12
+    )

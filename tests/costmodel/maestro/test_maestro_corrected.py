@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from maestro_golden import PATH, load
@@ -24,7 +25,6 @@ from costmodel.maestro import (
     records_from_mappings,
     score_records,
 )
-from orchestrator.cli import main
 from orchestrator.search.evaluate_records import evaluate_file
 
 Record = dict[str, Any]
@@ -196,9 +196,7 @@ def test_evaluate_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     source.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     results: dict[str, list[Record]] = {}
     for name in ("maestro", "maestro-corrected"):
-        with pytest.raises(SystemExit) as exit_:
-            main(["evaluate", "--model", name, str(source), "--output", str(output)])
-        assert exit_.value.code == 0
+        assert call("evaluate", "--model", name, str(source), "--output", str(output)) == 0
         assert "3 records scored, 1 of them infeasible" in capsys.readouterr().err
         results[name] = [json.loads(line)["result"] for line in output.read_text().splitlines()]
         made_by = {(result["model"], result["model_version"]) for result in results[name]}

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from marks import noisy_libraries
 from processes import DRIVER
 from sample_results import make_results
 
@@ -31,16 +32,11 @@ from orchestrator.benchmark.config import Benchmark, Plan, make_searcher, prepar
 from orchestrator.benchmark.run import run_benchmark
 from orchestrator.benchmark.search_trial import Searches, make_evaluator, run_trial
 from orchestrator.comparison.page import text_table
-from orchestrator.comparison.results import Bounds, Results, load
+from orchestrator.comparison.results import Bounds, Results
+from orchestrator.comparison.results_files import load
 from orchestrator.runs.checkpoints import load_state
 
-pytestmark = [
-    # Ray leaves sockets and files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = noisy_libraries
 
 
 def experiment(**changes: Any) -> dict[str, Any]:

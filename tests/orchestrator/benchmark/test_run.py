@@ -7,18 +7,16 @@ import re
 from pathlib import Path
 
 import pytest
+from marks import noisy_libraries
 
 from mapspace.errors import ConfigError
-from orchestrator.comparison.results import load
+from orchestrator.comparison.results_files import load
 from orchestrator.mind_mappings import BENCHMARKS, main_job
 
 pytestmark = [
     pytest.mark.every_part,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
+    noisy_libraries,
 ]
 
 

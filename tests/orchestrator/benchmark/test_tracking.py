@@ -7,20 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import noisy_libraries
 from sample_results import make_results
 
 from mapspace.errors import MapspaceError
 from orchestrator.benchmark import mlflow_log
-from orchestrator.comparison.results import CERTIFICATES_FOLDER, save
+from orchestrator.comparison.results_files import CERTIFICATES_FOLDER, save
 from orchestrator.runs import mlflow_client
 
-pytestmark = [
-    # MLflow and SQLAlchemy use what they deprecate themselves.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = noisy_libraries
 
 
 @pytest.fixture(scope="module")

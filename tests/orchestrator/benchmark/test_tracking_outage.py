@@ -15,21 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import noisy_libraries
 from processes import wait_for
 from sample_results import make_results
 
 from mapspace.errors import MapspaceError
 from orchestrator.benchmark import mlflow_log
-from orchestrator.comparison.results import Results, save
+from orchestrator.comparison.results import Results
+from orchestrator.comparison.results_files import save
 from orchestrator.runs import mlflow_client
 
 pytestmark = [
     # A server takes a quarter of a minute to start, and it is started three times.
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    noisy_libraries,
 ]
 
 

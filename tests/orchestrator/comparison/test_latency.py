@@ -29,7 +29,8 @@ from orchestrator.comparison.latency_replay import (
     moments,
     reach,
 )
-from orchestrator.comparison.results import Bounds, Results, Run, load, save
+from orchestrator.comparison.results import Bounds, Results, Run
+from orchestrator.comparison.results_files import load, save
 from searchers import Evaluator
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -15,7 +15,8 @@ from mapspace.errors import ConfigError
 from orchestrator.comparison.figures import draw_final, styles
 from orchestrator.comparison.latency_section import paper_points
 from orchestrator.comparison.page import benchmark_document, text_table, write_report
-from orchestrator.comparison.results import Bounds, Results, save
+from orchestrator.comparison.results import Bounds, Results
+from orchestrator.comparison.results_files import save
 from orchestrator.report.document import NOTHING, Cell, Section, Table
 
 

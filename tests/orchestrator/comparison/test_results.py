@@ -14,15 +14,8 @@ from sample_results import make_results, make_run
 
 from mapspace.errors import DataError
 from orchestrator.comparison.cells import TIMES, percent_text, range_text, ratio_cell
-from orchestrator.comparison.results import (
-    NOT_COMPARABLE,
-    Bounds,
-    Ratio,
-    Run,
-    geometric_interval,
-    load,
-    save,
-)
+from orchestrator.comparison.results import NOT_COMPARABLE, Bounds, Ratio, Run, geometric_interval
+from orchestrator.comparison.results_files import load, save
 from orchestrator.report.document import NOTHING, Cell
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import call
 
 from costmodel import LoopNestModel, MapSpace, accelerator, algorithmic_minimum, workload
 from costmodel.loop_nest.records import record_code
 from mapspace.errors import ConfigError
-from orchestrator.cli import main
 from orchestrator.map_space.describe import describe_family, describe_spaces, sizes
 from orchestrator.map_space.sample import sample_family, sample_space, statistics
 from orchestrator.map_space.surface import Surface, surface_around, two_dimensions
@@ -32,13 +32,6 @@ SMALL_MACHINE = {
     ],
     "mac_energy_pj": 1,
 }
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
 
 
 def live() -> Live:

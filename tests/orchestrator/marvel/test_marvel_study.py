@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from commands import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import noisy_libraries
 from paths import EXPERIMENTS
 
 from costmodel import ConfigError, accelerator, workload
@@ -26,7 +28,6 @@ from costmodel.maestro.distinct_blocks import Layer, footprint_elements, layer_o
 from costmodel.maestro.off_chip import search
 from costmodel.maestro.on_chip_search import OBJECTIVES, model_of
 from costmodel.workload_families import cnn, conv1d, gemm, mttkrp
-from orchestrator.cli import main
 from orchestrator.marvel.baselines import JointSpace, brute_force, random_search
 from orchestrator.marvel.config import MarvelStudy
 from orchestrator.marvel.joint import joint_search, least_compute_cycles, least_values
@@ -410,9 +411,7 @@ def test_wrong_studies_are_one_line(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "wrong.yaml"
     path.write_text(yaml.safe_dump(content_for(**changes)))
-    with pytest.raises(SystemExit) as exit_:
-        main(["benchmark", str(path)])
-    assert exit_.value.code == 2
+    assert call("benchmark", str(path)) == 2
     captured = capsys.readouterr()
     lines = captured.err.strip().splitlines()
     assert len(lines) == 1
@@ -435,9 +434,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], ray_run
     )
 
     def run(*more: str) -> int | str | None:
-        with pytest.raises(SystemExit) as exit_:
-            main(["benchmark", str(path), "--output", str(folder), *more])
-        return exit_.value.code
+        return call("benchmark", str(path), "--output", str(folder), *more)
 
     assert run() == 0
     assert str(folder) in capsys.readouterr().out
@@ -446,32 +443,23 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], ray_run
     assert row["remainders"]["reference"]["runtime"]["value"] > 0
     assert run("--no-resume") == 2
     assert "exists already" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as exit_:
-        main(["report", str(folder)])
-    assert exit_.value.code == 0
+    assert call("report", str(folder)) == 0
     path.write_text(yaml.safe_dump(content_for(name="another")))
     assert run() == 2
     assert "expected the study 'another', found 'test'" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as exit_:
-        main(["benchmark", str(path), "--output", str(tmp_path)])
-    assert exit_.value.code == 2
+    assert call("benchmark", str(path), "--output", str(tmp_path)) == 2
     assert "holds something else" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of MLflow's own libraries
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@noisy_libraries
 def test_mlflow_has_the_study_where_it_is_asked_for(tmp_path: Path, ray_runtime: None) -> None:
     from mlflow.tracking import MlflowClient
 
     path, folder = tmp_path / "study.yaml", tmp_path / "run"
     path.write_text(yaml.safe_dump(content_for(workloads=["marvel-l4", "marvel-l15"])))
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    with pytest.raises(SystemExit) as exit_:
-        main(["benchmark", str(path), "--output", str(folder), "--tracking-uri", uri])
-    assert exit_.value.code == 0
+    assert call("benchmark", str(path), "--output", str(folder), "--tracking-uri", uri) == 0
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("test")
     assert experiment is not None

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from marks import noisy_libraries
 from sample_results import make_results
 
 from mapspace.errors import ConfigError, DataError, MapspaceError
@@ -22,17 +23,12 @@ from mapspace.strict_yaml import validate
 from orchestrator.benchmark import mlflow_log
 from orchestrator.benchmark.config import Benchmark
 from orchestrator.comparison.page import write_report
-from orchestrator.comparison.results import Results, save
+from orchestrator.comparison.results import Results
+from orchestrator.comparison.results_files import save
 from orchestrator.runs import mlflow_client
 from orchestrator.runs.mlflow_client import open_mlflow
 
-pytestmark = [
-    # MLflow and SQLAlchemy use what they deprecate themselves.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = noisy_libraries
 
 
 @pytest.fixture(scope="module")

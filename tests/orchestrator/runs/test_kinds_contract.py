@@ -14,21 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call
+from marks import noisy_libraries
 
 from mapspace.errors import ConfigError
 from mapspace.storage import RemotePath
-from orchestrator.cli import main
 from orchestrator.runs.kinds import kind, kind_names
 from orchestrator.runs.lock import claimed
 from orchestrator.runs.mlflow_client import ARTIFACTS_FOLDER, DATABASE_FILE, TRACKING_FILE
 
-pytestmark = [
-    # Ray, MLflow and SQLAlchemy use what they deprecate themselves, and leave files open.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = noisy_libraries
 
 # Those that train take a minute where others take seconds.
 SLOW_WHERE_IT_TRAINS = [
@@ -51,14 +46,6 @@ def written(folder: Path, content: dict[str, Any]) -> Path:
     path = folder / "experiment.yaml"
     path.write_text(json.dumps(content))
     return path
-
-
-def call(*arguments: object) -> int:
-    """Runs a command in this process; the exit status."""
-    with pytest.raises(SystemExit) as done:
-        main([str(argument) for argument in arguments])
-    assert isinstance(done.value.code, int)
-    return done.value.code
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from marks import noisy_libraries
 from safetensors.torch import load
 
 import surrogate
@@ -21,7 +22,7 @@ from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.run import describe, run_benchmark
 from orchestrator.benchmark.search_trial import Searches, finished_runs, run_trial
 from orchestrator.cli import cli
-from orchestrator.comparison import results
+from orchestrator.comparison import results_files
 from orchestrator.comparison.results import Results
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.lock import claimed
@@ -33,13 +34,7 @@ from surrogate.predictor import SHIPPED
 from surrogate.shards import Dataset
 from surrogate.training import fit
 
-pytestmark = [
-    # Ray leaves sockets and files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = noisy_libraries
 
 
 # Surrogates
@@ -132,7 +127,7 @@ def test_a_remote_benchmark_equals_a_local_one(
     local = run_benchmark(prepared(file), tmp_path / "run")
     remote = run_benchmark(prepared(file), str(bucket))
     assert_equal_runs(remote, local)
-    assert_equal_runs(results.load(str(bucket)), local)
+    assert_equal_runs(results_files.load(str(bucket)), local)
     assert sorted(file_sizes(bucket)) == ["curves.parquet", "experiment.json", "summary.json"]
     assert not (bucket / "searches").exists()
     certificates = file_sizes(bucket / "certificates")

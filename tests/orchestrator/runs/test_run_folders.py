@@ -6,17 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import call
 
 from mapspace.errors import ConfigError
-from orchestrator.cli import main
 from orchestrator.runs.kinds import KINDS, kind, require_own, why_no_report
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
 
 
 def begin(folder: Path, name_of_kind: str, name: str) -> None:

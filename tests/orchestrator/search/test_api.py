@@ -11,24 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import answer
 from paths import ROOT
 
 import mapspace as ms
-from orchestrator.cli import main
 from orchestrator.report.shown import Shown
 
 SMALL = "gemm:M=16,N=16,K=16"
 AWKWARD = "gemm:M=263,N=257,K=16"
 # What differs from run to run.
 VARYING = {"seconds", "wall_seconds", "iterations", "true_queries"}
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as done:
-        main([*arguments, "--json"])
-    assert done.value.code == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def steady(found: Any) -> Any:
@@ -54,7 +46,7 @@ def test_a_result_is_what_the_command_prints(
     options: dict[str, Any], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = ms.search(SMALL, **options)
-    there = printed(capsys, "search", SMALL, *arguments)
+    there = answer(capsys, "search", SMALL, *arguments)
     assert list(result.to_dict()) == list(there)
     assert steady(result.to_dict()) == steady(there)
 
@@ -62,7 +54,7 @@ def test_a_result_is_what_the_command_prints(
 def test_padding_is_part_of_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     for options, arguments in (({}, ()), ({"pad": True}, ("--pad",))):
         result = ms.search(AWKWARD, **options)
-        assert list(result.to_dict()) == list(printed(capsys, "search", AWKWARD, *arguments))
+        assert list(result.to_dict()) == list(answer(capsys, "search", AWKWARD, *arguments))
         assert result.padding is not None
     assert result.original is not None
     assert result.original.dimensions["M"] == 263 < result.workload.dimensions["M"]
@@ -72,15 +64,15 @@ def test_other_results_are_what_their_commands_print(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     front = ms.pareto(SMALL)
-    assert front.to_dict() == printed(capsys, "pareto", SMALL)
+    assert front.to_dict() == answer(capsys, "pareto", SMALL)
     source = tmp_path / "net.yaml"
     source.write_text(f'layers: ["{SMALL}", {{workload: "gemm:M=8,N=8,K=8", count: 3}}]')
     network = ms.search_network(source)
-    there = printed(capsys, "search", "--network", str(source))
+    there = answer(capsys, "search", "--network", str(source))
     assert steady(network.to_dict()) == steady(there)
     ms.search(SMALL).save(tmp_path / "best.jsonl")
     verified = ms.verify(tmp_path / "best.certificate.json", independent=True)
-    there = printed(capsys, "verify", str(tmp_path / "best.certificate.json"), "--independent")
+    there = answer(capsys, "verify", str(tmp_path / "best.certificate.json"), "--independent")
     assert steady(verified.to_dict()) == steady(there)
 
 
@@ -205,7 +197,7 @@ def test_no_library_function_names_an_option() -> None:
         f"{path.name}: {text}"
         for folder in ("search", "map_space")
         for path in sorted((ROOT / "orchestrator" / folder).glob("*.py"))
-        if not path.name.endswith("text.py") and path.name != "options.py"
+        if not path.name.endswith("text.py") and path.name not in ("command.py", "options.py")
         for text in constants(path)
         if re.search(r"(^|\W)--[a-z]", text)
     ]

@@ -9,19 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import call
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.loop_nest.records import record_code
 from mapspace.errors import ConfigError
-from orchestrator.cli import main
 from orchestrator.search.bypass import compare_bypass, deliveries
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
 
 
 def layer(source: str, machine: str) -> dict[str, Any]:

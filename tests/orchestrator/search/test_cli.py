@@ -5,27 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call, interrupted
 
 from costmodel.loop_nest.model import LoopNestModel
-from orchestrator.cli import main
 
 SLOW_LIBRARIES = {"ray", "torch", "mlflow", "pandas", "matplotlib", "pyarrow", "rich"}
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    code = exit_.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def one_record() -> dict[str, Any]:
@@ -206,25 +196,10 @@ def test_search_imports_nothing_slow() -> None:
     assert "scipy.stats" not in loaded
 
 
-def start_search(*options: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*before, sys.executable, "-m", "orchestrator", "search", "resnet-conv4", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_interrupting_a_search_prints_the_best_so_far() -> None:
-    process = start_search("--seconds", "600", "--json", "--searcher", "structured")
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "best edp" in line:
-            break
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    options = ("--seconds", "600", "--json", "--searcher", "structured")
+    status, out, err = interrupted("best edp", "search", "resnet-conv4", *options, later=0.3)
+    assert status == 130, err
     assert err.splitlines()[-1] == "Error: interrupted: this is the best so far."
     answer = json.loads(out)
     assert answer["interrupted"] is True
@@ -234,20 +209,10 @@ def test_interrupting_a_search_prints_the_best_so_far() -> None:
 
 def test_a_search_that_was_started_to_ignore_interrupts_does_so() -> None:
     # As a script starts what it puts into the background.
-    process = start_search(
-        "--seconds",
-        "2",
-        "--searcher",
-        "structured",
-        before=("sh", "-c", "trap '' INT; exec \"$@\"", "sh"),
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "best edp" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    before = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+    options = ("--seconds", "2", "--searcher", "structured")
+    status, out, err = interrupted("best edp", "search", "resnet-conv4", *options, before=before)
+    assert status == 0, err
     assert "interrupted" not in err
     assert "EDP" in out
 

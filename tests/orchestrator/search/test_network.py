@@ -7,16 +7,14 @@ import json
 import math
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call, interrupted
 
 from costmodel.networks import load_network
 from costmodel.workloads import network, network_names
-from orchestrator.cli import main
 from orchestrator.runs.ray_runtime import completed
 from orchestrator.search.network import search_network
 from orchestrator.search.network_result import NetworkResult
@@ -47,14 +45,6 @@ def untimed(row: dict[str, Any]) -> dict[str, Any]:
     """A row without what differs from run to run: times, and what fitted into them."""
     varying = ("seconds", "wall_seconds", "iterations", "true_queries")
     return {key: value for key, value in row.items() if key not in varying}
-
-
-def call(*arguments: str) -> int:
-    """Runs a command in this process; the exit status."""
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -276,17 +266,9 @@ def test_wrong_options_are_one_line(
 def test_an_interruption_prints_what_is_finished(tmp_path: Path) -> None:
     source = tmp_path / "slow.yaml"
     source.write_text(f'layers: ["gemm:M=8,N=4,K=2", "{LARGE}", "{LARGE.replace("120", "240")}"]')
-    command = [sys.executable, "-m", "orchestrator", "search", "--network", str(source)]
-    process = subprocess.Popen(
-        [*command, "--seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "1 of 3 layers" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
+    options = ("--network", str(source), "--seconds", "600")
+    status, out, err = interrupted("1 of 3 layers", "search", *options)
+    assert status == 130, err
     assert "interrupted" in err.splitlines()[-1]
     assert "layers are missing from the totals" in out
     assert any(line.startswith("gemm:M=8,N=4,K=2") for line in out.splitlines())

@@ -6,27 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
-
-from orchestrator.cli import main
+from commands import call
 
 LAYER = "gemm:M=8,N=4,K=2"
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The line of a command that is refused before it says what it works on."""
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
+    assert call(*arguments) == 2
     output = capsys.readouterr()
-    assert done.value.code == 2
     assert output.out == ""
     assert output.err.count("\n") == 1
     return output.err
 
 
 def accepted(*arguments: str) -> None:
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert done.value.code == 0
+    assert call(*arguments) == 0
 
 
 @pytest.mark.parametrize(
@@ -71,9 +66,7 @@ def test_options_for_several_values_are_given_several_times(
 def refused_late(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The last line of a command that is refused."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert done.value.code == 2
+    assert call(*arguments) == 2
     return capsys.readouterr().err.splitlines()[-1]
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import call, printed
 
 from costmodel import MapSpace, Workload, accelerator, workload
 from costmodel.exact.certificate import prove
-from orchestrator.cli import main
 from orchestrator.search import padding
 from orchestrator.search.padding import (
     candidates,
@@ -54,14 +54,6 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def never() -> bool:
     return False
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    output = capsys.readouterr()
-    assert done.value.code == 0, output.err
-    return output.out
 
 
 def computed(nest: Workload, inputs: list[np.ndarray]) -> np.ndarray:
@@ -170,17 +162,17 @@ def test_what_was_not_tried_in_time_is_not_claimed() -> None:
 def test_awkward_sizes_are_named_with_what_padding_gives(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = call(capsys, "search", "gemm:M=263,N=257,K=16")
+    text = printed(capsys, "search", "gemm:M=263,N=257,K=16")
     assert "M = 263 is prime, N = 257 is prime" in text
     assert "K = 16" not in text
     # With one of the two padded the other has no work left to spread.
     assert "M padded to 272" in text
     assert "best alone M=272" in text
-    found = json.loads(call(capsys, "search", "gemm:M=263,N=257,K=16", "--json"))
+    found = json.loads(printed(capsys, "search", "gemm:M=263,N=257,K=16", "--json"))
     assert found["utilisation"] < 0.5
     assert found["padding"]["complete"] is True
     assert found["padding"]["objective"] < found["edp"]
-    better = json.loads(call(capsys, "search", "gemm:M=263,N=257,K=16", "--pad", "--json"))
+    better = json.loads(printed(capsys, "search", "gemm:M=263,N=257,K=16", "--pad", "--json"))
     assert better["original"] == {
         "workload": "gemm:M=263,N=257,K=16",
         "dimensions": {"M": 263, "N": 257, "K": 16},
@@ -191,7 +183,7 @@ def test_awkward_sizes_are_named_with_what_padding_gives(
     # All dimensions were tried, not only the awkward ones.
     assert better["edp"] <= found["padding"]["objective"] * (1 + 1e-12)
     assert better["proven"] is True
-    text = call(capsys, "search", "gemm:M=263,N=257,K=16", "--pad")
+    text = printed(capsys, "search", "gemm:M=263,N=257,K=16", "--pad")
     assert "of the padded problem" in text
     assert "wasted multiply-accumulates" in text
 
@@ -201,11 +193,9 @@ def test_sizes_that_are_not_to_blame_are_not_blamed(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The array is full; or it is not, and no size is awkward."""
-    assert "awkward" not in call(capsys, "search", text)
+    assert "awkward" not in printed(capsys, "search", text)
 
 
 def test_padding_is_for_one_workload(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as done:
-        main(["search", "--network", "alexnet", "--pad"])
-    assert done.value.code == 2
+    assert call("search", "--network", "alexnet", "--pad") == 2
     assert "--pad is for a single WORKLOAD" in capsys.readouterr().err

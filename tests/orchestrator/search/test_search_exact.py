@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import answer, call, interrupted
 
-from orchestrator.cli import main
 from orchestrator.report.units import percent
 
 # 1.3e15 tilings: no machine that runs tests proves it within a second.
 LARGE = "cnn:N=64,K=1440,C=720,P=120,Q=60,R=4,S=4"
-
-
-def call(*arguments: str) -> int:
-    """Runs a command in this process; the exit status."""
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    assert isinstance(done.value.code, int)
-    return done.value.code
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert call(*arguments, "--json") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
 
 
 def test_search_proves_by_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,15 +229,9 @@ def test_where_no_proof_is_possible_a_heuristic_searches(
 
 
 def test_an_interrupted_proof_keeps_what_is_certain() -> None:
-    command = [sys.executable, "-m", "orchestrator", "search", LARGE, "--seconds", "600", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "certainly within" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    options = ("--seconds", "600", "--json")
+    status, out, err = interrupted("certainly within", "search", LARGE, *options)
+    assert status == 130, err
     found = json.loads(out)
     assert found["interrupted"] is True
     assert found["proven"] is False
@@ -282,5 +259,13 @@ def test_the_front_is_proven_and_drawn(tmp_path: Path, capsys: pytest.CaptureFix
         assert single["lower_bound"] == pytest.approx(value, rel=1e-12)
     assert call("pareto", "gemm-512") == 0
     assert "proven energy-latency front of gemm-512" in capsys.readouterr().out
-    assert call("pareto", "gemm-512", "--accelerator", "mm256-bw") == 2
-    assert "without bandwidth limits" in capsys.readouterr().err
+
+
+def test_a_front_under_bandwidth_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its ends, and its least EDP, are what the single searches prove."""
+    problem = ("gemm:M=64,N=64,K=64", "--accelerator", "mm256-bw")
+    front = answer(capsys, "pareto", *problem)["front"]
+    assert len(front) > 1
+    for objective, key in (("latency", "latency_cycles"), ("energy", "energy_pj"), ("edp", "edp")):
+        single = answer(capsys, "search", *problem, "--objective", objective)
+        assert single["lower_bound"] == pytest.approx(min(p[key] for p in front), rel=1e-12)

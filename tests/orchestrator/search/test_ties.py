@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
 
@@ -17,7 +18,6 @@ from costmodel.exact.objective import KINDS, is_below, rank
 from costmodel.exact.pareto import pareto_front
 from costmodel.exact.prover import Prover
 from costmodel.exact.verification import verify
-from orchestrator.cli import main
 from orchestrator.search.network import search_network
 from orchestrator.search.request import Request
 from orchestrator.sweep.proofs import Problem, prove_problem
@@ -34,13 +34,9 @@ PROBLEMS = [
 
 def answer(
     capsys: pytest.CaptureFixture[str], name: str, machine: str, objective: str, *more: str
-) -> dict[str, Any]:
-    with pytest.raises(SystemExit) as done:
-        main(["search", name, "--accelerator", machine, "--objective", objective, "--json", *more])
-    output = capsys.readouterr()
-    assert done.value.code == 0, output.err
-    found: dict[str, Any] = json.loads(output.out)
-    return found
+) -> Any:
+    options = ("--accelerator", machine, "--objective", objective)
+    return commands.answer(capsys, "search", name, *options, *more)
 
 
 @pytest.mark.parametrize(("name", "machine"), PROBLEMS)
@@ -85,9 +81,7 @@ def test_the_fastest_mapping_wastes_no_energy(capsys: pytest.CaptureFixture[str]
     found = answer(capsys, "gemm-512", "mm256", "latency")
     assert found["latency_cycles"] == 524_288
     assert found["energy_pj"] == pytest.approx(8.7498e8, rel=1e-4)
-    with pytest.raises(SystemExit):
-        main(["search", "gemm-512", "--objective", "LATENCY"])
-    text = capsys.readouterr().out
+    text = commands.printed(capsys, "search", "gemm-512", "--objective", "LATENCY")
     assert "proven optimal  no mapping has a lower latency" in text
     assert "and none of equal latency has less energy" in text
 

@@ -10,21 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call
 
 from costmodel.models import cost_model_entry
 from costmodel.tiling.measured_model import MeasuredTiling
 from costmodel.tiling.measurement import STATUS_BUILD_FAILED, Measurement, Request
 from mapspace.errors import ConfigError, MapspaceError
-from orchestrator.cli import main
 from orchestrator.search import tiling as tile_module
 from orchestrator.search.tiling import TileRequest, tile, tile_text
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert isinstance(exit_.value.code, int)
-    return exit_.value.code
 
 
 def test_by_model_it_says_how_far_the_optimum_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import printed
 
 from costmodel import Mapping, accelerator, workload
 from costmodel.costs import OBJECTIVES
-from orchestrator.cli import main
 from orchestrator.report.units import energy_text, latency_text, physical, value_text
 from orchestrator.search.found_mapping import MappingCosts
 from orchestrator.search.pareto import Front, FrontMapping, front_figure
@@ -32,15 +32,6 @@ def machine(tmp_path: Path) -> str:
     path = tmp_path / "slow.yaml"
     path.write_text(f"extends: mm256\nclock_ghz: {CLOCK_GHZ}\n")
     return str(path)
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as done:
-        main(arguments)
-    output = capsys.readouterr()
-    assert done.value.code == 0, output.err
-    return output.out
 
 
 def number(pattern: str, text: str) -> float:
@@ -89,9 +80,9 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_search(capsys: pytest.CaptureFixture[str], machine: str, objective: str) -> None:
     arguments = ("search", LAYER, "--accelerator", machine, "--objective", objective)
-    found = json.loads(call(capsys, *arguments, "--json"))
+    found = json.loads(printed(capsys, *arguments, "--json"))
     check_physical(found)
-    text = call(capsys, *arguments)
+    text = printed(capsys, *arguments)
     assert number(r"(?m)^energy +NUMBER mJ$", text) == near(found["energy_pj"] / 1e9)
     assert number(r"latency +NUMBER cycles", text) == found["latency_cycles"]
     assert number(r"latency +[\d,]+ cycles \(NUMBER ms\)", text) == near(1e3 * found["latency_s"])
@@ -105,9 +96,9 @@ def test_a_bound_is_in_the_units_of_the_objective(
 ) -> None:
     arguments = ("search", LAYER, "--accelerator", machine, "--searcher", "random")
     budget = ("--iterations", "20")
-    found = json.loads(call(capsys, *arguments, *budget, "--json"))
+    found = json.loads(printed(capsys, *arguments, *budget, "--json"))
     bound = found["lower_bound"] / 1e12 / (CLOCK_GHZ * 1e9)
-    text = call(capsys, *arguments, *budget)
+    text = printed(capsys, *arguments, *budget)
     assert number(r"proven optimum +NUMBER J s;", text) == near(bound)
 
 
@@ -115,8 +106,8 @@ def test_network(capsys: pytest.CaptureFixture[str], machine: str, tmp_path: Pat
     file = tmp_path / "two.yaml"
     file.write_text(f'layers: ["{LAYER}", {{workload: "gemm:M=8,N=8,K=8", count: 3}}]')
     arguments = ("search", "--network", str(file), "--accelerator", machine)
-    found = json.loads(call(capsys, *arguments, "--json"))
-    text = call(capsys, *arguments)
+    found = json.loads(printed(capsys, *arguments, "--json"))
+    text = printed(capsys, *arguments)
     for row in (*found["layers"], {**found["totals"], "workload": "total"}):
         check_physical(row)
         name = row["workload"]
@@ -133,9 +124,9 @@ def test_network(capsys: pytest.CaptureFixture[str], machine: str, tmp_path: Pat
 
 def test_pareto(capsys: pytest.CaptureFixture[str], machine: str) -> None:
     arguments = ("pareto", LAYER, "--accelerator", machine)
-    front = json.loads(call(capsys, *arguments, "--json"))["front"]
+    front = json.loads(printed(capsys, *arguments, "--json"))["front"]
     least = min(point["energy_pj"] for point in front)
-    lines = call(capsys, *arguments).splitlines()[2:]
+    lines = printed(capsys, *arguments).splitlines()[2:]
     assert len(lines) == len(front)
     for line, point in zip(lines, front, strict=True):
         check_physical(point)
@@ -173,8 +164,8 @@ def test_the_axes_of_a_front_are_plain_numbers() -> None:
 
 def test_bypass(capsys: pytest.CaptureFixture[str], machine: str, tmp_path: Path) -> None:
     arguments = ("--accelerator", machine)
-    row = json.loads(call(capsys, "bypass", LAYER, *arguments, "--json"))["layers"][0]
-    text = call(capsys, "bypass", LAYER, *arguments)
+    row = json.loads(printed(capsys, "bypass", LAYER, *arguments, "--json"))["layers"][0]
+    text = printed(capsys, "bypass", LAYER, *arguments)
     for key, label in (("kept", "every tensor kept"), ("searched", "bypass searched")):
         check_physical(row[key])
         assert column(text, "energy, mJ", label) == near(row[key]["energy_pj"] / 1e9)
@@ -182,8 +173,8 @@ def test_bypass(capsys: pytest.CaptureFixture[str], machine: str, tmp_path: Path
         assert column(text, "EDP, J s", label) == near(row[key]["edp_js"])
     file = tmp_path / "net.yaml"
     file.write_text(f'layers: ["{LAYER}"]')
-    totals = json.loads(call(capsys, "bypass", "--network", str(file), *arguments, "--json"))
-    text = call(capsys, "bypass", "--network", str(file), *arguments)
+    totals = json.loads(printed(capsys, "bypass", "--network", str(file), *arguments, "--json"))
+    text = printed(capsys, "bypass", "--network", str(file), *arguments)
     assert text.count("proven") == 1
     assert column(text, "EDP, J s, all kept", "total") == near(totals["totals"]["kept"]["edp_js"])
     assert not MODEL_UNITS.search(text)
@@ -191,8 +182,8 @@ def test_bypass(capsys: pytest.CaptureFixture[str], machine: str, tmp_path: Path
 
 def test_space(capsys: pytest.CaptureFixture[str], machine: str) -> None:
     arguments = ("space", LAYER, "--accelerator", machine, "--samples", "200")
-    optimum = json.loads(call(capsys, *arguments, "--json"))["spaces"][0]["optimum"]
-    text = call(capsys, *arguments)
+    optimum = json.loads(printed(capsys, *arguments, "--json"))["spaces"][0]["optimum"]
+    text = printed(capsys, *arguments)
     assert optimum["edp_js"] == pytest.approx(optimum["edp"] / 1e12 / (CLOCK_GHZ * 1e9))
     assert number(r"proven optimum +EDP NUMBER J s,", text) == near(optimum["edp_js"])
     assert not MODEL_UNITS.search(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from commands import call
 
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
@@ -16,7 +17,6 @@ from costmodel.exact.certificate import Certificate, prove
 from costmodel.exact.prover import Prover
 from costmodel.exact.verification import verify
 from costmodel.independent import check
-from orchestrator.cli import main
 from orchestrator.search.certificates import verify_certificate
 
 
@@ -31,13 +31,10 @@ def proven(space: MapSpace) -> Certificate:
     return prove(space)
 
 
-def call(certificate: Certificate, folder: Path, *options: str) -> int:
+def verify_file(certificate: Certificate, folder: Path, *options: str) -> int:
     path = folder / "best.certificate.json"
     path.write_text(certificate.text())
-    with pytest.raises(SystemExit) as done:
-        main(["verify", str(path), *options])
-    assert isinstance(done.value.code, int)
-    return done.value.code
+    return call("verify", str(path), *options)
 
 
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +76,7 @@ def test_a_halt_ends_with_the_time(space: MapSpace, proven: Certificate) -> None
 def test_what_was_not_proven_again_is_said(
     proven: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(proven, tmp_path, "--seconds", "1e-9") == 3
+    assert verify_file(proven, tmp_path, "--seconds", "1e-9") == 3
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1
     assert "not proven again within 1e-09 s." in printed.err
@@ -92,7 +89,7 @@ def test_what_was_not_proven_again_is_said(
     assert "0.0 % of the pieces of the space that could hold one were searched, and none" in left[0]
     assert not any("by the same prover" in line for line in lines)
 
-    assert call(proven, tmp_path, "--seconds", "1e-9", "--json") == 3
+    assert verify_file(proven, tmp_path, "--seconds", "1e-9", "--json") == 3
     said = json.loads(capsys.readouterr().out)
     assert (said["holds"], said["complete"]) == (True, False)
 
@@ -104,12 +101,12 @@ def test_where_the_time_suffices_nothing_differs(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert call(proven, tmp_path, *options) == 0
+    assert verify_file(proven, tmp_path, *options) == 0
     text = capsys.readouterr().out
     assert "by the same prover" in text
     assert "equal: it is optimal\n" in text
     assert "the certificate holds" in text
-    assert call(proven, tmp_path, *options, "--json") == 0
+    assert verify_file(proven, tmp_path, *options, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["holds"], said["complete"]) == (True, True)
 
@@ -118,7 +115,7 @@ def test_a_false_claim_is_found_without_time(
     proven: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     false = proven.model_copy(update={"latency_cycles": proven.latency_cycles - 1})
-    assert call(false, tmp_path, "--seconds", "1e-9") == 1
+    assert verify_file(false, tmp_path, "--seconds", "1e-9") == 1
     assert "does not hold" in capsys.readouterr().out
 
 
@@ -139,7 +136,7 @@ def test_a_mapping_below_the_bound_refutes_an_unfinished_search(
 def test_a_limit_that_is_none_is_refused(
     seconds: str, proven: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(proven, tmp_path, f"--seconds={seconds}") == 2
+    assert verify_file(proven, tmp_path, f"--seconds={seconds}") == 2
     assert "--seconds: expected more than 0, got" in capsys.readouterr().err
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from commands import call
 from paths import EXPERIMENTS
 
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.certificate import prove
+from costmodel.exact_any.choice import prove as prove_any
 from costmodel.loop_nest.records import record_code
 from mapspace.errors import ConfigError, MapspaceError
-from orchestrator.cli import main
 from orchestrator.runs.command import run_experiment
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.mlflow_client import default_uri
@@ -295,22 +296,31 @@ def test_a_problem_too_large_for_a_proof_is_data(tmp_path: Path) -> None:
 
 
 def test_any_key_of_a_real_machine_is_swept(tmp_path: Path) -> None:
-    """No proof treats it, so its points are searched; any key and unit may be an axis."""
+    """And proven; any key and unit may be an axis. What no proof treats is searched."""
     plan = plan_for(
-        base="simba",
+        base="gemmini",
         grid={
-            "GlobalBuffer.capacity_bytes": [16384, 65536],
-            "GlobalBuffer.block_words": [1, 4],
+            "Scratchpad.capacity_bytes": [512, 65536],
+            "Scratchpad.block_words": [1, 4],
             "DRAM.energy_pj": [{"read": 64.0, "fill": 64.0, "update": 90.0}],
         },
         workloads=["gemm:M=16,N=32,K=24"],
         energy_scaling="none",
     )
     points = sweep(plan, tmp_path, execute=map).points
-    assert list(points["status"]) == ["searched"] * 4
+    assert list(points["status"]) == ["proven"] * 4
+    assert points["edp"].nunique() > 1
+    first = plan.architectures[0].accelerator
+    least = prove_any(MapSpace(workload("gemm:M=16,N=32,K=24"), first)).value
+    assert points["edp"].iloc[0] == pytest.approx(least, rel=1e-12)
+    plan = plan_for(
+        base="gemmini", grid={"factors": ["imperfect"]}, workloads=["gemm:M=16,N=32,K=24"]
+    )
+    points = sweep(plan, tmp_path / "imperfect", execute=map).points
+    assert list(points["status"]) == ["searched"]
     assert not points["proven"].any()
     assert (points["lower_bound"] * (1 + points["gap"])).to_numpy() == pytest.approx(points["edp"])
-    assert points["edp"].nunique() > 1
+    assert points["edp"].iloc[0] > 0
     scaled = plan_for(
         base="simba",
         grid={"GlobalBuffer.capacity_words": [16384]},
@@ -511,9 +521,7 @@ def test_a_sweep_from_file_to_mlflow(
         "front.jsonl",
     }  # fmt: skip
     # The same results are not logged twice.
-    with pytest.raises(SystemExit) as exit_:
-        main(["sweep", str(file), "--output", str(tmp_path / "run")])
-    assert exit_.value.code == 0
+    assert call("sweep", str(file), "--output", str(tmp_path / "run")) == 0
     assert text in capsys.readouterr().out
     assert len(client.search_runs([experiment.experiment_id])) == 1
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from data_configs import data_config
 from paths import EXPERIMENTS
 
 from mapspace.errors import ConfigError, MapspaceError
@@ -21,40 +22,28 @@ from orchestrator.training.generate import GenerateConfig, GenerateExperiment, g
 from surrogate.shards import Dataset, Manifest, ShardEntry
 
 
-def config_for(**changes: object) -> GenerateConfig:
-    content = {
-        "kind": "generate",
-        "name": "test",
-        "problems": {"family": "mttkrp"},
-        "rows": 120,
-        "mappings_per_problem": 10,
-        "problems_per_shard": 3,
-    }
-    return GenerateConfig.model_validate({**content, **changes})
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
 
 
 def test_rows_are_rounded_up_to_shards_and_kept_by_a_second_run(tmp_path: Path) -> None:
-    first = generate(config_for(rows=100), tmp_path, execute=map)
+    first = generate(data_config(rows=100), tmp_path, execute=map)
     assert (first.written, first.kept, first.manifest.rows) == (4, 0, 120)
     before = contents(tmp_path)
-    second = generate(config_for(rows=100), tmp_path, execute=map)
+    second = generate(data_config(rows=100), tmp_path, execute=map)
     assert (second.written, second.kept) == (0, 4)
-    more = generate(config_for(rows=180), tmp_path, execute=map)
+    more = generate(data_config(rows=180), tmp_path, execute=map)
     assert (more.written, more.kept, more.manifest.rows) == (2, 4, 180)
     assert before.items() <= contents(tmp_path).items()
 
 
 def test_a_damaged_shard_is_named_and_written_anew(tmp_path: Path) -> None:
-    generate(config_for(), tmp_path, execute=map)
+    generate(data_config(), tmp_path, execute=map)
     before = contents(tmp_path)
     (tmp_path / "shard-00001.parquet").write_bytes(b"PAR1 rubbish")
     (tmp_path / "shard-00003.parquet").unlink()
     (tmp_path / ".shard-00002.parquet.1.tmp").write_bytes(b"left by a killed worker")
-    repaired = generate(config_for(), tmp_path, execute=map)
+    repaired = generate(data_config(), tmp_path, execute=map)
     assert (repaired.written, repaired.kept) == (2, 2)
     assert "shard-00001.parquet" in repaired.damaged[0]
     assert "shard-00003.parquet is damaged (the file is missing)" in repaired.damaged[1]
@@ -70,12 +59,12 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        generate(config_for(), tmp_path, execute=interrupted)
+        generate(data_config(), tmp_path, execute=interrupted)
     assert Dataset(tmp_path).manifest.rows == 60
-    continued = generate(config_for(), tmp_path, execute=map)
+    continued = generate(data_config(), tmp_path, execute=map)
     assert (continued.written, continued.kept) == (2, 2)
     other = tmp_path / "undisturbed"
-    assert generate(config_for(), other, execute=map).manifest.shards == continued.manifest.shards
+    assert generate(data_config(), other, execute=map).manifest.shards == continued.manifest.shards
 
 
 def test_a_run_that_lost_its_folder_stops_and_writes_no_more(
@@ -101,7 +90,7 @@ def test_a_run_that_lost_its_folder_stops_and_writes_no_more(
     monkeypatch.setattr("orchestrator.runs.run_folder.claimed", taken_over)
     monkeypatch.setattr("orchestrator.training.generate.MANIFEST_SECONDS", math.inf)
     with pytest.raises(MapspaceError, match="another run has taken the folder over"):
-        generate(config_for(), tmp_path, execute=execute)
+        generate(data_config(), tmp_path, execute=execute)
     assert made == [0, 1]
     # What it knows of its shards is not written over what the other run knows.
     assert not Manifest.read(tmp_path).shards
@@ -119,10 +108,10 @@ def test_a_run_that_lost_its_folder_stops_and_writes_no_more(
 def test_another_configuration_in_the_folder_is_refused(
     tmp_path: Path, change: dict[str, object], named: str
 ) -> None:
-    generate(config_for(), tmp_path, execute=map)
+    generate(data_config(), tmp_path, execute=map)
     before = contents(tmp_path)
     with pytest.raises(ConfigError, match=rf"another data set .*{named}"):
-        generate(config_for(**change), tmp_path, execute=map)
+        generate(data_config(**change), tmp_path, execute=map)
     assert contents(tmp_path) == before
 
 
@@ -144,11 +133,11 @@ def test_a_killed_worker_costs_only_its_shard(tmp_path: Path, ray_runtime: None)
     ) -> Iterator[ShardEntry]:
         return fan_out(dies_once(function), indices)
 
-    made = generate(config_for(), folder, execute=execute)
+    made = generate(data_config(), folder, execute=execute)
     assert marker.exists()
     assert made.manifest.rows == 120
     assert (
-        made.manifest.shards == generate(config_for(), tmp_path / "b", execute=map).manifest.shards
+        made.manifest.shards == generate(data_config(), tmp_path / "b", execute=map).manifest.shards
     )
 
 
@@ -170,7 +159,7 @@ def test_an_error_of_a_task_arrives_as_it_was_raised(ray_runtime: None) -> None:
 
 
 def test_a_summary_says_what_was_made(tmp_path: Path, ray_runtime: None) -> None:
-    folder, experiment = tmp_path / "made", GenerateExperiment(config_for(rows=30))
+    folder, experiment = tmp_path / "made", GenerateExperiment(data_config(rows=30))
     made = experiment.run(folder)
     assert Dataset(folder).manifest.rows == 30
     assert "1 written, 0 kept" in experiment.text(made, folder)

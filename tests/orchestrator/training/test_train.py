@@ -38,7 +38,9 @@ def config_for(folder: Path, **changes: object) -> TrainConfig:
         "data": str(folder),
         "views": 20_480,
         "held_out_problems": 8,
-        "checkpoint_views": 5_120,
+        # Many checkpoints within few views, so that a process can be killed between two of them.
+        "batch_size": 128,
+        "checkpoint_views": 512,
         "seed": 2,
     }
     return TrainConfig.model_validate({**content, **changes})
@@ -47,7 +49,7 @@ def config_for(folder: Path, **changes: object) -> TrainConfig:
 def test_two_workers_average_their_gradients(
     small_data: Path, tmp_path: Path, ray_runtime: None
 ) -> None:
-    config = config_for(small_data, workers=2, views=10_240)
+    config = config_for(small_data, workers=2, views=6144, checkpoint_views=3072)
     folder = run_train(config, tmp_path / "run")
     loaded = surrogate.load(folder)
     assert loaded.card.training["workers"] == 2
@@ -65,7 +67,7 @@ def survivor(
     small_data: Path, tmp_path_factory: pytest.TempPathFactory, ray_runtime: None
 ) -> tuple[TrainConfig, Path]:
     """A run whose whole process tree was killed, and one worker after it was continued."""
-    config = config_for(small_data, views=122_880)
+    config = config_for(small_data, views=24_576)
     folder = tmp_path_factory.mktemp("survivor") / "run"
     code = (
         "import sys; from pathlib import Path\n"
@@ -124,7 +126,7 @@ def test_a_finished_run_holds_the_surrogate_and_where_it_comes_from(
 ) -> None:
     config, folder = survivor
     card = surrogate.load(folder).card
-    assert card.training["views"] == 122_880
+    assert card.training["views"] == 24_576
     assert card.training["rows"] == 4000
     assert card.provenance["model"] == "loopnest"
     assert card.provenance["data_config"] == Dataset(config.data).manifest.config_hash
@@ -150,7 +152,7 @@ def test_a_finished_run_is_left_alone_and_another_one_refused(
         run_train(config.model_copy(update={"seed": 3}), folder)
     # A run of a version that knew fewer options is the same run.
     identity = json.loads((folder / "train.json").read_text())
-    for name in ("batch_size", "learning_rate", "loss", "precision"):
+    for name in ("learning_rate", "loss", "precision"):
         del identity["options"][name]
     (folder / "train.json").write_text(json.dumps(identity))
     run_train(config, folder)
@@ -168,11 +170,11 @@ def test_problems_are_found_before_ray_starts(small_data: Path, tmp_path: Path) 
         ({"data": str(tmp_path / "nowhere")}, "no data set folder"),
         ({"rows": 10_000}, "at most the 4000 rows"),
         ({"workers": 8}, "at most 4"),
-        ({"workers": 3}, "divisor of the batch size 1024"),
+        ({"workers": 3}, "divisor of the batch size 128"),
         ({"workers": 2, "batch_size": 33}, "divisor of the batch size 33"),
         ({"batch_size": 4096}, "too few for batches of 4096"),
         ({"held_out_problems": 40}, "held_out_problems"),
-        ({"held_out_problems": 35}, "too few for batches of 1024"),
+        ({"held_out_problems": 39}, "too few for batches of 128"),
     ):
         with pytest.raises(ConfigError, match=message):
             run_train(config_for(small_data, **changes), tmp_path / "run")

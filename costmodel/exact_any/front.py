@@ -1,0 +1,101 @@
+"""The proven energy-latency front of a machine of any hierarchy, limited bandwidths included."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from costmodel.costs import STATUS_OK
+from costmodel.exact.pareto import FrontPoint, pareto_front
+from costmodel.exact_any.choice import is_older
+from costmodel.exact_any.prover import SLACK, AnyProver
+from costmodel.loop_nest.map_space import MapSpace
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.space import Codes
+from mapspace.errors import ConfigError
+
+
+class FrontProver(AnyProver):
+    """Finds the mappings that no other beats in energy and latency at once.
+
+    It works as the proof of one objective does, but what a set of mappings must be better than
+    depends on how many cycles they take at least: the least energy of all that are as fast.
+    """
+
+    _settles = False
+
+    def __init__(self, space: MapSpace, *, keep: Mapping[str, Sequence[str]] | None = None) -> None:
+        """As `AnyProver` does; sets of mappings are taken up by their least EDP."""
+        self._cycles: list[float] = []
+        self._energies: list[float] = []
+        self._codes: list[Codes] = []
+        super().__init__(space, objective="edp", keep=keep)
+
+    def _limit(self, cycles: float) -> float:
+        """The energy that the fastest mappings known, of so many cycles at most, need at least."""
+        at = bisect.bisect_right(self._cycles, cycles)
+        return self._energies[at - 1] * (1 - SLACK) if at else float("inf")
+
+    def _take(self, codes: Codes) -> None:
+        """Keeps of mappings `[B, D]` those that none beats, in place of those that they beat."""
+        costs = LoopNestModel().evaluate(self.space, codes)
+        for b in np.flatnonzero(costs.status == STATUS_OK):
+            energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
+            if energy >= self._limit(cycles):
+                continue
+            first = bisect.bisect_left(self._cycles, cycles)
+            last = first
+            while last < len(self._cycles) and self._energies[last] >= energy * (1 - SLACK):
+                last += 1
+            self._cycles[first:last] = [cycles]
+            self._energies[first:last] = [energy]
+            self._codes[first:last] = [codes[b].copy()]
+
+    def points(self) -> list[FrontPoint]:
+        """The front so far, fastest first; the front once the proof is finished."""
+        found = []
+        for cycles, energy, code in zip(self._cycles, self._energies, self._codes, strict=True):
+            one, inside = self.space.in_order(code)
+            tables = one.tables
+            factors = tables.factors[inside[: tables.sizes.size] + tables.row_start[:-1]]
+            elements = int(factors[:, tables.slot_spatial == 1].prod())
+            found.append(FrontPoint(elements, int(cycles), energy, code))
+        return found
+
+
+def prove_front(
+    space: MapSpace,
+    *,
+    keep: Mapping[str, Sequence[str]] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[FrontPoint]:
+    """All points of the energy-latency front, fastest first.
+
+    Args:
+        space: a map space that can be proven.
+        keep: the tensors that a level keeps, for levels where that is not searched.
+        say: called now and then with how far it is.
+
+    Raises:
+        ConfigError: the space cannot be proven, or has no feasible mapping.
+    """
+    limited = any(
+        level.read_bandwidth is not None or level.write_bandwidth is not None
+        for level in space.accelerator.levels
+    )
+    if is_older(space) and not limited:
+        return pareto_front(
+            space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts")
+        )
+    prover = FrontProver(space, keep=keep)
+    while not prover.finished:
+        prover.step()
+        bounded, points = prover.bounds_computed, len(prover.points())
+        say(f"{points} points so far, {bounded:,} bounds")
+    if not prover.points():
+        raise ConfigError(
+            f"No mapping of {space.workload.name} on {space.accelerator.name} is feasible."
+        )
+    return prover.points()

@@ -1,0 +1,116 @@
+"""Tilings bounded from the MACs outwards, by energy, and by energy and cycles together.
+
+A *view* is one price list of the words that enter tiles, with the chain's tables for it. Energy has
+one. Where a bandwidth limits cycles, energy + rate x cycles has another: both are linear in the
+same words, so that its chain bounds the sum for the same mapping.
+
+Letters: B tiles of a level.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.costs import Objective
+from costmodel.exact_any.shape import Shape
+from costmodel.exact_any.tables import ChainTables
+from costmodel.exact_any.tiles import FloatArray
+from costmodel.exact_any.walk import (
+    bound_tiles,
+    cross_boundary,
+    empty_lines,
+    enter_tile,
+    list_multiples,
+)
+from costmodel.loop_nest.tables import Array
+
+
+class Together(NamedTuple):
+    """Energy + rate x cycles, for objectives energy x cycles^power."""
+
+    rate: float
+    power: int
+
+    @classmethod
+    def of(cls, objective: Objective, energy: float, cycles: float) -> Together:
+        """The rate that rules most out where energy and cycles have these bounds.
+
+        The line of the sum then cuts the curve of equal objectives at both bounds, or nearly so.
+        """
+        power = 2 if objective == "ed2p" else 1
+        return cls(max(power * energy / cycles, 1e-30), power)
+
+    def energy(
+        self, energy: FloatArray, slow: FloatArray, both: FloatArray, cycles: float
+    ) -> FloatArray:
+        """Energy that at `cycles` has the least objective that is possible.
+
+        Of all points that are at least `energy`, `slow` and, in the sum, `both`, the product is
+        least at an end of the line where the sum is reached: it rises and falls along it.
+        """
+        slower = np.maximum(slow, (both - energy) / self.rate)
+        return np.minimum(
+            energy * (slower / cycles) ** self.power,
+            np.maximum(energy, both - self.rate * slow) * (slow / cycles) ** self.power,
+        )
+
+
+class View:
+    """What is certain of a chain of tiles under one price list."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        tables: ChainTables,
+        levels: int,
+        fixed: float,
+        together: Together | None = None,
+    ) -> None:
+        """Begins at the MACs.
+
+        Args:
+            shape: the operation.
+            tables: filled for the assignment and the prices.
+            levels: how many the machine has.
+            fixed: what no tile decides.
+            together: how energy and cycles are added; None: it is energy alone.
+        """
+        self.together = together
+        assert tables.around is not None  # they are filled
+        self._shape, self._tiles, self._chain = shape, tables.tiles, tables.chain
+        self._around, self._fixed = tables.around, fixed
+        self._trips = np.zeros(shape.sizes.size)
+        self._choice = np.zeros(shape.sizes.size, np.int64)
+        self._listed = np.zeros(int(np.diff(self._tiles.start).max()), np.int64)
+        self._inside = [empty_lines() for _ in range(levels + 1)]
+        self._crossed = [empty_lines() for _ in range(levels + 1)]
+        self._crossed[levels].number[0] = 1
+        self._crossed[levels].tensor[0] = -1
+
+    def multiples(self, level: int, step: int) -> Array:
+        """`[B]` the tiles of a level that may stand outside a step."""
+        count = list_multiples(self._shape, self._tiles, level, step, self._choice, self._listed)
+        return self._listed[:count].copy()
+
+    def bounds(self, level: int, step: int, listed: Array) -> FloatArray:
+        """`[B]` what all mappings with tiles `[B]` of a level outside a step cost at least."""
+        found = np.empty(len(listed))
+        bound_tiles(
+            self._shape, self._tiles, self._around, self._chain, level, step,
+            self._crossed[level + 1], listed, found, self._trips,
+        )  # fmt: skip
+        return found + self._fixed
+
+    def enter(self, level: int, step: int, tile: int) -> int:
+        """Chooses a tile outside a step; returns the step outside it, -1 if there is none."""
+        enter_tile(
+            self._shape, self._tiles, self._around, level, step, tile,
+            self._crossed[level + 1], self._inside[level], self._trips,
+        )  # fmt: skip
+        outside: int = cross_boundary(
+            self._shape, self._tiles, self._around, level, tile,
+            self._inside[level], self._crossed[level], self._trips,
+        )  # fmt: skip
+        return outside

@@ -1,0 +1,1 @@
+"""Timeloop's input files."""

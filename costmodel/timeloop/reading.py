@@ -1,0 +1,108 @@
+"""Timeloop's input files as records, and as problems that are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.loop_nest.nest_problems import read_problem as read_problem_line
+from costmodel.timeloop.architecture import read_architecture
+from costmodel.timeloop.constraints import check_mapping, read_entries
+from costmodel.timeloop.documents import read_documents
+from costmodel.timeloop.energies import read_table
+from costmodel.timeloop.mapping import read_mapping
+from costmodel.timeloop.nodes import tree_of_nodes
+from costmodel.timeloop.problem import read_problem
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import shown
+
+Record = dict[str, Any]
+
+
+class TimeloopInput(NamedTuple):
+    """What files of Timeloop's say."""
+
+    record: Record
+    """`problem`, `arch_name`, `arch`, and `mapping` where a file has one."""
+    rules: tuple[Record, ...]
+    """Constraints of the architecture, entries in the words of `costmodel.constraint_entries`."""
+    wishes: tuple[Record, ...]
+    """Likewise of the map space."""
+    mapper: Mapping[str, Any]
+    """What the files say of Timeloop's mapper."""
+    idle: tuple[str, ...]
+    """Keys that change no cost, each with its place: Timeloop does not read them either."""
+    left_out: tuple[str, ...]
+    """What is not modelled and was left out, each with its place."""
+
+    @property
+    def constraints(self) -> tuple[Record, ...]:
+        """Of architecture and map space."""
+        return (*self.rules, *self.wishes)
+
+    def mapped(self) -> Record:
+        """The record with its mapping, which the architecture's constraints allow.
+
+        Raises:
+            ConfigError: no file has a mapping, or it breaks a constraint.
+        """
+        if "mapping" not in self.record:
+            raise ConfigError("no file has mapping at its top level: what is evaluated.")
+        check_mapping(self.rules, self.record)
+        return self.record
+
+    def problem(self) -> tuple[Workload, Accelerator]:
+        """The workload, and the machine under the constraints, as they are searched.
+
+        Raises:
+            ConfigError: constraints that leave nothing or cannot be read, or a problem that no
+                map space can be laid out of.
+        """
+        return read_problem_line({**self.record, "constraints": self.constraints})
+
+
+def from_timeloop(files: Sequence[str | Path], *, lenient: bool = False) -> TimeloopInput:
+    """Reads input files of Timeloop's, in any order.
+
+    Args:
+        files: YAML of versions 0.2 to 0.4 or libconfig (`.cfg`), with an architecture, a problem,
+            and perhaps a mapping, constraints, an energy table (ERT) and more.
+        lenient: whether to leave out what is not modelled, instead of refusing it.
+
+    Raises:
+        ConfigError: one line: the file, the key's path, what was expected and what came.
+    """
+    documents = read_documents([Path(file) for file in files], lenient=lenient)
+    left_out: list[str] | None = [] if lenient else None
+    variables = documents.parts["variables"].value if "variables" in documents.parts else {}
+    if not isinstance(variables, Mapping):
+        raise ConfigError(f"variables: expected a mapping, got {shown(variables)}.")
+    needed = documents.needed("architecture", "what the machine is.")
+    if isinstance(needed.value, Mapping) and "nodes" in needed.value:
+        needed, documents = tree_of_nodes(needed, documents)
+    architecture = read_architecture(
+        needed, read_table(documents.parts.get("ERT")), variables, left_out
+    )
+    problem, unread = read_problem(documents.needed("problem", "what is computed."), left_out)
+    arch = architecture.arch
+    record = {"problem": problem, "arch_name": arch["name"], "arch": arch}
+    if "mapping" in documents.parts and documents.parts["mapping"].value:
+        record["mapping"] = read_mapping(documents.parts["mapping"], problem, arch)
+    rules, wishes = (
+        tuple(read_entries(documents.parts.get(name), problem, arch, left_out))
+        for name in ("architecture_constraints", "mapspace")
+    )
+    mapper = documents.parts["mapper"].value if "mapper" in documents.parts else {}
+    if not isinstance(mapper, Mapping):
+        raise ConfigError(f"{documents.parts['mapper'].place}: expected a mapping.")
+    return TimeloopInput(
+        record,
+        rules,
+        wishes,
+        mapper,
+        (*architecture.idle, *unread),
+        (*(left_out or ()), *documents.left_out),
+    )

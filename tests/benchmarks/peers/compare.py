@@ -1,0 +1,136 @@
+"""Our proof beside AccelForge's mapper, each winner by both countings.
+
+    tests/benchmarks/peers/install.sh /tmp/accelforge
+    python tests/benchmarks/peers/compare.py --run /tmp/accelforge/run
+
+Without `--run` AccelForge's recorded answers stand beside ours (`accelforge/answers.jsonl`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from accelforge_counting import accelforge_costs
+from accelforge_reading import records
+from rich.console import Console
+from rich.table import Table
+
+import mapspace as ms
+from costmodel.loop_nest.nest_writing import arch_of, problem_record
+
+HERE = Path(__file__).parent
+LAYERS = ("gemm", "attention", "pointwise", "depthwise", "convolution")
+FANOUTS: dict[str, dict[str, tuple[str, str]]] = {
+    "eyeriss": {"reuse_weight": ("GlobalBuffer", "X"), "reuse_output": ("GlobalBuffer", "Y")},
+    "simba": {
+        "reuse_all": ("GlobalBuffer", "X"),
+        "reuse_output": ("AccumulationBuffer", "X"),
+        "reuse_input": ("AccumulationBuffer", "Y"),
+    },
+    "nvdla": {"reuse_input": ("GlobalBuffer", "X"), "reuse_output": ("GlobalBuffer", "Y")},
+    "tpu-v4i": {
+        "Z": ("GlobalBuffer", "X"),
+        "reuse_input": ("LocalBuffer", "X"),
+        "reuse_output": ("LocalBuffer", "Y"),
+    },
+}
+"""Where each of its fan-outs stands in our machines."""
+Answer = dict[str, Any]
+
+
+def recorded() -> dict[tuple[str, str], Answer]:
+    """What AccelForge answered when it was recorded; a row without energy did not end."""
+    lines = (HERE / "accelforge" / "answers.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in lines]
+    return {(answer["machine"], answer["layer"]): answer for answer in answers}
+
+
+def ask(run: str, machine: str, layer: str) -> Answer:
+    """AccelForge's answer now; without energy where it does not end within its processor time."""
+    bits = ms.accelerator(machine_file(machine)).word_bits
+    ended = subprocess.run(
+        [run, machine, f"{layer}-{bits}b"], capture_output=True, text=True, check=False
+    )
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
+    answer = json.loads(lines[-1]) if lines else {}
+    return {"machine": machine, "layer": layer, **answer}
+
+
+def machine_file(machine: str) -> str:
+    """Our description of one of its machines."""
+    return str(HERE / "machines" / f"{machine}.yaml")
+
+
+def layer_file(layer: str) -> str:
+    """Our description of one of its layers."""
+    return str(HERE / "layers" / f"{layer}.yaml")
+
+
+def ours(machine: str, layer: str, seconds: float) -> tuple[ms.SearchResult, float]:
+    """Our search and its seconds of the wall."""
+    start = time.perf_counter()
+    found = ms.search(layer_file(layer), accelerator=machine_file(machine), seconds=seconds)
+    return found, time.perf_counter() - start
+
+
+def same_nests(answer: Answer, clock_ghz: float) -> Iterator[tuple[float, float, float]]:
+    """Its mapping wherever our levels can stand: our EDP (J s), its energy (J) and latency (s)."""
+    machine = ms.accelerator(machine_file(answer["machine"]))
+    problem = problem_record(ms.workload(layer_file(answer["layer"])))
+    blank = {"problem": problem, "arch_name": machine.name, "arch": arch_of(machine)}
+    for nest in records(answer["mapping"], blank, FANOUTS[answer["machine"]]):
+        try:
+            energy, latency = accelforge_costs(nest, clock_ghz)
+        except (ms.MapspaceError, ValueError):  # a tile too large, or a dimension twice in a level
+            continue
+        (scored,) = ms.evaluate([nest])
+        cycles, energy_pj = scored["result"]["cycles"], scored["result"]["energy_pj"]
+        yield energy_pj * cycles * 1e-21 / clock_ghz, energy, latency
+
+
+def main() -> None:
+    """Prints the table; `--record` writes AccelForge's answers down."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", help="what install.sh wrote")
+    parser.add_argument("--record", action="store_true", help="with --run: write its answers")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each of our searches")
+    parser.add_argument("--machines", nargs="+", default=list(FANOUTS))
+    parser.add_argument("--layers", nargs="+", default=LAYERS)
+    options = parser.parse_args()
+    known = recorded() if options.run is None else {}
+    table = Table(
+        "machine", "layer", "AccelForge s", "its EDP", "by our count",
+        "our s", "our EDP", "gap", "by its count", "ours / its",
+    )  # fmt: skip
+    answers = []
+    for machine in options.machines:
+        clock = ms.accelerator(machine_file(machine)).clock_ghz
+        for layer in options.layers:
+            answer = known.get((machine, layer)) or ask(options.run, machine, layer)
+            answers.append(answer)
+            found, seconds = ours(machine, layer, options.seconds)
+            energy, latency = accelforge_costs(found.record, clock)
+            its = answer.get("energy_j", float("nan")) * answer.get("latency_s", float("nan"))
+            read = list(same_nests(answer, clock)) if "mapping" in answer else []
+            cost = found.costs.energy_pj * found.costs.latency_s * 1e-12
+            gap = "proven" if found.proven else f"{found.gap:.1%}"
+            table.add_row(
+                machine, layer, f"{answer.get('seconds', float('nan')):.1f}", f"{its:.5e}",
+                f"{min(read)[0]:.5e}" if read else "-", f"{seconds:.1f}", f"{cost:.5e}", gap,
+                f"{energy * latency:.5e}", f"{energy * latency / its:.3f}",
+            )  # fmt: skip
+
+    Console(width=130).print(table)
+    if options.record:
+        text = "".join(json.dumps(answer) + "\n" for answer in answers)
+        (HERE / "accelforge" / "answers.jsonl").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Proofs over every order of buffers side by side: enumeration, broken rules, certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_hierarchies import random_machine
+from small_problems import every_mapping, random_parts
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.costs import OBJECTIVES
+from costmodel.exact.certificate import ORDERS_FORMAT, Certificate, certify, read_certificate
+from costmodel.exact.verification import verify
+from costmodel.exact_any.choice import make_prover
+from costmodel.exact_any.prover import AnyProver
+from mapspace.errors import ConfigError
+
+MACHINE: dict[str, Any] = {
+    "name": "spads",
+    "mac_energy_pj": 1.0,
+    "levels": [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "GLB", "capacity_words": 64, "energy_pj": 6.0, "fanout": 4},
+        {"name": "in", "capacity_words": 2, "energy_pj": 1.0, "keep": ["input"], "beside": "pe"},
+        {"name": "w", "capacity_words": 8, "energy_pj": 1.0, "keep": ["weight"], "beside": "pe"},
+        {"name": "sum", "capacity_words": 4, "energy_pj": 1.0, "keep": ["output"], "beside": "pe"},
+    ],
+}
+for _level, _others in zip(
+    MACHINE["levels"][2:],
+    (["weight", "output"], ["input", "output"], ["input", "weight"]),
+    strict=True,
+):
+    _level["bypass"] = _others
+
+
+def random_group(rng: np.random.Generator, most: int) -> tuple[MapSpace, Any]:
+    """A random machine of which two or three levels lie side by side, and all its mappings."""
+    while True:
+        count = int(rng.integers(2, 4))
+        data = {**random_machine(rng), "levels": _levels(rng, count)}
+        work, _ = random_parts(rng)
+        try:
+            space = MapSpace(workload(_small(rng, work)), accelerator(data))
+        except ConfigError:
+            continue
+        if space.orders is None or space.size() > 1e12:
+            continue
+        found = []
+        for one in space.orders.spaces:
+            codes = every_mapping(one, most)
+            if codes is None:
+                break
+            found.append(codes)
+        if len(found) == len(space.orders.spaces) and any(map(len, found)):
+            return space, found
+
+
+def _levels(rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
+    """DRAM, perhaps a buffer, the group, perhaps a register."""
+    outer, inner = int(rng.integers(2)), int(rng.random() < 0.2)
+    names = ["DRAM", *["GLB"] * outer, *[f"S{i}" for i in range(count)], *["REG"] * inner]
+    levels: list[dict[str, Any]] = []
+    for name in names:
+        level: dict[str, Any] = {"name": name, "energy_pj": float(rng.choice([6.0, 2.5, 0.3]))}
+        if rng.random() < 0.3:
+            level["energy_pj"] = {"read": 1.0, "fill": float(rng.choice([0.5, 4.0])), "update": 2.0}
+        if name == "DRAM":
+            level["energy_pj"] = 200.0
+        else:
+            level["capacity_words"] = int(rng.choice([1, 2, 3, 4, 6, 12, 24]))
+        if name.startswith("S"):
+            level["beside"] = "pe"
+        if rng.random() < 0.15:
+            level["leakage_pj"] = 0.5
+        if rng.random() < 0.15:
+            level["block_words"] = 2
+        if rng.random() < 0.15:
+            level["bandwidth"] = float(rng.choice([0.5, 2.0]))
+        levels.append(level)
+    for place in (outer, outer + count):
+        if rng.random() < 0.5:
+            levels[place]["fanout"] = int(rng.choice([2, 4]))
+            if rng.random() < 0.3:
+                levels[place]["hop_energy_pj"] = 0.5
+    # Mostly one tensor each, as in machines that were built.
+    if rng.random() < 0.75:
+        roles = rng.permutation(["input", "weight", "output"]).tolist()
+        for level, role in zip(levels[1 + outer : 1 + outer + count], roles, strict=False):
+            level["bypass"] = [other for other in roles if other != role]
+    return levels
+
+
+def _small(rng: np.random.Generator, work: dict[str, Any]) -> dict[str, Any]:
+    most = int(rng.choice([2, 3, 4, 6]))
+    (key, sizes), *_ = work.items()
+    if key != "dimensions":
+        fixed = {"stride", "dilation"}
+        return {key: {d: v if d in fixed else min(v, most) for d, v in sizes.items()}}
+    return {**work, "dimensions": {d: min(v, most) for d, v in sizes.items()}}
+
+
+def check(seed: int, most: int) -> None:
+    """Holds the proof over every order against all mappings of every order."""
+    rng = np.random.default_rng(seed)
+    space, found = random_group(rng, most)
+    objective = OBJECTIVES[int(rng.integers(len(OBJECTIVES)))]
+    assert space.orders is not None
+    least, limit = np.inf, (np.inf, np.inf)
+    for one, codes in zip(space.orders.spaces, found, strict=True):
+        if not len(codes):
+            continue
+        costs = LoopNestModel().evaluate(one, codes)
+        values = costs.objective(objective)
+        best = int(values.argmin())
+        if values[best] < least:
+            least = float(values[best])
+            energy = float(costs.energy_pj[best])
+            limit = energy * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[best])
+    prover = AnyProver(space, objective=objective)
+    prover.run()
+    winner = LoopNestModel().evaluate(space, prover.codes())
+    where = f"{objective} on {space.accelerator.model_dump()} of {space.workload}"
+    assert float(winner.objective(objective)[0]) <= least * (1 + 2e-12), where
+    assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_equals_enumeration_of_every_order(block: int) -> None:
+    for seed in range(20 * block, 20 * block + 20):
+        check(seed, 3000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(30))
+def test_more_equal_enumeration_of_every_order(block: int) -> None:
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        check(seed, 20_000)
+
+
+def test_a_certificate_is_of_every_order(tmp_path: Path) -> None:
+    space = MapSpace(workload("gemm:M=8,N=4,K=8"), accelerator(MACHINE))
+    prover = make_prover(space)
+    prover.run()
+    path = tmp_path / "best.json"
+    path.write_text(certify(prover, 1.0).text())
+    found = read_certificate(path)
+    assert found.format == ORDERS_FORMAT
+    verdict = verify(found, make_prover)
+    assert verdict.holds, verdict.findings
+    assert not any("another order" in line for line in verdict.not_verified)
+    swapped = {**found.record["arch"], "levels": found.record["arch"]["levels"][::-1]}
+    wrong = found.model_copy(update={"record": {**found.record, "arch": swapped}})
+    assert not verify(wrong, make_prover).holds
+
+
+def test_a_certificate_of_before_is_of_the_order_in_the_file() -> None:
+    asked = accelerator("eyeriss")
+    held = accelerator({"name": "eyeriss", "extends": "eyeriss", "orders": "searched"})
+    assert asked.hash == "8e6362c43f9f6f20"  # as before there was a choice
+    assert held.hash != asked.hash
+    fixed = make_prover(MapSpace(workload("gemm-1024"), asked))
+    fixed.run()
+    new = certify(fixed, 1.0)
+    assert new.format == "mapspace-certificate-3"
+    assert verify(new, make_prover).holds
+    # Before, a file did not say which orders count.
+    old = Certificate.model_validate(new.model_copy(update={"accelerator": held}).model_dump())
+    verdict = verify(old, make_prover)
+    assert verdict.holds, verdict.findings
+    assert "another order" in verdict.not_verified[1]
+    # With the weights outermost there is a better one.
+    every = MapSpace(workload("gemm-1024"), held)
+    better = make_prover(every)
+    better.run()
+    best = certify(better, 1.0)
+    assert best.format == ORDERS_FORMAT
+    assert best.value < 0.995 * old.value
