@@ -12,9 +12,9 @@ from costmodel.accelerators import Accelerator, Level, accelerator
 from costmodel.affine import Axis, Tensor, Workload
 from costmodel.bounds import Bound, algorithmic_minimum, floor, known_optimum
 from costmodel.costs import OBJECTIVES, Costs, Detail, explain_status
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.mapping import Mapping
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.mapping import Mapping
 from costmodel.space import Codes, CostModel, Space
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError

@@ -1,7 +1,7 @@
 """What a mapper's constraints may say, in Timeloop's words: one entry per level and kind.
 
 Typed, so that a damaged entry is refused by the path of its key. What an entry means for a problem
-and a machine is in `costmodel.loop_nest.constraints`.
+and a machine is in `costmodel.map_space.constraints`.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ from costmodel.exact.prover import MOST_TOP
 from costmodel.exact_any.choice import is_older, make_prover, why_not
 from costmodel.exact_any.prover import load_compiled
 from costmodel.exact_any.spatial import keep_choices
-from costmodel.loop_nest.constrained_tables import as_read
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.constrained_tables import as_read
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher

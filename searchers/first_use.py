@@ -19,7 +19,7 @@ import numba
 from costmodel.accelerators import accelerator
 from costmodel.compiled import cache_folder
 from costmodel.exact.loading import compile_search, compile_tables, load_compiled
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import gemm
 from searchers.compiled.structured_walk import walk
 

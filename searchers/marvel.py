@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.maestro.on_chip import OnChipSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import LARGEST_BATCH, Searcher

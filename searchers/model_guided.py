@@ -28,8 +28,8 @@ import numpy.typing as npt
 import scipy.optimize
 from pydantic import Field, model_validator
 
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import NestTables
+from costmodel.arrays.tables import NestTables
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import MOVE_ATTEMPTS, log_losses, metropolis

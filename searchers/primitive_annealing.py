@@ -17,8 +17,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.arrays.tables import Array
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from searchers.base import MOVE_ATTEMPTS, Searcher, log_losses, metropolis
 from searchers.compiled.primitive_list import (

@@ -26,8 +26,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts, compiled_costs

@@ -15,7 +15,7 @@ from mapspace.strict_yaml import Size, StrictModel, validate
 
 if TYPE_CHECKING:
     from costmodel.affine import Workload
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
 # Of dimensions and of tensors; features grow with their squares.
 MOST_NAMES = 64

@@ -25,7 +25,7 @@ def predictor(space: Any, folder: str | None) -> Any:
         if not card.is_file():
             raise ConfigError(f"{folder}: holds no surrogate; expected a folder that `train` made.")
     import surrogate
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
     if not isinstance(space, MapSpace):
         raise ConfigError(f"There are surrogates of loop nests only; got a {type(space).__name__}.")

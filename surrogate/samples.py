@@ -14,8 +14,8 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import Costs
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, ContractError
 from surrogate.problems import ProblemRanges
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 from costmodel.accelerators import Accelerator
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ContractError, DataError
 from mapspace.storage import Place, place, write_atomically
 from mapspace.strict_yaml import StrictModel

@@ -49,7 +49,7 @@ NESTS = (
     "not machine0 and not machine1",
 )
 DRAWS = (
-    "tests/costmodel/loop_nest/test_feasible_draws.py",
+    "tests/costmodel/map_space/test_feasible_draws.py",
     "-k",
     "enumeration or rules or likely and not changes1",
 )
@@ -90,17 +90,17 @@ TESTS: dict[str, tuple[str, ...]] = {
     "costmodel/loop_nest/networks.py": MODEL,
     "costmodel/loop_nest/spatial_groups.py": MODEL,
     "costmodel/loop_nest/temporal_reuse.py": MODEL,
-    "costmodel/loop_nest/machine_tables.py": MODEL,
+    "costmodel/arrays/machine_tables.py": MODEL,
     "costmodel/loop_nest/nest_records.py": NESTS,
     "costmodel/loop_nest/nest_tables.py": NESTS,
     "costmodel/loop_nest/nest_validity.py": NESTS,
     "costmodel/loop_nest/nest_writing.py": NESTS,
-    "costmodel/loop_nest/feasibility.py": FEASIBLE,
-    "costmodel/loop_nest/feasible_draws.py": DRAWS,
-    "costmodel/loop_nest/edits.py": ("tests/costmodel/loop_nest/test_edits.py",),
-    "costmodel/loop_nest/moves.py": (
+    "costmodel/arrays/feasibility.py": FEASIBLE,
+    "costmodel/map_space/feasible_draws.py": DRAWS,
+    "costmodel/map_space/edits.py": ("tests/costmodel/map_space/test_edits.py",),
+    "costmodel/map_space/moves.py": (
         PINNED_RUNS,
-        "tests/costmodel/loop_nest/test_mapspace.py",
+        "tests/costmodel/map_space/test_mapspace.py",
         "-k",
         # What takes long without machine code is left out.
         "rich or mapspace and not without_feasible and not uniform",

@@ -20,6 +20,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
     for names in (
         "mapspace",
         "costmodel",
+        "costmodel.arrays",
+        "costmodel.map_space",
         "costmodel.loop_nest",
         "costmodel.exact costmodel.independent costmodel.maestro costmodel.tiling "
         "costmodel.timeloop",

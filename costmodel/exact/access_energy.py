@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import part
 from costmodel.exact.problem import BUFFER, DRAM, ELEMENT, ProofTables
 from costmodel.exact.structures import Unit
 from costmodel.exact.traffic_bounds import tile_words
 from costmodel.exact.workspace import Charges, Spread
 from costmodel.loop_nest.spatial_groups import sort
-from costmodel.loop_nest.tables import Array
 
 KEPT_NOWHERE, KEPT_BUFFER, KEPT_ELEMENT, KEPT_BOTH = range(4)
 

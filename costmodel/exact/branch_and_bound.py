@@ -7,6 +7,7 @@ A branch is cut when a lower bound on its objective does not beat the limit.
 
 from __future__ import annotations
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.exact.access_energy import case_of, fits, outer_charge
 from costmodel.exact.loop_order_search import order_loops
@@ -41,7 +42,6 @@ from costmodel.exact.workspace import (
     Found,
     Work,
 )
-from costmodel.loop_nest.tables import Array
 
 # Below so many element tiles a bound on all of them costs more than it saves.
 FEWEST_LEAVES = 3

@@ -22,10 +22,10 @@ from costmodel.exact.face import AnyProof
 from costmodel.exact.objective import objective_kind, value
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import problem_hash, restriction
-from costmodel.loop_nest.impossible import all_constraints
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
+from costmodel.map_space.impossible import all_constraints
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, DataError

@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK
 from costmodel.exact.energy_units import EnergyUnits
 from costmodel.exact.problem import BUFFER, DRAM, ELEMENT, ProofTables
 from costmodel.exact.workspace import BLOCKS, INNER_SET, OUTER_SET, SPATIAL_AXES, SPATIAL_ORDER
-from costmodel.loop_nest import moves
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space import moves
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 
 Outcome = tuple[int, int]

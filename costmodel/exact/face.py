@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from costmodel.costs import Objective
 from costmodel.exact.decode import Outcome
 from costmodel.exact.restriction import Restriction
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 
 

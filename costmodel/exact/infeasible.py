@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from costmodel.loop_nest.machine_tables import usable_words
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.arrays.machine_tables import usable_words
+from costmodel.map_space.map_space import MapSpace
 
 
 def why_infeasible(space: MapSpace, keep: Mapping[str, Sequence[str]] | None = None) -> str | None:

@@ -15,7 +15,7 @@ from costmodel.exact.prover import Prover
 from costmodel.exact.spatial_factors import list_vectors
 from costmodel.exact.structures import Problem
 from costmodel.exact.workspace import make_work, nothing_found
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workload_families import cnn
 
 

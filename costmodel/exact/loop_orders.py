@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
 from costmodel.exact.problem import ProofTables
-from costmodel.loop_nest.tables import Array
 
 FRESH, MOVING, RESTING, SETTLED = range(4)
 

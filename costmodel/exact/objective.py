@@ -10,9 +10,9 @@ import itertools
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.costs import FloatArray, Objective
-from costmodel.loop_nest.tables import Array
 from mapspace.errors import ConfigError
 
 EDP, ENERGY, LATENCY, ED2P = range(4)

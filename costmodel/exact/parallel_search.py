@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.exact.branch_and_bound import prove_units
 from costmodel.exact.objective import INFINITE, is_below
 from costmodel.exact.spatial_factors import arrange
@@ -27,7 +28,6 @@ from costmodel.exact.workspace import (
     make_work,
     nothing_found,
 )
-from costmodel.loop_nest.tables import Array
 
 # Blocks of units that are searched against the same limit, whatever the number of threads.
 LANES = 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.prover import Prover
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

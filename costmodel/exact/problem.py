@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.tables import Array, prime_factors
 from costmodel.by_reference import by_reference
 from costmodel.exact.energy_units import EnergyUnits, energy_units
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array, prime_factors
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
 LEVELS = 3

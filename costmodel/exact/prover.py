@@ -39,7 +39,7 @@ from costmodel.exact.restriction import restriction
 from costmodel.exact.spatial_factors import bound_units, list_vectors
 from costmodel.exact.structures import Problem
 from costmodel.exact.workspace import make_work, nothing_found
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, ContractError
 

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import lean
 from costmodel.exact.access_energy import (
     case_of,
@@ -20,9 +21,8 @@ from costmodel.exact.structures import Problem, Vectors
 from costmodel.exact.tiling_bounds import bound_traffic, cell_of, enter_vector, unit_of
 from costmodel.exact.traffic_bounds import least_along
 from costmodel.exact.workspace import Work, make_work
-from costmodel.loop_nest.moves import order_index
 from costmodel.loop_nest.networks import hops_per_delivery
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.moves import order_index
 
 
 def list_vectors(tables: ProofTables) -> Vectors:

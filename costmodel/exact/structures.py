@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.exact.problem import ProofTables
-from costmodel.loop_nest.tables import Array
 
 
 @by_reference

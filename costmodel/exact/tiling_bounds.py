@@ -5,6 +5,7 @@ Letters: n dimensions, T tensors, V spatial vectors, K outer keep sets.
 
 from __future__ import annotations
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import part
 from costmodel.exact.access_energy import (
     case_of,
@@ -22,7 +23,6 @@ from costmodel.exact.structures import Problem, Unit
 from costmodel.exact.traffic_bounds import bound_entering, look_up_credits, split_credit
 from costmodel.exact.workspace import Work
 from costmodel.loop_nest.networks import hops_per_delivery
-from costmodel.loop_nest.tables import Array
 
 
 @part

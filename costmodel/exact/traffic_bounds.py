@@ -13,12 +13,12 @@ innermost loop that does not move the tensor, kind 1 + k for one over the axis's
 
 from __future__ import annotations
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.problem import ProofTables
 from costmodel.exact.structures import OuterTables
 from costmodel.exact.workspace import AxisLoops, Bounds, Work
-from costmodel.loop_nest.tables import Array
 
 
 @part

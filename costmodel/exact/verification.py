@@ -18,11 +18,11 @@ from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import Restriction, among, problem_hash
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_writing import arch_of
 from costmodel.loop_nest.nest_writing import problem_record as nest_problem
 from costmodel.loop_nest.records import accelerator_from_record, record_code, workload_from_record
+from costmodel.map_space.map_space import MapSpace
 from costmodel.side_by_side import all_orders, free_groups, groups, in_order
 from mapspace.errors import ConfigError
 

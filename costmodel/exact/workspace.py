@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.exact.loop_orders import Orders, make_orders
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.problem import ProofTables
-from costmodel.loop_nest.tables import Array
 
 # Columns of a row that describes a mapping, after five blocks of n: spatial factors, extents of
 # the element buffers' tiles, extents of the shared buffer's tile, and the dimensions of the shared

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.spatial import vectors
 from costmodel.exact_any.tiles import FloatArray
 from costmodel.exact_any.weights import floors, weights
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 
 MOST_ASSIGNMENTS = 2_000_000
 """More of them would take gigabytes to list."""

@@ -15,7 +15,7 @@ from costmodel.exact import prover as three_levels
 from costmodel.exact.face import AnyProof
 from costmodel.exact_any import prover as any_levels
 from costmodel.exact_any.problem import why_not_any
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
 

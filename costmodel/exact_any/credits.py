@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray
-from costmodel.loop_nest.tables import Array
 
 DEPTH = 64
 """Loops that a sequence may hold: more than sizes below 2^62 have prime factors."""

@@ -11,8 +11,8 @@ from costmodel.costs import STATUS_OK
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
 from costmodel.exact_any.prover import SLACK, AnyProver
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

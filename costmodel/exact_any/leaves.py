@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.exact_any.orders import Tiling, make_places, search_orders
 from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.weights import Weights, weights
-from costmodel.loop_nest import moves
-from costmodel.loop_nest.constrained_tables import axes_code
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space import moves
+from costmodel.map_space.constrained_tables import axes_code
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 
 # Orders that are costed at a time where the model alone can say what they cost.

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray
-from costmodel.loop_nest.tables import Array
 
 UNSEEN, RESTING, SLIDING, CLOSED = range(4)
 DEPTH = 160

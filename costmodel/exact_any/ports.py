@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.projections import PART_OF_INPUT
+from costmodel.arrays.tables import Array
 from costmodel.exact_any.tiles import FloatArray
 from costmodel.exact_any.weights import Weights, groups
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.projections import PART_OF_INPUT
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 
 MOST_PORTS = 3
 """Ports that are bounded, the outermost ones: each takes a chain of its own."""

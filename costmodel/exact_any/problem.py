@@ -10,7 +10,7 @@ from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, Spreads
 from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import MOST_CELLS
 from costmodel.exact_any.spatial import keep_choices
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 
 
 def why_not_any(space: MapSpace) -> str | None:

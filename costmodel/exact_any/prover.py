@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import accelerator
+from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind, rank, value
 from costmodel.exact.restriction import restriction
@@ -38,9 +39,8 @@ from costmodel.exact_any.tables import ChainTables, nth_table, products_inside
 from costmodel.exact_any.tiles import FloatArray, Lattice
 from costmodel.exact_any.views import Together, View
 from costmodel.exact_any.weights import weights
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError

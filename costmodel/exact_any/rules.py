@@ -1,6 +1,6 @@
 """What a mapper's constraints leave of a map space, as the proof asks for it.
 
-The constraints are those that `costmodel.loop_nest.constraint_reading` reads: least and most
+The constraints are those that `costmodel.map_space.constraint_reading` reads: least and most
 factors per level and dimension, loops that stand innermost or outermost, places along width and
 height, kept and bypassed tensors, a least share of units at work. They only take mappings away, so
 that every bound still holds; what they forbid is left out where it is chosen.
@@ -14,9 +14,9 @@ import itertools
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.exact_any.spatial import every_axes
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 
 
 class Rules:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.exact.problem import credit_layout, lattice
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 
 # Cells of the lattice beyond which the tables over it would not fit in two gigabytes.
 MOST_CELLS = 2_000_000

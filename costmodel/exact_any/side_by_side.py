@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.arrays.tables import Array
+from costmodel.map_space.map_space import MapSpace
 
 Dimensions = npt.NDArray[np.bool_]
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.exact.problem import divisors_of
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
 

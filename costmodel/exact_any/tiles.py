@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.exact_any.shape import Shape
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.map_space import MapSpace
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tables import ChainTables
@@ -24,7 +25,6 @@ from costmodel.exact_any.walk import (
     enter_tile,
     list_multiples,
 )
-from costmodel.loop_nest.tables import Array
 
 
 class Together(NamedTuple):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
 from costmodel.exact_any.chain import (
@@ -30,7 +31,6 @@ from costmodel.exact_any.chain import (
 from costmodel.exact_any.hulls import least_on_hull
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
-from costmodel.loop_nest.tables import Array
 
 MOST_LINES = 32
 

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.exact_any.tiles import FloatArray
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.projections import (
+from costmodel.arrays.projections import (
     GROUPS_PER_AXIS,
     GROUPS_PER_CHILD,
     PART_OF_INPUT,
 )
-from costmodel.loop_nest.tables import Array
+from costmodel.arrays.tables import Array
+from costmodel.exact_any.tiles import FloatArray
+from costmodel.map_space.map_space import MapSpace
 
 
 class Weights(NamedTuple):

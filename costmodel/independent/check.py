@@ -25,7 +25,7 @@ from costmodel.independent.mappings import (
     order_count,
     random_orders,
 )
-from costmodel.loop_nest.mapping import mapping_from_record
+from costmodel.map_space.mapping import mapping_from_record
 from mapspace.errors import ConfigError
 
 Rank = tuple[Fraction, ...]

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Tensor, Workload
-from costmodel.loop_nest.mapping import Mapping
+from costmodel.map_space.mapping import Mapping
 
 Cost = tuple[Fraction, int]
 """Energy, pJ, and cycles."""

@@ -1,1 +1,1 @@
-"""The loop-nest cost model, equal to Timeloop: map space, kernel, moves and records."""
+"""The loop-nest cost model, equal to Timeloop: its compiled passes and its records."""

@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.feasibility import Statuses, axes_in_use, check_mapping
+from costmodel.arrays.machine_tables import NETWORK_OF_CLASSES, NETWORK_OF_HOPS
+from costmodel.arrays.projections import PART_BY_DIVISION, PART_OF_INPUT
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
-from costmodel.loop_nest.feasibility import Statuses, axes_in_use, check_mapping
 from costmodel.loop_nest.link_transfers import Links, count_links, list_all_loops
-from costmodel.loop_nest.machine_tables import NETWORK_OF_CLASSES, NETWORK_OF_HOPS
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery
-from costmodel.loop_nest.projections import PART_BY_DIVISION, PART_OF_INPUT
-from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.spatial_groups import multicast_groups
-from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.loop_nest.temporal_reuse import box_words, list_loops, words_entering
 from costmodel.space import Codes
 

@@ -9,13 +9,13 @@ from costmodel.cost_model_entry import CostModelEntry, RecordScorer
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
-    from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.map_space.map_space import MapSpace
     from costmodel.workloads import Workload
 
 
 def _space(workload: Workload, accelerator: Accelerator) -> MapSpace:
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
     return MapSpace(workload, accelerator)
 

@@ -17,18 +17,18 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
+from costmodel.arrays.feasibility import check_mappings
+from costmodel.arrays.machine_tables import machine_tables
+from costmodel.arrays.scratch import make_scratch
+from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, TIE_BREAKERS, Costs, Objective
-from costmodel.loop_nest.constraint_reading import read_constraints
-from costmodel.loop_nest.constraints import Constraints, LoopRules, machine_constraints
 from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_details
-from costmodel.loop_nest.feasibility import check_mappings
-from costmodel.loop_nest.machine_tables import machine_tables
-from costmodel.loop_nest.moves import order_index
 from costmodel.loop_nest.nest_record_models import NestLoops, NestProblem
 from costmodel.loop_nest.nest_tables import NestMapping, tables_of
 from costmodel.loop_nest.nest_writing import problem_record
-from costmodel.loop_nest.scratch import make_scratch
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space.constraint_reading import read_constraints
+from costmodel.map_space.constraints import Constraints, LoopRules, machine_constraints
+from costmodel.map_space.moves import order_index
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

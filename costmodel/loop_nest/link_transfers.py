@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.feasibility import axis_extent
+from costmodel.arrays.scratch import Scratch, most_children, most_classes
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
-from costmodel.loop_nest.feasibility import axis_extent
 from costmodel.loop_nest.networks import count_classes, sort_children, spatial_index
-from costmodel.loop_nest.scratch import Scratch, most_children, most_classes
-from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
 

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from costmodel.arrays.remainders import walk_of
+from costmodel.arrays.scratch import scratch_of
 from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
 from costmodel.loop_nest.link_transfers import make_links
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
-from costmodel.loop_nest.remainders import walk_of
-from costmodel.loop_nest.scratch import scratch_of
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, ContractError
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from typing import Any
 
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.mapping import LevelMapping, Mapping
 from costmodel.loop_nest.nest_record_models import NestLoops
+from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.mapping import LevelMapping, Mapping
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate

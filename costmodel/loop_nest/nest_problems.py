@@ -8,15 +8,15 @@ from typing import Any
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint, HasConstraints
-from costmodel.loop_nest.constraint_reading import read_constraints
-from costmodel.loop_nest.mapping import LevelMapping
-from costmodel.loop_nest.mapping import Mapping as WholeMapping
 from costmodel.loop_nest.nest_record_models import (
     HasNestArch,
     HasNestProblem,
     NestProblem,
 )
 from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
+from costmodel.map_space.constraint_reading import read_constraints
+from costmodel.map_space.mapping import LevelMapping
+from costmodel.map_space.mapping import Mapping as WholeMapping
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS
+from costmodel.arrays.projections import Projection
 from costmodel.levels import ActionEnergies, Cycles, Words
-from costmodel.loop_nest.projections import Projection
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 32

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel.accelerators import Accelerator
+from costmodel.arrays.remainders import make_walk
+from costmodel.arrays.scratch import make_scratch, most_classes
+from costmodel.arrays.tables import NestTables
 from costmodel.costs import STATUS_OK, FloatArray
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,
@@ -34,9 +37,6 @@ from costmodel.loop_nest.nest_record_models import (
 from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
 from costmodel.loop_nest.nest_validity import why_invalid
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
-from costmodel.loop_nest.remainders import make_walk
-from costmodel.loop_nest.scratch import make_scratch, most_classes
-from costmodel.loop_nest.tables import NestTables
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 

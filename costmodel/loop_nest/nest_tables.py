@@ -15,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
-from costmodel.loop_nest.machine_tables import machine_tables, served_apart
+from costmodel.arrays.machine_tables import machine_tables, served_apart
+from costmodel.arrays.projections import ABSENT, grouping_table, projection_tables
+from costmodel.arrays.remainders import Remainders, fold_remainders
+from costmodel.arrays.tables import Array, NestTables, level_tables
 from costmodel.loop_nest.nest_record_models import (
     NestArch,
     NestLevel,
@@ -23,9 +26,6 @@ from costmodel.loop_nest.nest_record_models import (
     NestProblem,
     is_imperfect,
 )
-from costmodel.loop_nest.projections import ABSENT, grouping_table, projection_tables
-from costmodel.loop_nest.remainders import Remainders, fold_remainders
-from costmodel.loop_nest.tables import Array, NestTables, level_tables
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

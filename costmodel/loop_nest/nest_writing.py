@@ -7,7 +7,7 @@ from typing import Any
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.levels import Level, SpatialRules
-from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from costmodel.map_space.mapping import LevelMapping, Mapping
 from mapspace.errors import ConfigError
 
 Record = dict[str, Any]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from costmodel.arrays.feasibility import axes_in_use
+from costmodel.arrays.projections import GROUPS_PER_CHILD
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.feasibility import axes_in_use
-from costmodel.loop_nest.projections import GROUPS_PER_CHILD
-from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.spatial_groups import sort, tile_key
-from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
 

@@ -10,6 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.arrays.feasibility import axes_in_use, axis_extent, check_mapping
+from costmodel.arrays.projections import GROUPS_PER_CHILD, PART_OF_INPUT
+from costmodel.arrays.remainders import Remainders, WalkScratch
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
 from costmodel.loop_nest.cost_kernel import (
@@ -19,9 +24,7 @@ from costmodel.loop_nest.cost_kernel import (
     _count_instances,
     _level_cycles,
 )
-from costmodel.loop_nest.feasibility import axes_in_use, axis_extent, check_mapping
 from costmodel.loop_nest.networks import count_classes
-from costmodel.loop_nest.projections import GROUPS_PER_CHILD, PART_OF_INPUT
 from costmodel.loop_nest.remainder_visits import (
     count_runs,
     find_boxes,
@@ -29,10 +32,7 @@ from costmodel.loop_nest.remainder_visits import (
     words_of_blocks,
     words_over_walk,
 )
-from costmodel.loop_nest.remainders import Remainders, WalkScratch
-from costmodel.loop_nest.scratch import Scratch
 from costmodel.loop_nest.spatial_groups import sort, tile_key
-from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
 
 

@@ -13,10 +13,10 @@ Letters: K temporal loops, F sets of dimensions in their last pass, A axes of a 
 
 from __future__ import annotations
 
+from costmodel.arrays.remainders import Remainders, WalkScratch
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.remainders import Remainders, WalkScratch
-from costmodel.loop_nest.scratch import Scratch
-from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
 
 FRESH = 0

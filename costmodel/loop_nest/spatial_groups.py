@@ -5,14 +5,14 @@ Letters: n dimensions, L levels, T tensors.
 
 from __future__ import annotations
 
-from costmodel.compiled import part
-from costmodel.loop_nest.projections import (
+from costmodel.arrays.projections import (
     GROUPS_PER_AXIS,
     GROUPS_PER_CHILD,
     GROUPS_PER_DIMENSION,
 )
-from costmodel.loop_nest.scratch import Scratch
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import Array, NestTables
+from costmodel.compiled import part
 
 
 @part

@@ -5,10 +5,10 @@ Letters: n dimensions, L levels, T tensors.
 
 from __future__ import annotations
 
+from costmodel.arrays.feasibility import axis_extent
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.feasibility import axis_extent
-from costmodel.loop_nest.scratch import Scratch
-from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from costmodel.affine import Workload
-from costmodel.loop_nest.mapping import LevelMapping, Mapping
 from costmodel.maestro.mappings import TILED, ClusterMappings
+from costmodel.map_space.mapping import LevelMapping, Mapping
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError
 

@@ -17,7 +17,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.loop_nest.tables import Array, ordered_factorisations, prime_factors
+from costmodel.arrays.tables import Array, ordered_factorisations, prime_factors
 from mapspace.errors import ConfigError
 
 MoveTable = npt.NDArray[np.int32]

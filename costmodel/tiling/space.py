@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.affine import Workload
+from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK
-from costmodel.loop_nest.tables import Array
 from costmodel.space import Codes, check_cells
 from costmodel.tiling.factor_tables import MOST_LOOPS, NONE, Factorisations
 from costmodel.tiling.loop_nest import DIMENSIONS, SPLITS, loops, nest

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from costmodel.loop_nest.constraint_reading import named_order, read_constraints
 from costmodel.loop_nest.nest_problems import read_problem
+from costmodel.map_space.constraint_reading import named_order, read_constraints
 from costmodel.timeloop.documents import Part
 from costmodel.timeloop.mapping import kind_of, target, text_of
 from mapspace.errors import ConfigError

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from costmodel.bounds import algorithmic_minimum, floor, known_optimum
 from costmodel.costs import UNITS
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.storage import Place, write_atomically
 from orchestrator.benchmark.config import Plan

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from costmodel.bounds import algorithmic_minimum
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ArgumentError, ConfigError, DataError
 from orchestrator.map_space.sample import Sample, sample_family, sample_space
 from orchestrator.report.units import physical

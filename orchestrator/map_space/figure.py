@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from orchestrator.map_space.surface import Surface, surface_around, two_dimensions
 from orchestrator.report.figure_style import (

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import STATUS_OK, explain_status
 from costmodel.exact.infeasible import why_infeasible
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.runs.live import Live

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.bounds import algorithmic_minimum
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ArgumentError, ConfigError
 

@@ -16,7 +16,7 @@ from orchestrator.search.results import Proof, RankedMapping, SearchResult, Stan
 
 if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.request import Request
     from searchers import TrialResult
 

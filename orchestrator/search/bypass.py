@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 from costmodel.accelerators import Accelerator, accelerator
 from costmodel.affine import Workload
 from costmodel.costs import Detail
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
+from costmodel.map_space.map_space import MapSpace
 from costmodel.networks import load_network
 from costmodel.workloads import workload as load_workload
 from mapspace.errors import ConfigError, DataError

@@ -167,7 +167,7 @@ def _load(certificate: Certificate) -> None:
     from costmodel.exact import loading
     from costmodel.exact_any import prover as any_levels
     from costmodel.exact_any.choice import is_older
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
     older = is_older(MapSpace(certificate.workload, certificate.machine))
     (loading if older else any_levels).load_compiled()

@@ -12,10 +12,10 @@ import numpy as np
 
 from costmodel.constraint_entries import Constraint
 from costmodel.loop_nest.enumeration import WholeSpace
-from costmodel.loop_nest.impossible import conflict_text, single_entries, smallest_conflict
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_problems import whole_mapping
+from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 from orchestrator.search.assess import assess
 from orchestrator.search.results import SearchResult, Standing

@@ -13,7 +13,7 @@ from orchestrator.runs.locations import local_file
 
 if TYPE_CHECKING:
     from costmodel.costs import Objective
-    from costmodel.loop_nest.mapping import Mapping
+    from costmodel.map_space.mapping import Mapping
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
 from costmodel.levels import Level
-from costmodel.loop_nest.machine_tables import usable_words
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from orchestrator.report.units import percent
 

@@ -87,8 +87,8 @@ def _prepare(request: Request, layers: Sequence[Item], device: Accelerator, live
     """
     import searchers
     from costmodel.exact.infeasible import why_infeasible
-    from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.map_space.map_space import MapSpace
 
     spaces = []
     for layer, _ in layers:
@@ -143,7 +143,7 @@ def _proven_here(
 ) -> LayerResult | None:
     """A layer whose proof takes less than so many seconds, or that has no mapping; else None."""
     from costmodel.exact.infeasible import why_infeasible
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
     if request.searcher not in (None, "exact") or request.iterations is not None:
         return None
@@ -180,7 +180,7 @@ def search_layer(
     interrupted: threading.Event | None = None,
 ) -> LayerResult:
     """Searches one layer; whatever goes wrong is data of its row."""
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
     try:
         result = search_workload(request, item[0], device, Live(io.StringIO()), interrupted)

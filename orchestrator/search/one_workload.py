@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
     from costmodel.exact.face import AnyProof
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
     from costmodel.space import CostModel
     from orchestrator.search.results import SearchResult
     from searchers import TrialResult
@@ -114,8 +114,8 @@ def search_workload(
     import searchers
     from costmodel.bounds import floor
     from costmodel.exact.infeasible import why_infeasible
-    from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.assess import assess
 
     searchers.check_budget(request.iterations, request.seconds)

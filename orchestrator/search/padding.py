@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from costmodel.loop_nest.tables import prime_factors
+from costmodel.arrays.tables import prime_factors
 from mapspace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -195,8 +195,8 @@ def _least(
     from costmodel.exact.loading import load_compiled
     from costmodel.exact.problem import why_not
     from costmodel.exact.prover import Prover
-    from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.map_space.map_space import MapSpace
 
     try:
         space = MapSpace(workload, device)

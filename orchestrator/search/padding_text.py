@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from costmodel.loop_nest.tables import prime_factors
+from costmodel.arrays.tables import prime_factors
 from orchestrator.report.units import percent, value_text
 from orchestrator.search.padding import Padding, awkward
 

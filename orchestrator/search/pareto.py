@@ -120,8 +120,8 @@ def front(
     """
     from costmodel.accelerators import accelerator as load_accelerator
     from costmodel.exact_any.front import prove_front
-    from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.records import mapping_record
+    from costmodel.map_space.map_space import MapSpace
     from costmodel.workloads import workload as load_workload
 
     space = MapSpace(load_workload(workload), load_accelerator(accelerator))

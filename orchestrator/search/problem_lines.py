@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.nest_problems import read_problem
+from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import json_lines
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.runs.live import Live

@@ -12,7 +12,7 @@ from orchestrator.search import padding_text
 from orchestrator.search.limits import limits_text
 
 if TYPE_CHECKING:
-    from costmodel.loop_nest.mapping import Mapping
+    from costmodel.map_space.mapping import Mapping
     from orchestrator.search.results import SearchResult
 
 
@@ -96,7 +96,7 @@ def _standing(result: SearchResult) -> Iterator[Fact]:
         gap = percent(standing.gap, up=True)
         yield "certified", f"within {gap} of the optimum{which}: none is below {bound}"
     if rules:
-        from costmodel.loop_nest.impossible import conflict_text
+        from costmodel.map_space.impossible import conflict_text
 
         yield from zip(
             ("constraints", *[""] * len(rules)), map(conflict_text, zip(rules)), strict=False

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from costmodel.costs import Detail, Objective
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.restriction import Restriction
-    from costmodel.loop_nest.mapping import Mapping
+    from costmodel.map_space.mapping import Mapping
     from orchestrator.search.limits import Limit
     from orchestrator.search.padding import Padding
     from searchers import TrialResult

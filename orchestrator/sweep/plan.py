@@ -178,7 +178,7 @@ def _require_spaces(machines: Iterable[Accelerator], layers: tuple[Layer, ...], 
 
     What no proof can treat, machines and workloads, is data of its points.
     """
-    from costmodel.loop_nest.map_space import MapSpace
+    from costmodel.map_space.map_space import MapSpace
 
     smallest = min((layer.workload for layer in layers), key=lambda found: found.macs)
     for machine in machines:

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import Objective
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, RemotePath

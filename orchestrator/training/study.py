@@ -225,8 +225,8 @@ def _edps(folder: Place, work: Workload, search: SearchOptions, dataset: Dataset
     import searchers
     import surrogate
     from costmodel.bounds import algorithmic_minimum
-    from costmodel.loop_nest.map_space import MapSpace
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.map_space.map_space import MapSpace
 
     space = MapSpace(work, dataset.manifest.config.accelerator)
     predictor = surrogate.load(folder)

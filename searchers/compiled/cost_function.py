@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.remainders import Remainders, WalkScratch, make_walk
+from costmodel.arrays.scratch import Scratch, make_scratch
+from costmodel.arrays.tables import NestTables
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
 from costmodel.costs import FloatArray
@@ -25,12 +28,9 @@ from costmodel.loop_nest.cost_kernel import (
     make_costs,
     make_details,
 )
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
-from costmodel.loop_nest.remainders import Remainders, WalkScratch, make_walk
-from costmodel.loop_nest.scratch import Scratch, make_scratch
-from costmodel.loop_nest.tables import NestTables
+from costmodel.map_space.map_space import MapSpace
 
 if TYPE_CHECKING:
     from costmodel.costs import Objective

@@ -2,7 +2,7 @@
 
 Source: D. Yang, *Optimizing CNN Accelerator Dataflow Using Simulated Annealing* (project report,
 2020), sections 3 and 4. A mapping is a list of *primitives*, outermost first: every prime factor of
-every dimension once, and a separator between one slot and the next (`costmodel.loop_nest.tables`:
+every dimension once, and a separator between one slot and the next (`costmodel.arrays.tables`:
 the loops of a level, or those spread over its fan-out). Primitives of one dimension in one slot
 merge into one loop, and loops stand in the order of the average positions of their primitives,
 equal averages in the order of the workload's dimensions.
@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.feasibility import check_mapping
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.compiled import compiled
 from costmodel.costs import STATUS_OK, FloatArray
-from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.moves import find_row, order_index
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.map_space.moves import find_row, order_index
 from costmodel.space import Codes
 
 SEPARATOR = -1

@@ -11,10 +11,10 @@ Letters as in `searchers.compiled.structured_moves`.
 
 from __future__ import annotations
 
+from costmodel.arrays.feasibility import locate
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.feasibility import locate
-from costmodel.loop_nest.moves import order_index
-from costmodel.loop_nest.tables import NestTables
+from costmodel.map_space.moves import order_index
 from costmodel.space import Codes
 from searchers.compiled.random_numbers import below, copy, uniform
 from searchers.compiled.structured_orders import (

@@ -1,17 +1,17 @@
 """Compiled proposals of the structured searcher: whole mappings and moves, many chains per call.
 
 Letters: C chains, D attributes of a code, n dimensions, S slots, L levels, T tensors, as in
-`costmodel.loop_nest.tables`. Inside, a mapping is its factors `[n, S]`, the extents of its
+`costmodel.arrays.tables`. Inside, a mapping is its factors `[n, S]`, the extents of its
 tiles `[L, n]` and the tensors kept `[L, T]`; the code is written back at the end.
 Every chain has its own stream of random numbers, so that it depends on no other.
 """
 
 from __future__ import annotations
 
+from costmodel.arrays.feasibility import check_mapping
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.moves import order_index
-from costmodel.loop_nest.tables import NestTables
+from costmodel.map_space.moves import order_index
 from costmodel.space import Codes
 from searchers.compiled.random_numbers import below, copy, uniform
 from searchers.compiled.structured_orders import (

@@ -5,9 +5,9 @@ What the proposals of `structured_moves` and `structured_deep` share; letters as
 
 from __future__ import annotations
 
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.moves import find_row, order_index
-from costmodel.loop_nest.tables import NestTables
+from costmodel.map_space.moves import find_row, order_index
 from costmodel.space import Codes
 from searchers.compiled.random_numbers import below
 from searchers.compiled.structured_state import Choices, Workspace

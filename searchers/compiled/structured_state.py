@@ -1,6 +1,6 @@
 """What the structured searcher's compiled moves read and write, besides the map space's tables.
 
-Letters: n dimensions, S slots, L levels, T tensors, as in `costmodel.loop_nest.tables`.
+Letters: n dimensions, S slots, L levels, T tensors, as in `costmodel.arrays.tables`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.tables import NestTables
 from costmodel.by_reference import by_reference
-from costmodel.loop_nest.tables import NestTables
 
 Array = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
-from costmodel.loop_nest.tables import NestTables
 from costmodel.space import Codes
 from searchers.compiled.random_numbers import below
 from searchers.compiled.structured_state import Choices, Workspace

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.feasibility import check_mapping
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK
-from costmodel.loop_nest.feasibility import check_mapping
 from costmodel.space import Codes
 from searchers.compiled.cost_function import CompiledCosts, score
 from searchers.compiled.random_numbers import copy, uniform

@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from costmodel.affine import Workload
 from costmodel.exact.problem import divisors_of
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.maestro.mappings import TILED, P, Q
 from costmodel.maestro.on_chip import CLUSTERS, ORDER, OnChipSpace
 from costmodel.maestro.on_chip_tables import PERMUTATIONS
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.loop_nest.tables import NestTables
+from costmodel.arrays.tables import NestTables
 from costmodel.space import Codes
 
 Integers = npt.NDArray[np.int64]

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.loop_nest.imperfect_tilings import (
+from costmodel.arrays.imperfect_tilings import (
     SMALL_PRIMES,
     last_passes,
     outermost_as_needed,
 )
-from costmodel.loop_nest.map_space import MapSpace
-from costmodel.loop_nest.remainders import Remainders, fold_remainders, make_walk
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.arrays.remainders import Remainders, fold_remainders, make_walk
+from costmodel.arrays.tables import Array, NestTables
+from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from searchers.compiled.cost_function import CompiledCosts, ImperfectCosts
 from searchers.compiled.structured_state import Hand, make_hand

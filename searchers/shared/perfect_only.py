@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
 

@@ -14,12 +14,12 @@ import mapspace
 from costmodel.accelerators import Accelerator, accelerator
 from costmodel.affine import Workload
 from costmodel.exact.infeasible import why_infeasible
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_record_models import NestArch
 from costmodel.loop_nest.nest_tables import nest_accelerator
 from costmodel.loop_nest.nest_writing import arch_of
 from costmodel.loop_nest.records import score
+from costmodel.map_space.map_space import MapSpace
 from costmodel.networks import network
 from costmodel.workloads import workload
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from costmodel import Codes
+from costmodel.arrays.tables import Array
 from costmodel.compiled import lean
 from costmodel.exact.problem import BUFFER, ELEMENT, ProofTables
 from costmodel.exact.prover import Prover
@@ -24,7 +25,6 @@ from costmodel.exact.tiling_bounds import (
     unit_of,
 )
 from costmodel.exact.workspace import Work, make_work
-from costmodel.loop_nest.tables import Array
 
 
 @lean

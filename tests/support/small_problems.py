@@ -15,7 +15,7 @@ from costmodel.exact.decode import Outcome, exact_outcomes
 from costmodel.exact.energy_units import energy_units
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.prover import Prover
-from costmodel.loop_nest.moves import order_index
+from costmodel.map_space.moves import order_index
 
 # Mappings that one problem may have at the most.
 MOST_MAPPINGS = 120_000

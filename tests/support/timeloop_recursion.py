@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from costmodel import Accelerator, Workload
-from costmodel.loop_nest.mapping import Mapping
+from costmodel.map_space.mapping import Mapping
 
 Loop = tuple[str, int, int]
 

@@ -14,11 +14,11 @@ import numpy as np
 from paths import GOLDEN
 
 from costmodel import MapSpace
-from costmodel.loop_nest.constraint_reading import read_constraints
-from costmodel.loop_nest.constraints import Constraints
 from costmodel.loop_nest.enumeration import WholeSpace
 from costmodel.loop_nest.nest_record_models import NestArch, NestProblem
 from costmodel.loop_nest.nest_tables import nest_accelerator
+from costmodel.map_space.constraint_reading import read_constraints
+from costmodel.map_space.constraints import Constraints
 
 Record = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel import Codes, MapSpace, Workload, accelerator
-from costmodel.loop_nest.mapping import mapping_from_record
+from costmodel.map_space.mapping import mapping_from_record
 
 LEVELS = ("DRAM", "L2", "L1")
 

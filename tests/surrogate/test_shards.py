@@ -17,8 +17,8 @@ from sample_results import make_results
 
 from costmodel.accelerators import accelerator
 from costmodel.bounds import algorithmic_minimum
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workload_families import cnn, mttkrp
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import validate

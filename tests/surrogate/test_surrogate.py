@@ -13,8 +13,8 @@ from scipy import stats
 
 import surrogate
 from costmodel.accelerators import Accelerator, accelerator
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workload_families import cnn, gemm, mttkrp
 from costmodel.workloads import Workload, workload
 from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError

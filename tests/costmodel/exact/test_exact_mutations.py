@@ -96,7 +96,7 @@ import numpy as np
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.exact.prover import Prover
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 from proof_bounds import bounds
 for problem in json.load(open(sys.argv[1])):
     space = MapSpace(

@@ -123,7 +123,7 @@ import json, sys
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.exact_any.prover import AnyProver
-from costmodel.loop_nest.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace
 for problem in json.load(open(sys.argv[1])):
     space = MapSpace(
         Workload.model_validate(problem["workload"]),

@@ -28,7 +28,7 @@ from paths import GOLDEN
 from costmodel import MapSpace, accelerator, workload
 from costmodel.affine import Workload
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
-from costmodel.loop_nest.mapping import LevelMapping, Mapping
+from costmodel.map_space.mapping import LevelMapping, Mapping
 
 PATH = GOLDEN / "timeloop-validity" / "validity.jsonl.gz"
 OVERFLOW = re.compile(r"(\w+): mapped tile size (\d+) exceeds buffer capacity (\d+)")

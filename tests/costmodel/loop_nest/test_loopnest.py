@@ -19,7 +19,7 @@ from costmodel import (
     known_optimum,
     workload,
 )
-from costmodel.loop_nest.mapping import mapping_from_record
+from costmodel.map_space.mapping import mapping_from_record
 from costmodel.workload_families import cnn, gemm, mttkrp
 
 MODEL = LoopNestModel()

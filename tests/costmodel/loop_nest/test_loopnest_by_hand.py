@@ -7,8 +7,8 @@ import pytest
 from written_nests import LEVELS, written
 
 from costmodel import LoopNestModel, MapSpace, Workload, accelerator, workload
-from costmodel.loop_nest.mapping import mapping_from_record
 from costmodel.loop_nest.spatial_groups import sort
+from costmodel.map_space.mapping import mapping_from_record
 from costmodel.workload_families import cnn, gemm
 
 GEMM = gemm(name="tiny", M=4, N=4, K=4)

@@ -21,7 +21,7 @@ from costmodel import (
     accelerator,
     workload,
 )
-from costmodel.loop_nest.mapping import LevelMapping
+from costmodel.map_space.mapping import LevelMapping
 from costmodel.tiling import AnalyticalTiling, TilingSpace
 from costmodel.tiling.loop_nest import DIMENSIONS, nest
 from searchers import Evaluator, make

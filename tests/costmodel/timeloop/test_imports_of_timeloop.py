@@ -14,9 +14,9 @@ import pytest
 from paths import GOLDEN
 
 from costmodel import LoopNestModel
-from costmodel.loop_nest.constraint_reading import read_constraints
 from costmodel.loop_nest.nest_record_models import NestArch
 from costmodel.loop_nest.records import score
+from costmodel.map_space.constraint_reading import read_constraints
 from costmodel.timeloop import documents
 from costmodel.timeloop.reading import from_timeloop
 from costmodel.timeloop.writing import files_text

@@ -22,8 +22,8 @@ from processes import DRIVER
 from sample_results import make_results
 
 from costmodel.exact.certificate import read_certificate
-from costmodel.loop_nest.map_space import MapSpace
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.strict_yaml import validate
 from orchestrator.benchmark import run as host

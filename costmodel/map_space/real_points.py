@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.loop_nest import moves
-from costmodel.loop_nest.remainders import Remainders
-from costmodel.loop_nest.tables import NestTables
+from costmodel.arrays.remainders import Remainders
+from costmodel.arrays.tables import NestTables
+from costmodel.map_space import moves
 from costmodel.space import Codes
 from mapspace.errors import ContractError
 

@@ -13,10 +13,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.loop_nest.constraints import Constraints, LoopRules
-from costmodel.loop_nest.mapping import Mapping
-from costmodel.loop_nest.moves import order_index
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.arrays.tables import Array, NestTables
+from costmodel.map_space.constraints import Constraints, LoopRules
+from costmodel.map_space.mapping import Mapping
+from costmodel.map_space.moves import order_index
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

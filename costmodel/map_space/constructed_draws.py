@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from costmodel.accelerators import Accelerator
-from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.arrays.tables import Array, NestTables
+from costmodel.map_space.feasible_draws import FeasibleDraws, countable
 from costmodel.space import Codes, Space
 
 _TRIED = 4096
@@ -30,7 +30,7 @@ _MOST_REJECTED = 2_000_000
 
 
 class NestSpace(Space, Protocol):
-    """What is drawn from: `costmodel.loop_nest.map_space.MapSpace`."""
+    """What is drawn from: `costmodel.map_space.map_space.MapSpace`."""
 
     tables: NestTables
     accelerator: Accelerator

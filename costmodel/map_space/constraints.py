@@ -15,8 +15,8 @@ import numpy as np
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from costmodel.loop_nest.machine_tables import machine_tables
-from costmodel.loop_nest.tables import Array, ordered_factorisations
+from costmodel.arrays.machine_tables import machine_tables
+from costmodel.arrays.tables import Array, ordered_factorisations
 
 
 @dataclass(frozen=True)

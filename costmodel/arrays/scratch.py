@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
-from costmodel.loop_nest.tables import Array, NestTables
 
 _latest = threading.local()
 

@@ -10,10 +10,10 @@ import pytest
 from timeloop_recursion import cost
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.arrays.imperfect_tilings import last_passes
+from costmodel.arrays.tables import imperfect_factorisations
 from costmodel.exact_any.choice import why_not
-from costmodel.loop_nest.imperfect_tilings import last_passes
 from costmodel.loop_nest.records import mapping_record, score
-from costmodel.loop_nest.tables import imperfect_factorisations
 from mapspace.errors import ConfigError
 from searchers import Evaluator, make
 

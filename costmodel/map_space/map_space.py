@@ -16,31 +16,32 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
+from costmodel.arrays import feasibility
+from costmodel.arrays.remainders import remainders_of
+from costmodel.arrays.scratch import scratch_of
+from costmodel.arrays.tables import build_tables
 from costmodel.costs import STATUS_OK, explain_status
-from costmodel.loop_nest import feasibility, moves
-from costmodel.loop_nest.constrained_tables import (
+from costmodel.map_space import moves
+from costmodel.map_space.constrained_tables import (
     as_read,
     axes_code,
     axes_left,
     check_obeys,
     constrain,
 )
-from costmodel.loop_nest.constraints import Constraints
-from costmodel.loop_nest.constructed_draws import LEAST_SHARE, ConstructedDraws
-from costmodel.loop_nest.edits import count_edits, edit_mappings, number_kinds
-from costmodel.loop_nest.feature_names import feature_names
-from costmodel.loop_nest.impossible import all_constraints
-from costmodel.loop_nest.mapping import LevelMapping, Mapping
-from costmodel.loop_nest.orders_of_buffers import (
+from costmodel.map_space.constraints import Constraints
+from costmodel.map_space.constructed_draws import LEAST_SHARE, ConstructedDraws
+from costmodel.map_space.edits import count_edits, edit_mappings, number_kinds
+from costmodel.map_space.feature_names import feature_names
+from costmodel.map_space.impossible import all_constraints
+from costmodel.map_space.mapping import LevelMapping, Mapping
+from costmodel.map_space.orders_of_buffers import (
     BESIDE,
     BufferOrders,
     OrderedDraws,
     free_groups_of,
 )
-from costmodel.loop_nest.real_points import check_points, encode, project
-from costmodel.loop_nest.remainders import remainders_of
-from costmodel.loop_nest.scratch import scratch_of
-from costmodel.loop_nest.tables import build_tables
+from costmodel.map_space.real_points import check_points, encode, project
 from costmodel.space import Codes, check_cells, resampled
 from mapspace.errors import ConfigError, ContractError
 
@@ -342,7 +343,7 @@ class MapSpace:
         Args:
             codes: `[B, D]`.
             edits: `[B, D]` integers, 0 (keep) to `edit_choices` - 1, as
-                `costmodel.loop_nest.edits` numbers
+                `costmodel.map_space.edits` numbers
                 them: a prime factor to another slot, two loops swapped, a bank shifted, a tensor
                 kept or dropped, a dimension on the other mesh axis.
 

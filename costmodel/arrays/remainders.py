@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.imperfect_tilings import block_extents, last_passes
+from costmodel.arrays.scratch import most_children, most_classes
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.costs import FloatArray
-from costmodel.loop_nest.imperfect_tilings import block_extents, last_passes
-from costmodel.loop_nest.scratch import most_children, most_classes
-from costmodel.loop_nest.tables import Array, NestTables
 
 _latest = threading.local()
 

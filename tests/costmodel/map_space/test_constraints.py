@@ -9,8 +9,8 @@ import pytest
 from whole_spaces import golden, rules_of_record
 
 from costmodel import accelerator
-from costmodel.loop_nest.constraint_reading import read_constraints
-from costmodel.loop_nest.constraints import Constraints, LoopRules
+from costmodel.map_space.constraint_reading import read_constraints
+from costmodel.map_space.constraints import Constraints, LoopRules
 from mapspace.errors import ConfigError
 
 MACHINE = accelerator(

@@ -9,7 +9,7 @@ from typing import Any
 
 from costmodel.accelerators import Accelerator
 from costmodel.constraint_entries import Constraint, HasConstraints
-from costmodel.loop_nest.constraints import Constraints, LoopRules
+from costmodel.map_space.constraints import Constraints, LoopRules
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate
 

@@ -10,9 +10,9 @@ import pytest
 from whole_spaces import random_constraints
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
-from costmodel.loop_nest.constraints import Constraints
 from costmodel.loop_nest.enumeration import WholeSpace
-from costmodel.loop_nest.mapping import Mapping
+from costmodel.map_space.constraints import Constraints
+from costmodel.map_space.mapping import Mapping
 from mapspace.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from costmodel import ConfigError, ContractError, MapSpace, accelerator, workload
-from costmodel.loop_nest.tables import ordered_factorisations, prime_factors
+from costmodel.arrays.tables import ordered_factorisations, prime_factors
 from costmodel.workload_families import cnn, gemm
 
 MACHINES = ("mm256", "mindmappings", "mm256-bypass", "mindmappings-released", "eyeriss-168")

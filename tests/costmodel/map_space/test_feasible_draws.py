@@ -12,8 +12,8 @@ from scipy import stats
 from small_problems import random_problem
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.loop_nest.constructed_draws import FittingRows, grows_with_extents
-from costmodel.loop_nest.feasible_draws import FeasibleDraws, countable
+from costmodel.map_space.constructed_draws import FittingRows, grows_with_extents
+from costmodel.map_space.feasible_draws import FeasibleDraws, countable
 from mapspace.errors import ConfigError
 
 ORDERS = ("order", "spatial-order")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from costmodel.loop_nest.tables import NestTables
+from costmodel.arrays.tables import NestTables
 
 
 def feature_names(workload: Workload, accelerator: Accelerator, tables: NestTables) -> list[str]:

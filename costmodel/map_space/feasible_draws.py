@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.compiled import compiled, part
 from costmodel.costs import FloatArray
-from costmodel.loop_nest.moves import find_row
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.map_space.moves import find_row
 from costmodel.space import Codes
 
 # Beyond this the lattice is not counted: bytes of counts, and pairs of vectors of which one

@@ -20,26 +20,26 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from costmodel.by_reference import by_reference
-from costmodel.loop_nest.imperfect_tilings import (
+from costmodel.arrays.imperfect_tilings import (
     IDLE_SHARE,
     MOST_ROWS,
     block_extents,
     last_passes,
     moving_primes,
 )
-from costmodel.loop_nest.machine_tables import (
+from costmodel.arrays.machine_tables import (
     MachineTables,
     machine_tables,
     served_apart,
     usable_words,
 )
-from costmodel.loop_nest.projections import (
+from costmodel.arrays.projections import (
     ABSENT,
     grouping_table,
     projection_tables,
     projections_of,
 )
+from costmodel.by_reference import by_reference
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ class NestTables(NamedTuple):
         axis has two or more terms; output the output's index; output_words its size. Beyond what
         a `Workload` may hold: axis_coefficient `[axes, n]` with its sign; tangled `[T]` 1 where a
         dimension stands in two axes; part_kind `[T]` 0 for inputs, else how the part of an output
-        that one instance produces is found (`costmodel.loop_nest.projections`); words `[T]`;
+        that one instance produces is found (`costmodel.arrays.projections`); words `[T]`;
         grouping `[L, T]` how distinct tiles among children are counted, likewise.
 
     Slots and levels:

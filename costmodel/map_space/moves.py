@@ -1,6 +1,6 @@
 """Compiled moves and projection in a loop-nest map space.
 
-Letters as in `costmodel.loop_nest.tables`. Random numbers are passed in as uniforms, so that
+Letters as in `costmodel.arrays.tables`. Random numbers are passed in as uniforms, so that
 the generator stays the caller's.
 """
 
@@ -10,10 +10,10 @@ import itertools
 
 import numpy as np
 
+from costmodel.arrays.feasibility import check_mapping
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import compiled
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK, FloatArray
-from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
 UNIFORMS_PER_MOVE = 5

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_IDLE, STATUS_OK
-from costmodel.loop_nest.scratch import Scratch
-from costmodel.loop_nest.tables import Array, NestTables
 from costmodel.space import Codes
 
 Flags = npt.NDArray[np.uint8]

@@ -1,6 +1,6 @@
 """Compiled edits of mappings: each attribute has numbered edits, of which a caller picks one.
 
-Unlike the moves of `costmodel.loop_nest.moves` nothing is random here, and a number means the same
+Unlike the moves of `costmodel.map_space.moves` nothing is random here, and a number means the same
 edit in every mapping of a space: primes, slots, loops, tensors and dimensions are named by the
 number, not found in the mapping. Number 0 keeps an attribute; the others are, in this order,
 
@@ -11,19 +11,19 @@ number, not found in the mapping. Number 0 keeps an attribute; the others are, i
     keep: per tensor: keep it if it bypasses the level, and the reverse;
     spatial-axis: per dimension: to the other mesh axis.
 
-Pairs are in lexicographic order. Letters as in `costmodel.loop_nest.tables`.
+Pairs are in lexicographic order. Letters as in `costmodel.arrays.tables`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from costmodel.arrays.feasibility import check_mapping
+from costmodel.arrays.scratch import Scratch
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import lean, part
 from costmodel.costs import STATUS_OK
-from costmodel.loop_nest.feasibility import check_mapping
-from costmodel.loop_nest.moves import allocation_row, exact_row, order_index, shift_factor
-from costmodel.loop_nest.scratch import Scratch
-from costmodel.loop_nest.tables import Array, NestTables
+from costmodel.map_space.moves import allocation_row, exact_row, order_index, shift_factor
 from costmodel.space import Codes
 
 _TILING, _ORDER, _SPATIAL_ORDER, _BANKS, _KEEP, _SPATIAL_AXIS = range(6)

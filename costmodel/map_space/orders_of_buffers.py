@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
+from costmodel.arrays.tables import Array
 from costmodel.constraint_entries import HasConstraints
 from costmodel.costs import STATUS_CAPACITY, Costs, Detail
-from costmodel.loop_nest import moves
-from costmodel.loop_nest.constraints import Constraints
-from costmodel.loop_nest.constructed_draws import ConstructedDraws, NestSpace, rejects
-from costmodel.loop_nest.tables import Array
+from costmodel.map_space import moves
+from costmodel.map_space.constraints import Constraints
+from costmodel.map_space.constructed_draws import ConstructedDraws, NestSpace, rejects
 from costmodel.side_by_side import Group, all_orders, free_groups, in_order
 from costmodel.space import Codes
 from mapspace.strict_yaml import validate
@@ -50,7 +50,7 @@ def free_groups_of(machine: Accelerator, given: Entries) -> tuple[Group, ...]:
 
 
 class OneOrder(NestSpace, Protocol):
-    """The map space of one order: `costmodel.loop_nest.map_space.MapSpace`."""
+    """The map space of one order: `costmodel.map_space.map_space.MapSpace`."""
 
     accelerator: Accelerator
     attribute_names: tuple[str, ...]

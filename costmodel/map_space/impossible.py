@@ -8,8 +8,8 @@ from typing import Any
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint, HasConstraints
-from costmodel.loop_nest.constraint_reading import read_constraints, single_factors
-from costmodel.loop_nest.constraints import Constraints, machine_constraints
+from costmodel.map_space.constraint_reading import read_constraints, single_factors
+from costmodel.map_space.constraints import Constraints, machine_constraints
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from typing import Any
 
-from costmodel.loop_nest.record_models import HasMapping
+from costmodel.map_space.record_models import HasMapping
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate
 

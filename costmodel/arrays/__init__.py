@@ -1,0 +1,1 @@
+"""Workloads, machines and tilings as integer arrays, and whether a mapping of them fits."""

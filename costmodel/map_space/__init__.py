@@ -1,0 +1,1 @@
+"""The map space: codes of mappings, draws, moves, edits, constraints, points for networks."""
