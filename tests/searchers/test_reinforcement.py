@@ -72,8 +72,9 @@ def test_a_failed_search_prints_its_best_and_exits_with_an_error(
     assert "PPO's policy has diverged" in str(answer.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_runtime")
-@pytest.mark.parametrize("name", [pytest.param("ddpg", marks=pytest.mark.slow), "ppo"])
+@pytest.mark.parametrize("name", ["ddpg", "ppo"])
 def test_remote_runners_sample_in_rounds_and_resume(name: str) -> None:
     """Two processes sample; the proposals do not depend on which of them is faster."""
     space = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator("mm256"))

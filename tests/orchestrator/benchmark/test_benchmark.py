@@ -262,7 +262,8 @@ def test_a_killed_driver_of_trials_continues_exactly(tmp_path: Path, ray_runtime
         "searchers": {"random": {}, "genetic": {}},
         "workloads": ["gemm-512"],
         "seeds": 1,
-        "iterations": 10_000,
+        # A second on a fast machine: five states are written, of which one must be seen.
+        "iterations": 40_000,
         "concurrency": 1,
     }
     results, plan = kill_and_run_again(tmp_path, in_the_middle_of_the_second_search, **changes)
