@@ -71,7 +71,7 @@ class Sources:
                 if local == name:
                     waiting += self._origin(where, module, original, level, roots)
             for digest, names in source["statements"].get(name, ()):
-                parts.append(f"{where.stem} {name} {digest}")
+                parts.append(f"{_module_of(where)} {name} {digest}")
                 waiting += [(where, other) for other in names]
         return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
@@ -128,6 +128,12 @@ def _package_parent(path: Path) -> Path:
     while (folder / "__init__.py").is_file():
         folder = folder.parent
     return folder
+
+
+@lru_cache(maxsize=4096)
+def _module_of(path: Path) -> str:
+    """The dotted name of a file's module, which machine code imports when it is loaded."""
+    return ".".join(path.relative_to(_package_parent(path)).with_suffix("").parts)
 
 
 @lru_cache(maxsize=4096)

@@ -106,6 +106,17 @@ def test_errors_and_words_recompile_nothing(toy: Path) -> None:
     assert run(toy)[:2] == (7.0, 1)
 
 
+def test_a_moved_helper_is_compiled_anew(toy: Path) -> None:
+    """Machine code imports by name what it calls."""
+    run(toy)
+    rooms = toy / "rooms"
+    rooms.mkdir()
+    (rooms / "__init__.py").touch()
+    (toy / "helper.py").rename(rooms / "helper.py")
+    edit(toy / "main.py", "toy.helper", "toy.rooms.helper")
+    assert run(toy)[:2] == (7.0, 0)
+
+
 def test_the_whole_of_a_module_counts_where_the_module_is_read(toy: Path) -> None:
     edit(toy / "helper.py", "SCALE * pair.left", "parts.SCALE * pair.left")
     before = Sources(None).digest(toy / "main.py")
