@@ -153,6 +153,8 @@ def load_yaml(path: str | Path, *, tags: bool = False) -> dict[str, Any]:
         check_yaml(text, str(path))
         # Both are SafeLoaders: they build plain values only.
         data = yaml.load(text, Loader=_TaggedLoader if tags else _StrictLoader)
+    except ConfigError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

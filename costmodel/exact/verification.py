@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from costmodel.costs import TIE_BREAKERS
+from costmodel.costs import TIE_BREAKERS, UNITS
 from costmodel.exact.certificate import Certificate
 from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
@@ -269,13 +269,13 @@ def _check_bound(
     share: float,
 ) -> None:
     which = f"none of the {_among(prover)} is" if _is_narrow(prover) else "no mapping is"
-    claim = f"{which} below {certificate.lower_bound:.9g}"
+    least = f"{certificate.lower_bound:.9g} {UNITS[certificate.objective]}"
+    claim = f"{which} below {least}"
     if findings.complete:
         findings.check(
             below is None,
             f"{claim}: {prover.bounds_computed:,} bounds, by the same prover",
-            f"a mapping of {below} (energy in units, cycles) is below "
-            f"{certificate.lower_bound:.9g}",
+            f"a mapping of {below} (energy in units, cycles) is below {least}",
         )
     else:
         # Rounded down, so that what is left is never said to be nothing.

@@ -44,6 +44,7 @@ from mapspace.strict_yaml import (
     Size,
     StrictModel,
 )
+from orchestrator.report.units import displayed_of
 from surrogate.for_space import predictor
 
 if TYPE_CHECKING:
@@ -251,6 +252,14 @@ class Plan:
     def model(self) -> Any:
         """The cost model."""
         return self.cost_model.model(self.accelerator, self.benchmark.measurement)
+
+    def shown(self, value: float) -> str:
+        """A value of the objective for people, in J s or the like."""
+        objective = self.benchmark.objective
+        factor, unit = displayed_of(
+            objective, self.cost_model.units[objective], self.accelerator.clock_ghz
+        )
+        return f"{value * factor:.6g} {unit}"
 
     def entry(self, label: str) -> SearcherEntry:
         """The searcher entry with a label."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costmodel.bounds import algorithmic_minimum, floor, known_optimum
-from costmodel.costs import UNITS
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, DataError, MapspaceError
@@ -82,7 +81,7 @@ def _enumerated(plan: Plan, name: str, progress: Say) -> Bounds:
     assert plan.cost_model.optimum is not None
     least, how = plan.cost_model.optimum(plan.space(name), plan.model(), plan.benchmark.objective)
     seconds = time.monotonic() - started
-    progress(f"  {name}: optimum {least:.6g}, {how} in {seconds:.2f} s")
+    progress(f"  {name}: optimum {plan.shown(least)}, {how} in {seconds:.2f} s")
     return Bounds(least, least, least, least, seconds)
 
 
@@ -122,9 +121,10 @@ class _Proofs:
             if certificate.proven
             else f"the proof was not finished in {certificate.seconds:.3g} s",
         )
-        size = f"{bounds.reference:.6g} {UNITS[self.objective]}"
         claim = "optimum" if bounds.proven else "optimum at least"
-        self.progress(f"  {name}: {claim} {size}, {bounds.note or how}")
+        self.progress(
+            f"  {name}: {claim} {self.plan.shown(bounds.reference)}, {bounds.note or how}"
+        )
         return bounds
 
     def _certificate(self, name: str) -> tuple[Certificate | None, str]:

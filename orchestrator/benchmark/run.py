@@ -227,6 +227,7 @@ def _environment(plan: Plan) -> dict[str, Any]:
         "python": platform.python_version(),
         "ray": version("ray"),
         "processors": os.cpu_count(),
+        "clock_ghz": plan.accelerator.clock_ghz,
         "plugins": _plugins(plan),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ray.tune import Callback
@@ -14,8 +16,9 @@ BLOCK_LINE_SECONDS = 5.0
 class TrialProgress(Callback):
     """Prints a line per finished trial: how many of how many, which, its best, time so far."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, shown: Callable[[float], str]) -> None:
         self.total = total
+        self.shown = shown
         self.started = 0.0
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -26,11 +29,11 @@ class TrialProgress(Callback):
         """Counts and prints."""
         # The trial itself is marked as terminated only after this call.
         done = 1 + sum(other.status == "TERMINATED" for other in trials if other is not trial)
-        task = trial.config["task"]
+        task, loss = trial.config["task"], trial.last_result["best_loss"]
+        best = f"best {self.shown(loss)}" if math.isfinite(loss) else "found nothing"
         print(
             f"  [{done:{len(str(self.total))}}/{self.total}] {task['workload']}: "
-            f"{task['searcher']} best {trial.last_result['best_loss']:.5g} "
-            f"({time.monotonic() - self.started:.0f} s)",
+            f"{task['searcher']} {best} ({time.monotonic() - self.started:.0f} s)",
             file=sys.stderr,
             flush=True,
         )

@@ -100,7 +100,7 @@ def _run_trials(plan: Plan, states: Place, seconds: float, progress: Say) -> lis
                 trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
             ),
             tune.TuneConfig(**_scheduling(plan)),
-            TrialProgress(len(left)),
+            TrialProgress(len(left), plan.shown),
             states.parent,
             param_space={"task": tune.grid_search(left)},
         )

@@ -77,6 +77,7 @@ class Provenance(_Open):
     python: Text
     ray: Text
     processors: Count | None
+    clock_ghz: PositiveNumber | None = None
     finished: Text
     plugins: dict[str, Text] = Field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from costmodel.models import unit_of
 from orchestrator.comparison.cells import method_cell, percent_text, range_text, ratio_cell
 from orchestrator.comparison.results import NOT_COMPARABLE, Bounds, Interval, Results
 from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Row, Table
+from orchestrator.report.units import displayed_of
 
 
 def above_table(results: Results) -> Table:
@@ -27,10 +28,13 @@ def above_table(results: Results) -> Table:
     bounds = [results.bounds[name] for name in results.workloads]
     unproven = results.reference_name if bounds[0].measured else "lower bound"
     foot: list[Row] = []
+    factor, unit = _shown_in(results)
     for reference, proven in (("proven optimum", True), (unproven, False)):
         if any(bound.proven == proven for bound in bounds):
-            cells = [f"{b.reference:.5g}" if b.proven == proven else NOTHING for b in bounds]
-            foot.append(_muted(f"{reference}, {unit_of(results.experiment)}", *cells, ""))
+            cells = [
+                f"{b.reference * factor:.5g}" if b.proven == proven else NOTHING for b in bounds
+            ]
+            foot.append(_muted(f"{reference}, {unit}", *cells, ""))
     at_most = (
         ""
         if results.proven
@@ -86,6 +90,7 @@ def bounds_table(results: Results, place: Path, folder: Path) -> Table:
         folder: the page's, which links are relative to.
     """
     rows: list[Row] = []
+    factor, unit = _shown_in(results)
     for name in results.workloads:
         bounds = results.bounds[name]
         file = bounds.certificate
@@ -93,11 +98,11 @@ def bounds_table(results: Results, place: Path, folder: Path) -> Table:
         if file is not None and (place / file).is_file():
             link = quote((place.relative_to(folder) / file).as_posix())
             proof = Cell("certificate", link=link)
-        rows.append((name, f"{bounds.reference:.10g}", _status(bounds), proof))
+        rows.append((name, f"{bounds.reference * factor:.10g}", _status(bounds), proof))
     return Table(
         "bounds",
         "",
-        ("workload", f"measured against, {unit_of(results.experiment)}", "", ""),
+        ("workload", f"measured against, {unit}", "", ""),
         (LEFT, RIGHT, LEFT, LEFT),
         rows,
         note="A certificate holds the problem, its best mapping and the bound; `mapspace verify "
@@ -157,6 +162,12 @@ def spent_table(results: Results) -> Table:
         "method: of the true cost model, or of the surrogate where the method asks one. True "
         "queries that are only recorded, for a curve, are neither iterations nor search time.",
     )
+
+
+def _shown_in(results: Results) -> tuple[float, str]:
+    """What turns a benchmark's objective into the unit that its tables have, and that unit."""
+    clock = results.provenance.get("clock_ghz")  # not in runs from before it was noted
+    return displayed_of(results.experiment["objective"], unit_of(results.experiment), clock)
 
 
 def reason_text(bounds: Bounds) -> str:

@@ -9,12 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from costmodel.costs import Objective
+from costmodel.costs import UNITS, Objective
 
 JOULES_PER_PJ = 1e-12
 _PJ_PER_MJ = 1e9
-# What an objective's unit is for people, and how many powers of a cycle are in it.
-_DISPLAYED: Mapping[str, tuple[str, int]] = {"edp": ("J s", 1), "ed2p": ("J s^2", 2)}
+# What an objective's unit is for people, a picojoule or 1 in it, and how many powers of seconds.
+_DISPLAYED: Mapping[str, tuple[str, float, int]] = {
+    "edp": ("J s", JOULES_PER_PJ, 1),
+    "energy": ("mJ", 1 / _PJ_PER_MJ, 0),
+    "latency": ("ms", 1e3, 1),
+    "ed2p": ("J s^2", JOULES_PER_PJ, 2),
+}
 
 
 def seconds(cycles: float, clock_ghz: float) -> float:
@@ -66,8 +71,21 @@ def value_text(objective: Objective, value: float, clock_ghz: float, digits: int
         return energy_text(value, digits)
     if objective == "latency":
         return latency_text(value, clock_ghz, digits)
-    unit, degree = _DISPLAYED[objective]
-    return f"{value * JOULES_PER_PJ * seconds(1, clock_ghz) ** degree:.{digits}g} {unit}"
+    factor, unit = displayed(objective, clock_ghz)
+    return f"{value * factor:.{digits}g} {unit}"
+
+
+def displayed(objective: Objective, clock_ghz: float) -> tuple[float, str]:
+    """What turns an objective's value from picojoules and cycles into people's unit, and that."""
+    unit, factor, degree = _DISPLAYED[objective]
+    return factor * seconds(1, clock_ghz) ** degree, unit
+
+
+def displayed_of(objective: Objective, unit: str, clock_ghz: float | None) -> tuple[float, str]:
+    """The same of any cost model: where its unit is its own, or no clock is known, it stays."""
+    if clock_ghz is None or unit != UNITS[objective]:
+        return 1.0, unit
+    return displayed(objective, clock_ghz)
 
 
 def percent(share: float, *, up: bool = False) -> str:

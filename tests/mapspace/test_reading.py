@@ -103,7 +103,9 @@ def test_yaml_that_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         load_yaml(path)
     assert str(caught.value).startswith(str(path))
+    assert str(caught.value).count(str(path)) == 1
     assert "\n" not in str(caught.value)
+    assert not str(caught.value).endswith("..")
 
 
 def test_a_quoted_number_of_any_length_is_text() -> None:

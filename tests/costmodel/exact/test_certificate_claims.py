@@ -121,7 +121,7 @@ def test_a_bound_above_the_optimum_is_found(whole: Certificate, unfinished: Cert
     verdict = verify(unfinished.model_copy(update=claims))
     assert [finding for finding in verdict.findings if finding.startswith("WRONG")] == [
         f"WRONG: a mapping of ({whole.energy_units}, {whole.latency_cycles}) (energy in units, "
-        f"cycles) is below {unfinished.value:.9g}"
+        f"cycles) is below {unfinished.value:.9g} pJ x cycles"
     ]
 
 

@@ -17,6 +17,7 @@ from orchestrator.comparison.latency_section import paper_points
 from orchestrator.comparison.page import benchmark_document, text_table, write_report
 from orchestrator.comparison.results import Bounds, Results
 from orchestrator.comparison.results_files import save
+from orchestrator.comparison.tables import above_table
 from orchestrator.report.document import NOTHING, Cell, Section, Table
 
 
@@ -166,6 +167,15 @@ def test_the_table_for_a_terminal() -> None:
     assert lines[7].split()[-2:] == [NOTHING, "80"]
     assert lines[8] == "at most: above a lower bound; no optimum is proven: no proof was tried"
     assert len({line.find("400.00") for line in lines if "400.00" in line}) == 1
+
+
+def test_what_is_measured_against_is_in_joules_and_seconds() -> None:
+    results = make_results()
+    slow = replace(results, provenance={**results.provenance, "clock_ghz": 0.2})
+    # 20 pJ x cycles of 5 ns each.
+    assert above_table(slow).cells()[3] == ["proven optimum, J s", "1e-19", NOTHING, ""]
+    # Runs from before the clock was noted.
+    assert above_table(results).cells()[3][0] == "proven optimum, pJ x cycles"
 
 
 def test_the_table_tells_the_optimum_from_what_is_close_to_it() -> None:
