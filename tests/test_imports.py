@@ -81,10 +81,8 @@ MODULES = {
 FOR_TYPES_ALONE = {
     ("orchestrator.runs.kinds", "orchestrator.runs.run_folder"),
     ("orchestrator.search.network_text", "orchestrator.search.network_result"),
-    ("orchestrator.search.padding", "orchestrator.search.results"),
     ("orchestrator.search.padding_text", "orchestrator.search.results"),
     ("orchestrator.search.result_text", "orchestrator.search.results"),
-    ("orchestrator.training.study_report", "orchestrator.training.study"),
 }
 
 

@@ -60,7 +60,8 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
     import searchers
     from costmodel.exact.loading import load_compiled
     from costmodel.workloads import workload
-    from orchestrator.search.padding import advice, pad, padded
+    from orchestrator.search.padding import pad, padded
+    from orchestrator.search.padding_advice import advice
 
     original, device = workload(request.workload), request.device
     live = Live(stream or sys.stderr)

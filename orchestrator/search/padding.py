@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
     from orchestrator.search.request import Request
-    from orchestrator.search.results import SearchResult
 
 # A size whose largest prime factor is above this is called awkward.
 SMALL_FACTOR = 7
@@ -42,9 +41,6 @@ PADDING_SECONDS = 20.0
 PROBLEM_SECONDS = 1.0
 # Where no proof is possible.
 SEARCH_ITERATIONS = 20_000
-# Below this share of busy elements the sizes of a result are looked at, for so long.
-LOW_UTILISATION = 0.5
-ADVICE_SECONDS = 2.0
 
 Sizes = dict[str, int]
 
@@ -240,25 +236,6 @@ def pad(
 def awkward(workload: Workload) -> tuple[str, ...]:
     """The dimensions that may be padded and have awkward sizes."""
     return tuple(name for name in paddable(workload) if is_awkward(workload.dimensions[name]))
-
-
-def advice(request: Request, result: SearchResult, interrupted: threading.Event) -> Padding | None:
-    """What padding would give where few elements work; None where the sizes are not to blame.
-
-    Args:
-        request: what was asked; the trial of sizes ends with its budget, too.
-        result: the answer to it.
-        interrupted: ends the trial of sizes when it is set.
-    """
-    workload, dimensions = result.workload, awkward(result.workload)
-    if result.utilisation >= LOW_UTILISATION or not dimensions:
-        return None
-    left = (request.seconds or math.inf) - result.wall_seconds
-    stop = until(time.monotonic() + min(ADVICE_SECONDS, left), interrupted)
-    # What was not proven is found again as the padded ones are, so that only sizes differ.
-    reached = result.costs.objective(request.objective) if result.searched.proven else None
-    found = find_padding(request, workload, result.accelerator, dimensions, stop, reached)
-    return None if found.complete and not found.better else found
 
 
 def until(deadline: float, interrupted: threading.Event) -> Callable[[], bool]:

@@ -31,7 +31,7 @@ def search_text(result: SearchResult) -> str:
         lines.append(f"{'':<16}{result.conclusion}")
     if result.top:
         lines += ["", *_best(result)]
-    lines.append(f"in all          {result.wall_seconds:.2f} s, start-up included")
+    lines.append(f"in all          {result.wall_seconds:.2f} s, preparation included")
     return "\n".join([*lines, *padding_text.lines(result)])
 
 

@@ -102,7 +102,7 @@ class SearchResult(Shown):
         trial: what the search spent, and how its best improved.
         conclusion: what the searcher itself is certain of; None: nothing more.
         top: the best tilings, the winner among them, where more than one was asked for.
-        wall_seconds: time of all this, s, start-up included.
+        wall_seconds: time of all this, s, preparation included, the start of Python not.
         interrupted: whether an interruption ended the search.
         failure: why the searcher stopped before its budget; None where it did not.
         original: the workload before padding; None where padding was not asked for.

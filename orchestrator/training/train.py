@@ -23,7 +23,11 @@ from orchestrator.runs.mlflow_record import Record
 from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.ray_runtime import code_version, ray_runtime
 from orchestrator.runs.run_folder import Experiment
-from orchestrator.training.study_report import REPORT_FILE, reached_table, write_surrogate_report
+from orchestrator.training.surrogate_report import (
+    REPORT_FILE,
+    reached_table,
+    write_surrogate_report,
+)
 from surrogate.options import CURVE_FILE, FitOptions, Positive, read_curve, write_curve
 from surrogate.shards import Dataset, check_shard
 

@@ -19,8 +19,9 @@ from orchestrator.sweep.plan import prepare_sweep
 from orchestrator.sweep.proofs import Proof
 from orchestrator.sweep.report import sweep_document
 from orchestrator.sweep.results import collect, problems_of
-from orchestrator.training.study import Outcome, TrainingStudy
-from orchestrator.training.study_report import study_document, surrogate_document
+from orchestrator.training.study_config import Outcome, TrainingStudy
+from orchestrator.training.study_report import study_document
+from orchestrator.training.surrogate_report import surrogate_document
 from surrogate.options import CurvePoint, FitOptions
 from surrogate.predictor import Card, read_card
 

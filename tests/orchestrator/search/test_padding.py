@@ -14,7 +14,7 @@ from commands import call, printed
 
 from costmodel import MapSpace, Workload, accelerator, workload
 from costmodel.exact.certificate import prove
-from orchestrator.search import padding
+from orchestrator.search import padding, padding_advice
 from orchestrator.search.padding import (
     candidates,
     find_padding,
@@ -49,7 +49,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, every size is tried."""
     monkeypatch.setattr(padding, "PROBLEM_SECONDS", 300.0)
     monkeypatch.setattr(padding, "PADDING_SECONDS", 300.0)
-    monkeypatch.setattr(padding, "ADVICE_SECONDS", 300.0)
+    monkeypatch.setattr(padding_advice, "ADVICE_SECONDS", 300.0)
 
 
 def never() -> bool:

@@ -15,7 +15,8 @@ from orchestrator.report.page import write_page
 from orchestrator.runs.command import run_experiment
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.training import study_report
-from orchestrator.training.study import StudyExperiment, TrainingStudy, run_training_study
+from orchestrator.training.study import StudyExperiment, run_training_study
+from orchestrator.training.study_config import TrainingStudy
 from surrogate.options import read_curve
 
 
