@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         accelerator,
         workload,
     )
+    from costmodel.timeloop.exporting import TimeloopOutput, to_timeloop
     from costmodel.timeloop.reading import TimeloopInput, from_timeloop
     from mapspace.errors import (
         ArgumentError,
@@ -80,6 +81,7 @@ __all__ = [
     "SweepResults",
     "TilingSpace",
     "TimeloopInput",
+    "TimeloopOutput",
     "TrialResult",
     "Verification",
     "Workload",
@@ -94,6 +96,7 @@ __all__ = [
     "search",
     "search_network",
     "sweep",
+    "to_timeloop",
     "verify",
     "workload",
 ]
@@ -102,6 +105,7 @@ __all__ = [
 _PLACES = {
     "costmodel": "Accelerator Costs LoopNestModel MaestroModel MapSpace Mapping TilingSpace "
     "Workload accelerator workload",
+    "costmodel.timeloop.exporting": "TimeloopOutput to_timeloop",
     "costmodel.timeloop.reading": "TimeloopInput from_timeloop",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",

@@ -27,9 +27,10 @@ def _model(*_: Any) -> LoopNestModel:
 
 
 def _score(records: Sequence[dict[str, Any]], model: LoopNestModel) -> list[dict[str, Any]]:
+    from costmodel.loop_nest.record_forms import whole_records
     from costmodel.loop_nest.records import score
 
-    return score(records, model)
+    return score(whole_records(records), model)
 
 
 def _linked_model() -> LoopNestModel:

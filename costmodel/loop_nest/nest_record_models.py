@@ -62,6 +62,7 @@ class NestLevel(_Instances):
 
     technology: Literal["DRAM", "SRAM"] = Field(alias="class")
     size_words: Words | None = None
+    word_bits: Size = 16
     energy_pj: ActionEnergies
     block_size: Size = 1
     cluster_size: Size = 1

@@ -208,7 +208,8 @@ def machine_constraints(
         ConfigError: it keeps, bypasses or spreads something that the workload has not.
     """
     names, n = workload.dimension_names, len(workload.dimensions)
-    tables = machine_tables(machine, workload.roles, names)
+    indexing = {tensor.name: tensor.dimensions for tensor in workload.tensors}
+    tables = machine_tables(machine, workload.roles, names, indexing=indexing)
     everything = (1 << len(workload.tensors)) - 1
     sizes = tuple(workload.dimensions.values())
     keep = []

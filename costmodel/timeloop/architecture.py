@@ -81,7 +81,16 @@ def read_architecture(
         idle += unread
     found, unread = read_attributes(macs[0].attributes, macs[0].place, variables, left_out)
     mac = _macs(macs[0], found, table.get(macs[0].name, {}))
-    return Architecture({"name": "timeloop", "levels": levels, "mac": mac}, (*idle, *unread))
+    name = _name(part)
+    return Architecture({"name": name, "levels": levels, "mac": mac}, (*idle, *unread))
+
+
+def _name(part: Part) -> str:
+    """What the outermost node is called."""
+    tree = part.value.get("subtree") if "storage" not in part.value else None
+    if not tree:
+        return "timeloop"
+    return name_and_count(tree[0].get("name"), f"{part.place}.subtree[0]")[0].strip()
 
 
 def _tree(

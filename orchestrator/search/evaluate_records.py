@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from costmodel.models import RecordScorer, cost_model_entry
-from mapspace.bounded_reading import json_lines
+from mapspace.bounded_reading import json_lines, read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import whole_file
+from mapspace.strict_yaml import load_yaml
 
 # Records scored in one call: enough to fill batches, few enough to hold in memory.
 CHUNK = 2048
@@ -117,9 +118,27 @@ def _located(source: Path, lines: list[int], error: ConfigError) -> ConfigError:
     return ConfigError(f"{source}:{lines[int(match[1])]}: {match[2]}")
 
 
+def read_records(source: Path) -> Iterator[tuple[int, Any]]:
+    """The records of a file, each with its line.
+
+    Args:
+        source: one record as YAML or JSON (`.yaml`, `.yml`, `.json`), else JSON lines.
+
+    Raises:
+        ConfigError: it cannot be read; the file is named.
+        DataError: it is damaged.
+    """
+    if source.suffix in (".yaml", ".yml"):
+        yield 1, load_yaml(source)
+    elif source.suffix == ".json":
+        yield 1, read_json(source)
+    else:
+        yield from json_lines(source)
+
+
 def _chunks(source: Path) -> Iterator[list[tuple[int, dict[str, Any]]]]:
     chunk: list[tuple[int, dict[str, Any]]] = []
-    for number, record in json_lines(source):
+    for number, record in read_records(source):
         chunk.append((number, record))
         if len(chunk) == CHUNK:
             yield chunk

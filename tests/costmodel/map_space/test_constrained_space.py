@@ -206,3 +206,14 @@ def test_says_what_leaves_nothing() -> None:
     with pytest.raises(ConfigError) as caught:
         MapSpace(space.workload, space.accelerator, entries)
     assert str(caught.value) == expected
+
+
+def test_constraints_leave_what_runs_across_by_roles_as_it_was() -> None:
+    work, machine = workload("gemm:M=64,N=64,K=64"), accelerator("gemmini")
+    entry = {"target": "DRAM", "type": "temporal", "factors": "M>=1"}
+    free, narrow = MapSpace(work, machine), MapSpace(work, machine, [entry])
+    for level in ("Scratchpad", "Accumulator"):
+        assert any(level == known.name and known.spatial for known in machine.levels)
+    codes = free.sample(np.random.default_rng(0), 50, feasible=True)
+    assert any(max(free.describe(code).levels[1].spatial.values()) > 1 for code in codes)
+    assert all(narrow.feasible(narrow.code(free.describe(code))[None])[0] for code in codes)
