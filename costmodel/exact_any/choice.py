@@ -16,7 +16,6 @@ from costmodel.exact.face import AnyProof
 from costmodel.exact_any import prover as any_levels
 from costmodel.exact_any.problem import why_not_any
 from costmodel.map_space.map_space import MapSpace
-from mapspace.errors import ConfigError
 
 
 def why_not(space: MapSpace) -> str | None:
@@ -49,17 +48,13 @@ def make_prover(
     """The prover of a map space, with the arguments of `costmodel.exact.prover.Prover`.
 
     Raises:
-        ConfigError: no proof is possible, or not of several mappings.
+        ConfigError: no proof is possible.
     """
     if is_older(space):
         return three_levels.Prover(
             space, objective=objective, keep=keep, top=top, threads=threads, build=build
         )
-    if top != 1:
-        raise ConfigError(
-            f"top: the exact search on {space.accelerator.name} finds one mapping, got {top}."
-        )
-    return any_levels.AnyProver(space, objective=objective, keep=keep, build=build)
+    return any_levels.AnyProver(space, objective=objective, keep=keep, top=top, build=build)
 
 
 def prove(

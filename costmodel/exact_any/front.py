@@ -10,11 +10,47 @@ import numpy as np
 from costmodel.costs import STATUS_OK
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.prover import SLACK, AnyProver
+from costmodel.exact_any.known import SLACK, Known
+from costmodel.exact_any.prover import AnyProver
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
+
+
+class _Front(Known):
+    """The mappings known that no other beats in energy and latency at once."""
+
+    def __init__(self, space: MapSpace) -> None:
+        super().__init__(space, "edp")
+        self.cycles: list[float] = []
+        self.energies: list[float] = []
+        self.mappings: list[Codes] = []
+
+    @property
+    def full(self) -> bool:
+        """Never: what others must be better than depends on their cycles."""
+        return False
+
+    def limit(self, cycles: float) -> float:
+        """The energy that the fastest mappings known, of so many cycles at most, need at least."""
+        at = bisect.bisect_right(self.cycles, cycles)
+        return self.energies[at - 1] * (1 - SLACK) if at else float("inf")
+
+    def take(self, codes: Codes) -> None:
+        """Keeps of mappings `[B, D]` those that none beats, in place of those that they beat."""
+        costs = LoopNestModel().evaluate(self._space, codes)
+        for b in np.flatnonzero(costs.status == STATUS_OK):
+            energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
+            if energy >= self.limit(cycles):
+                continue
+            first = bisect.bisect_left(self.cycles, cycles)
+            last = first
+            while last < len(self.cycles) and self.energies[last] >= energy * (1 - SLACK):
+                last += 1
+            self.cycles[first:last] = [cycles]
+            self.energies[first:last] = [energy]
+            self.mappings[first:last] = [codes[b].copy()]
 
 
 class FrontProver(AnyProver):
@@ -28,35 +64,17 @@ class FrontProver(AnyProver):
 
     def __init__(self, space: MapSpace, *, keep: Mapping[str, Sequence[str]] | None = None) -> None:
         """As `AnyProver` does; sets of mappings are taken up by their least EDP."""
-        self._cycles: list[float] = []
-        self._energies: list[float] = []
-        self._codes: list[Codes] = []
+        self._front = _Front(space)
         super().__init__(space, objective="edp", keep=keep)
 
-    def _limit(self, cycles: float) -> float:
-        """The energy that the fastest mappings known, of so many cycles at most, need at least."""
-        at = bisect.bisect_right(self._cycles, cycles)
-        return self._energies[at - 1] * (1 - SLACK) if at else float("inf")
-
-    def _take(self, codes: Codes) -> None:
-        """Keeps of mappings `[B, D]` those that none beats, in place of those that they beat."""
-        costs = LoopNestModel().evaluate(self.space, codes)
-        for b in np.flatnonzero(costs.status == STATUS_OK):
-            energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
-            if energy >= self._limit(cycles):
-                continue
-            first = bisect.bisect_left(self._cycles, cycles)
-            last = first
-            while last < len(self._cycles) and self._energies[last] >= energy * (1 - SLACK):
-                last += 1
-            self._cycles[first:last] = [cycles]
-            self._energies[first:last] = [energy]
-            self._codes[first:last] = [codes[b].copy()]
+    def _nothing_known(self) -> Known:
+        return self._front
 
     def points(self) -> list[FrontPoint]:
         """The front so far, fastest first; the front once the proof is finished."""
         found = []
-        for cycles, energy, code in zip(self._cycles, self._energies, self._codes, strict=True):
+        front = self._front
+        for cycles, energy, code in zip(front.cycles, front.energies, front.mappings, strict=True):
             one, inside = self.space.in_order(code)
             tables = one.tables
             factors = tables.factors[inside[: tables.sizes.size] + tables.row_start[:-1]]

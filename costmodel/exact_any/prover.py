@@ -26,12 +26,14 @@ from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind, rank, value
+from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.assignments import Assignments, Spreads, list_assignments
+from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.leaves import Assignment, Leaves
 from costmodel.exact_any.ports import Port, port_weights, ports
 from costmodel.exact_any.problem import energy_unit, why_not_any
-from costmodel.exact_any.rules import Rules
+from costmodel.exact_any.rules import Decision, Rules
 from costmodel.exact_any.shape import Shape, build_shape
 from costmodel.exact_any.side_by_side import descents
 from costmodel.exact_any.spatial import keep_choices
@@ -47,9 +49,6 @@ from mapspace.errors import ConfigError, ContractError
 
 Outcome = tuple[int, int]
 """Energy in units and cycles."""
-
-SLACK = 1e-12
-"""Energies are sums in floating point: what is closer than this share counts as equal."""
 
 STEP_SECONDS = 0.05
 
@@ -85,9 +84,9 @@ class _Order(NamedTuple):
     spreads: Spreads
 
 
-def _lay_out(space: MapSpace) -> _Order:
+def _lay_out(space: MapSpace, without: Decision | None) -> _Order:
     """What the proof needs of the map space of an order."""
-    rules, shape = Rules(space), build_shape(space)
+    rules, shape = Rules(space, without), build_shape(space)
     leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape)
     return _Order(space, rules, shape, leaves, lattice, Spreads(space, rules))
 
@@ -117,7 +116,9 @@ class AnyProver:
         *,
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
+        top: int = 1,
         build: bool = True,
+        without: Decision | None = None,
     ) -> None:
         """Notes what is to be proven; the first step lists the assignments.
 
@@ -125,27 +126,32 @@ class AnyProver:
             space: a map space that `why_not_any` has nothing against.
             objective: `edp`, `energy`, `latency` or `ed2p`.
             keep: the tensors that a level keeps, for levels where that is not searched.
+            top: how many of the best tilings to find, at most MOST_TOP.
             build: False to leave listing the assignments to the first steps.
+            without: leaves out the mappings that decide so; None: none is.
 
         Raises:
-            ConfigError: the space or the objective is none that can be proven.
+            ConfigError: the space or the objective is none that can be proven, or a wrong `top`.
         """
         problem = why_not_any(space)
         if problem is not None:
             raise ConfigError(problem)
+        if not 1 <= top <= MOST_TOP:
+            raise ConfigError(f"top must be 1 to {MOST_TOP}, got {top}.")
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
         self._spaces = (space,) if space.orders is None else space.orders.spaces
-        self._keeps = [Rules(one).keeps(keep_choices(one, keep)) for one in self._spaces]
+        self._without = without
+        self._keeps = [Rules(one, without).keeps(keep_choices(one, keep)) for one in self._spaces]
         self.rounds = 1
         self.finished = False
         self.threads = 1
         self.unit_pj = energy_unit(space)
         self._kind = objective_kind(objective)
+        self._top = top
+        self._known = self._nothing_known()
         self._unit = float(self.unit_pj)
-        self._best: tuple[float, float] | None = None
-        self._code: Codes | None = None
         self._bound: tuple[float, float] = (0.0, 0.0)
         self._certain: Outcome = (0, 0)
         self._halted = threading.Event()
@@ -155,6 +161,9 @@ class AnyProver:
         self._work = self._prove()
         while build and not self._built:
             next(self._work)
+
+    def _nothing_known(self) -> Known:
+        return Known(self.space, self.objective, self._top)
 
     @property
     def built(self) -> bool:
@@ -209,7 +218,7 @@ class AnyProver:
         lists: list[tuple[int, Assignments]] = []
         heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
         for number, space in enumerate(self._spaces):
-            one = _lay_out(space)
+            one = _lay_out(space, self._without)
             self._orders.append(one)
             yield
             for found in list_assignments(space, one.spreads, self._keeps[number]):
@@ -217,7 +226,7 @@ class AnyProver:
                 lists.append((number, found))
                 self._counts["assignments"] += len(found.energy)
                 floors = enumerate(zip(found.energy.tolist(), found.cycles.tolist(), strict=True))
-                heap += [(*self._order(e, c), group, a, False, e, c) for a, (e, c) in floors]
+                heap += [(*self._known.order(e, c), group, a, False, e, c) for a, (e, c) in floors]
                 yield
         heapq.heapify(heap)
         self._built = True
@@ -231,7 +240,7 @@ class AnyProver:
             if not known and taken[group][a]:
                 continue
             self._bound = (energy, float(cycles))
-            if not self._beats(energy, cycles):
+            if not self._known.beats(energy, cycles):
                 if self._settles:
                     return
                 continue
@@ -247,19 +256,19 @@ class AnyProver:
             yield from self._bound_all(one, tables[group], found, mates)
             for mate in mates.tolist():
                 energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
-                if self._beats(energy, cycles):
-                    order = self._order(energy, cycles)
+                if self._known.beats(energy, cycles):
+                    order = self._known.order(energy, cycles)
                     heapq.heappush(heap, (*order, group, mate, True, energy, cycles))
 
     def _mates(self, one: _Order, found: Assignments, a: int, left: npt.NDArray[np.bool_]) -> Array:
         """An assignment and the others, of those left, that could win and share outer tables."""
-        if self._best is None:
+        if not self._known.full:
             return np.array([a])
         # They differ in what the innermost fan-out spreads alone.
         last = max((v for v, rows in enumerate(one.spreads.vectors) if len(rows) > 1), default=0)
         same = left & (found.choice[:, :last] == found.choice[a, :last]).all(axis=1)
         mates = np.flatnonzero(same)
-        able = [self._beats(float(found.energy[m]), int(found.cycles[m])) for m in mates]
+        able = [self._known.beats(float(found.energy[m]), int(found.cycles[m])) for m in mates]
         return mates[able]
 
     def _bound_all(
@@ -272,7 +281,7 @@ class AnyProver:
         limited = ports(space)
         for number in range(-1, len(limited)):
             for mate, spatial in zip(mates.tolist(), spread, strict=True):
-                if not self._beats(float(found.energy[mate]), int(found.cycles[mate])):
+                if not self._known.beats(float(found.energy[mate]), int(found.cycles[mate])):
                     continue
                 table = nth_table(tables, number >= 0)
                 port = limited[number] if number >= 0 else None
@@ -298,7 +307,7 @@ class AnyProver:
             return
         for mate in mates.tolist():
             port, cycles = int(found.slowest[mate]), int(found.cycles[mate])
-            if port < 0 or not self._beats(float(found.energy[mate]), cycles):
+            if port < 0 or not self._known.beats(float(found.energy[mate]), cycles):
                 continue
             together = Together.of(self.objective, float(found.energy[mate]), cycles)
             found.rate[mate] = together.rate
@@ -368,31 +377,6 @@ class AnyProver:
         assignment = Assignment(found.keeps, spatial)
         yield from self._search(number, assignment, views, tables[0], cycles)
 
-    def _order(self, energy: float, cycles: float) -> tuple[float, float, float]:
-        """Sorts bounds: the objective, then what breaks ties, as `rank_of` does."""
-        if self._kind == ENERGY:
-            return energy, cycles, 0.0
-        if self._kind == LATENCY:
-            return cycles, energy, 0.0
-        power = 1 if self.objective == "edp" else 2
-        return energy * float(cycles) ** power, energy, cycles
-
-    def _limit(self, cycles: float) -> float:
-        """The energy below which a mapping of so many cycles at least can beat the best known."""
-        if self._best is None:
-            return math.inf
-        energy, its = self._best
-        if self._kind == LATENCY:
-            return math.inf if cycles < its else energy * (1 - SLACK) if cycles == its else 0.0
-        if self._kind == ENERGY:
-            return energy * (1 - SLACK)
-        power = 1 if self.objective == "edp" else 2
-        return energy * (its / cycles) ** power * (1 - SLACK)
-
-    def _beats(self, energy: float, cycles: float) -> bool:
-        """Whether a mapping with such bounds could be better than the best known."""
-        return energy < self._limit(cycles)
-
     def _search(
         self,
         number: int,
@@ -403,7 +387,9 @@ class AnyProver:
     ) -> Iterator[None]:
         """Searches the tilings of an assignment that could beat the best mapping known."""
         rules, tiles = self._orders[number].rules, tables.tiles
-        between = descents(self.space, number, assignment.keeps, assignment.spatial)
+        between = {}
+        if self._top == 1:
+            between = descents(self.space, number, assignment.keeps, assignment.spatial)
         levels = len(assignment.keeps)
         chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
 
@@ -417,13 +403,13 @@ class AnyProver:
             listed = listed[allowed]
             self._counts["tiles"] += len(listed)
             listed, bounds = self._bound_tiles(views, level, step, listed, cycles)
-            left = np.flatnonzero(bounds < self._limit(cycles))
+            left = np.flatnonzero(bounds < self._known.limit(cycles))
             left = left[np.argsort(bounds[left], kind="stable")]
             return [(float(bounds[b]), int(listed[b])) for b in left]
 
         def descend(level: int, step: int) -> Iterator[None]:
             for bound, b in children(level, step):
-                if bound >= self._limit(cycles):
+                if bound >= self._known.limit(cycles):
                     return
                 chosen[level] = tiles.extent[b]
                 if level == 0:
@@ -445,37 +431,29 @@ class AnyProver:
         slow = np.full(len(listed), float(cycles))
         for view in views[1:]:
             found = view.bounds(level, step, listed)
-            able = (bounds < self._limit(cycles)) & (found < math.inf)
+            able = (bounds < self._known.limit(cycles)) & (found < math.inf)
             listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
             if view.together is None:
                 slow = np.maximum(slow, found * (1 - SLACK))
             else:
                 bounds = view.together.energy(bounds, slow, found, cycles) * (1 - SLACK)
-        if self._kind == LATENCY and self._best is not None:
-            bounds[slow > self._best[1]] = math.inf
+        bounds[slow > self._known.most_cycles] = math.inf
         return listed, bounds
 
     def _try(self, number: int, assignment: Assignment, tiles: Array, cycles: int) -> None:
         """Evaluates the loop orders of a tiling that could beat the best mapping known."""
         self._counts["tilings"] += 1
         orders, leaves = self.space.orders, self._orders[number].leaves
-        for codes in leaves.codes(assignment, tiles, self._limit(cycles)):
+        for codes in leaves.codes(assignment, tiles, self._known.limit(cycles)):
             self._counts["orders"] += len(codes)
-            self._take(codes if orders is None else orders.codes(number, codes))
-
-    def _take(self, codes: Codes) -> None:
-        """Keeps the best of mappings `[B, D]` if it is better than the best known."""
-        costs = LoopNestModel().evaluate(self.space, codes)
-        for b in np.flatnonzero(costs.status == STATUS_OK):
-            energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
-            if self._best is None or self._order(energy, cycles) < self._order(*self._best):
-                self._best, self._code = (energy, cycles), codes[b].copy()
+            self._known.take(codes if orders is None else orders.codes(number, codes))
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
-        allowed = codes[[self.allows(code) for code in codes]] if self.keep else codes
+        narrow = self.keep or self._without
+        allowed = codes[[self.allows(code) for code in codes]] if narrow else codes
         if len(allowed):
-            self._take(allowed)
+            self._known.take(allowed)
 
     def _outcome(self, energy: float, cycles: float) -> Outcome:
         return min(INFINITE, round(Fraction(energy) / self.unit_pj)), int(cycles)
@@ -483,7 +461,8 @@ class AnyProver:
     @property
     def best_outcome(self) -> Outcome | None:
         """Energy in units and cycles of the best mapping found; None before the first."""
-        return None if self._best is None else self._outcome(*self._best)
+        best = self._known.best
+        return None if best is None else self._outcome(*best)
 
     @property
     def lower_outcome(self) -> Outcome:
@@ -534,6 +513,7 @@ class AnyProver:
             objective=self.objective,
             keep=self.keep,
             build=False,
+            without=self._without,
         )
         found = again.finds_below((float(limit[0] * self.unit_pj), float(limit[1])), seconds)
         self._counts = again._counts
@@ -541,9 +521,9 @@ class AnyProver:
 
     def finds_below(self, limit: tuple[float, float], seconds: float | None = None) -> bool:
         """Whether a mapping is below an energy (pJ) and cycles; it is the best one then."""
-        self._best, self._code = limit, None
+        self._known.start_below(limit)
         self.run(seconds)
-        return self._code is not None
+        return self._known.best is not None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -555,11 +535,9 @@ class AnyProver:
         """How many sets of mappings were bounded so far, orders tried included."""
         return sum(self._counts.values())
 
-    def codes(self, most: int = 1) -> Codes:
-        """`[0 or 1, D]` the best mapping found so far."""
-        if self._code is None or most < 1:
-            return np.zeros((0, self.space.cardinality.size), np.int32)
-        return self._code[None].copy()
+    def codes(self, most: int = MOST_TOP) -> Codes:
+        """`[m, D]` the best mappings found so far, best first, at most so many."""
+        return self._known.codes(most)
 
     def outcomes(self, codes: Codes) -> list[Outcome | None]:
         """Energy in units and cycles of mappings `[B, D]` by the cost model; None: infeasible."""
@@ -574,7 +552,13 @@ class AnyProver:
     def allows(self, code: Codes) -> bool:
         """Whether a mapping `[D]` is one of those that the proof speaks of."""
         number = 0 if self.space.orders is None else int(self.space.orders.which(code[None])[0])
-        return self.keep is None or self._kept_by(code) in self._keeps[number]
+        without = self._without
+        if without is not None and without.dimension >= 0:
+            dimension = self.space.workload.dimension_names[without.dimension]
+            if self.space.describe(code).levels[without.level].spatial[dimension] > 1:
+                return False
+        narrow = self.keep is not None or without is not None
+        return not narrow or self._kept_by(code) in self._keeps[number]
 
     def _kept_by(self, code: Codes) -> tuple[int, ...]:
         """The tensors, as bits, that a mapping keeps at every level."""
@@ -586,8 +570,8 @@ class AnyProver:
 
     def state_dict(self) -> dict[str, Any]:
         """The steps taken, and the best mapping."""
-        best = None if self._code is None else self._code.copy()
-        return {"steps": self._steps, "best": best}
+        codes = self.codes(1)
+        return {"steps": self._steps, "best": codes[0] if len(codes) else None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from `state_dict()`: takes the same steps again, from the best mapping on."""

@@ -11,6 +11,7 @@ Letters: L levels, n dimensions, V vectors.
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,16 +20,50 @@ from costmodel.exact_any.spatial import every_axes
 from costmodel.map_space.map_space import MapSpace
 
 
+@dataclass(frozen=True)
+class Decision:
+    """Something that mappings decide: a level holds a tensor or not, or spreads a dimension.
+
+    Attributes:
+        level: the level's position in the file.
+        name: its name.
+        tensor: the tensor's position; -1: it is about a dimension.
+        held: whether the level holds the tensor.
+        dimension: the position of the dimension that runs across the level's children; -1: it is
+            about a tensor.
+    """
+
+    level: int
+    name: str
+    tensor: int = -1
+    held: bool = True
+    dimension: int = -1
+
+    def among(self, space: MapSpace, keeps: tuple[int, ...]) -> bool:
+        """Whether a choice `[L]` of kept tensors, in a space of one order, decides so."""
+        level = space.accelerator.level_names.index(self.name)
+        return self.tensor >= 0 and bool(keeps[level] >> self.tensor & 1) == self.held
+
+
 class Rules:
     """The constraints of a space; without any, everything is allowed."""
 
-    def __init__(self, space: MapSpace) -> None:
-        """Notes the constraints of a map space."""
+    def __init__(self, space: MapSpace, without: Decision | None = None) -> None:
+        """Notes the constraints of a map space.
+
+        Args:
+            space: the map space, of one order.
+            without: what no mapping may decide; None: all are left that the constraints leave.
+        """
         self._space = space
         self._all = space.constraints
+        self._without = without
 
     def keeps(self, choices: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """The choices `[L]` of kept tensors that are left."""
+        without = self._without
+        if without is not None:
+            choices = [keeps for keeps in choices if not without.among(self._space, keeps)]
         rules = self._all
         if rules is None:
             return choices
@@ -43,6 +78,9 @@ class Rules:
 
     def vectors(self, level: int, rows: Array) -> Array:
         """The spatial factors `[V, n]` of a level that are left."""
+        without = self._without
+        if without is not None and without.dimension >= 0 and without.level == level:
+            rows = rows[rows[:, without.dimension] == 1]
         if self._all is None:
             return rows
         return rows[[bool(self.arrangements(level, row)) for row in rows]]

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.networks import network
+from costmodel.affine import Workload
+from costmodel.networks import load_network
 from searchers import Evaluator, make
 from searchers.exact import Exact
 
@@ -28,14 +29,22 @@ PROBLEMS = (
 )  # fmt: skip
 
 
-def prove(layer: str, machine: str, seconds: float) -> tuple[float, float, float]:
+def prove(layer: str | Workload, machine: str, seconds: float) -> tuple[float, float, float]:
     """Seconds, the gap that is left as a share, and the best EDP in pJ x cycles."""
     space = MapSpace(workload(layer), accelerator(machine))
     searcher = make("exact", space, seed=0)
     assert isinstance(searcher, Exact)
     evaluator = Evaluator(LoopNestModel(), space, objective="edp", seconds=seconds)
     searcher.run(evaluator)
-    return evaluator.elapsed, searcher.gap_left, evaluator.best_loss
+    spent, gap, edp = evaluator.elapsed, searcher.gap_left, evaluator.best_loss
+    where = f"{machine} {space.workload.name}"
+    print(f"{where} {spent:.2f} s, gap {gap:.2%}, EDP {edp:.8g}, {_peak():.2f} GiB", flush=True)
+    return spent, gap, edp
+
+
+def _peak() -> float:
+    """The most memory that this process has had, GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,17 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--machines", nargs="+", default=MACHINES)
     parser.add_argument("--layers", nargs="+", default=PROBLEMS)
-    parser.add_argument("--network", help="the layers of a network instead")
+    parser.add_argument("--network", help="the layers of a network as well")
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args(arguments)
-    layers = options.layers
+    layers: list[str | Workload] = list(options.layers)
     if options.network is not None:
-        layers = [layer.workload.name for layer in network(options.network).layers]
+        layers += [layer for layer, _ in load_network(options.network)[1]]
     table = Table("machine", "proven", "median s", "worst s", "of", "worst gap left")
     for machine in options.machines:
         rows = [prove(layer, machine, options.seconds) for layer in layers]
-        for layer, (spent, gap, edp) in zip(layers, rows, strict=True):
-            print(f"{machine} {layer} {spent:.2f} s, gap {gap:.2%}, EDP {edp:.8g}", flush=True)
         spent = np.array([row[0] for row in rows])
         gaps = np.array([row[1] for row in rows])
         table.add_row(
@@ -61,8 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{spent.max():.2f}", layers[int(spent.argmax())], f"{gaps.max():.2%}",
         )  # fmt: skip
     Console(width=100).print(table)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"peak memory {most:.2f} GiB")
+    print(f"peak memory {_peak():.2f} GiB")
 
 
 if __name__ == "__main__":

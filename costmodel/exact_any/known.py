@@ -1,0 +1,156 @@
+"""The best mappings that a proof knows, and what others must be below to be among them."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.costs import STATUS_OK, Objective
+from costmodel.exact.objective import ENERGY, LATENCY, objective_kind
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.mapping import Mapping
+from costmodel.space import Codes
+
+SLACK = 1e-12
+"""Energies are sums in floating point: what is closer than this share counts as equal."""
+
+Tiling = tuple[object, ...]
+"""What two mappings share that differ in the order of loops or the place on a mesh alone."""
+
+
+def tiling_of(mapping: Mapping, groups: tuple[tuple[int, int], ...]) -> Tiling:
+    """The tiling of a mapping: factors and kept tensors of every level.
+
+    Buffers side by side without loops between them hold the same tiles in either order, and count
+    as one tiling.
+
+    Args:
+        mapping: the mapping.
+        groups: first level and end of every group of buffers side by side.
+    """
+    found: list[object] = []
+    together: list[object] = []
+    inside = {level for first, stop in groups for level in range(first, stop - 1)}
+    for index, level in enumerate(mapping.levels):
+        together.append((level.name, tuple(level.keep)))
+        if index in inside and all(trips == 1 for trips in level.temporal.values()):
+            continue
+        loops = tuple(level.temporal.values()), tuple(level.spatial.values())
+        found.append((tuple(sorted(together, key=repr)), loops))
+        together = []
+    return tuple(found)
+
+
+class _Entry(NamedTuple):
+    order: tuple[float, float, float]
+    energy: float
+    cycles: float
+    code: Codes
+    tiling: Tiling
+
+
+class Known:
+    """The best mappings known, of as many tilings as are asked for.
+
+    Attributes:
+        objective: what is minimised.
+    """
+
+    def __init__(self, space: MapSpace, objective: Objective, most: int = 1) -> None:
+        """Knows none.
+
+        Args:
+            space: the map space.
+            objective: what is minimised.
+            most: how many tilings.
+        """
+        self.objective: Objective = objective
+        self._space, self._kind, self._most = space, objective_kind(objective), most
+        self._entries: list[_Entry] = []
+        self._below: tuple[float, float] | None = None
+        orders = space.orders
+        self._groups = () if orders is None else tuple((g.first, g.stop) for g in orders.groups)
+
+    @property
+    def best(self) -> tuple[float, float] | None:
+        """Energy (pJ) and cycles of the best one; None before the first."""
+        return self._entries[0][1:3] if self._entries else None
+
+    @property
+    def full(self) -> bool:
+        """Whether others must be better than something."""
+        return self._to_beat is not None
+
+    @property
+    def _to_beat(self) -> tuple[float, float] | None:
+        return self._entries[-1][1:3] if len(self._entries) == self._most else self._below
+
+    def start_below(self, limit: tuple[float, float]) -> None:
+        """Forgets everything, and takes what is below an energy (pJ) and cycles alone."""
+        self._entries, self._below = [], limit
+
+    def order(self, energy: float, cycles: float) -> tuple[float, float, float]:
+        """Sorts bounds: the objective, then what breaks ties."""
+        if self._kind == ENERGY:
+            return energy, cycles, 0.0
+        if self._kind == LATENCY:
+            return cycles, energy, 0.0
+        power = 1 if self.objective == "edp" else 2
+        return energy * float(cycles) ** power, energy, cycles
+
+    def limit(self, cycles: float) -> float:
+        """The energy below which a mapping of so many cycles at least can be among the best."""
+        worst = self._to_beat
+        if worst is None:
+            return math.inf
+        energy, its = worst
+        if self._kind == LATENCY:
+            return math.inf if cycles < its else energy * (1 - SLACK) if cycles == its else 0.0
+        if self._kind == ENERGY:
+            return energy * (1 - SLACK)
+        power = 1 if self.objective == "edp" else 2
+        return energy * (its / cycles) ** power * (1 - SLACK)
+
+    @property
+    def most_cycles(self) -> float:
+        """The most cycles that are not too many where they are what is minimised; else inf."""
+        worst = self._to_beat
+        return math.inf if worst is None or self._kind != LATENCY else worst[1]
+
+    def beats(self, energy: float, cycles: float) -> bool:
+        """Whether a mapping with such bounds could be among the best."""
+        return energy < self.limit(cycles)
+
+    def take(self, codes: Codes) -> None:
+        """Keeps of mappings `[B, D]` those that are among the best."""
+        costs = LoopNestModel().evaluate(self._space, codes)
+        for b in np.flatnonzero(costs.status == STATUS_OK):
+            energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
+            order, worst = self.order(energy, cycles), self._to_beat
+            if worst is not None and order >= self.order(*worst):
+                continue
+            self._insert(order, energy, cycles, codes[b].copy())
+
+    def _insert(
+        self, order: tuple[float, float, float], energy: float, cycles: float, code: Codes
+    ) -> None:
+        tiling: Tiling = ()
+        if self._most > 1:
+            tiling = tiling_of(self._space.describe(code), self._groups)
+            same = [i for i, entry in enumerate(self._entries) if entry.tiling == tiling]
+            if same and self._entries[same[0]].order <= order:
+                return
+            for i in same:
+                del self._entries[i]
+        entry = _Entry(order, energy, cycles, code, tiling)
+        bisect.insort(self._entries, entry, key=lambda one: one.order)
+        del self._entries[self._most :]
+
+    def codes(self, most: int) -> Codes:
+        """`[m, D]` the best mappings, best first, at most so many, one per tiling."""
+        found = [entry.code for entry in self._entries[:most]]
+        return np.array(found, np.int32).reshape(len(found), self._space.cardinality.size)
