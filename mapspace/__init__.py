@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from orchestrator.api import (
         benchmark,
         evaluate,
+        explain,
         pareto,
         prove,
         search,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.comparison.benchmark_result import BenchmarkResult
     from orchestrator.search.certificates import Verification
+    from orchestrator.search.explaining import ExplainedOptimum
     from orchestrator.search.found_mapping import MappingCosts
     from orchestrator.search.network_result import NetworkResult
     from orchestrator.search.pareto import Front
@@ -69,6 +71,7 @@ __all__ = [
     "Costs",
     "DataError",
     "Evaluator",
+    "ExplainedOptimum",
     "Front",
     "LoopNestModel",
     "MaestroModel",
@@ -89,6 +92,7 @@ __all__ = [
     "accelerator",
     "benchmark",
     "evaluate",
+    "explain",
     "from_timeloop",
     "make",
     "pareto",
@@ -109,9 +113,11 @@ _PLACES = {
     "costmodel.timeloop.reading": "TimeloopInput from_timeloop",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",
-    "orchestrator.api": "benchmark evaluate pareto prove search search_network sweep verify",
+    "orchestrator.api": "benchmark evaluate explain pareto prove search search_network sweep "
+    "verify",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
     "orchestrator.search.certificates": "Verification",
+    "orchestrator.search.explaining": "ExplainedOptimum",
     "orchestrator.search.found_mapping": "MappingCosts",
     "orchestrator.search.network_result": "NetworkResult",
     "orchestrator.search.pareto": "Front",

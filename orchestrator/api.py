@@ -20,8 +20,9 @@ from mapspace.storage import Place, RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, validate
 from orchestrator.runs.experiments import find_experiment
 from orchestrator.runs.locations import RUNS, local_file
-from orchestrator.search import certificates, one_workload
+from orchestrator.search import certificates, explaining, one_workload
 from orchestrator.search import pareto as fronts
+from orchestrator.search.explaining import ExplainedOptimum
 from orchestrator.search.request import Request
 from orchestrator.search.results import SearchResult
 
@@ -145,6 +146,28 @@ def prove(
         threads=threads,
         progress=progress,
     )
+
+
+def explain(
+    result: SearchResult,
+    *,
+    seconds: float = one_workload.PROOF_SECONDS,
+    progress: bool = False,
+) -> ExplainedOptimum:
+    """Explains a proven optimum by proving its neighbours.
+
+    What more of every capacity, of instances next to each other and of every bandwidth would gain;
+    what every constraint costs; and which decisions the mapping could not do without.
+
+    Args:
+        result: of `search` or `prove`, and proven.
+        seconds: the most that it may take, s; each neighbour has a share.
+        progress: as in `search`.
+
+    Raises:
+        ConfigError: nothing is proven of the result, or a wrong time.
+    """
+    return explaining.explain_result(result, seconds=seconds, stream=_stream(progress))
 
 
 def search_network(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ LENIENT = click.option(
     type=click.Choice(("perfect", "imperfect")),
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
+@click.option("--explain", is_flag=True, help="Prove what holds a proven optimum up.")
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
 @click.option(
     "--output",
@@ -154,7 +156,8 @@ def _search_problems(
 ) -> None:
     from orchestrator.search.problem_lines import read_problems, search_problems
 
-    for name, asked in (("pad", request.pad), ("keep", request.keep), ("output", output)):
+    single = (("pad", request.pad), ("keep", request.keep), ("explain", request.explain))
+    for name, asked in (*single, ("output", output)):
         if asked:
             raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
     with local_file(problems, there=True) as file:
@@ -169,6 +172,7 @@ def _search_timeloop(
     request: Request, files: tuple[str, ...], lenient: bool, output: Place | None, as_json: bool
 ) -> None:
     from orchestrator.search import timeloop_files
+    from orchestrator.search.one_workload import with_explanation
     from orchestrator.search.problem_lines import search_problems
 
     for name, asked in (("pad", request.pad), ("keep", request.keep)):
@@ -179,6 +183,9 @@ def _search_timeloop(
     if context.get_parameter_source("objective") is click.core.ParameterSource.DEFAULT:
         request = replace(request, objective=timeloop_files.objective_of(read))
     (answer,) = search_problems(request, [timeloop_files.problem_of(read, files)])
+    if request.explain and answer.result is not None:
+        explained = with_explanation(request, answer.result, sys.stderr)
+        answer = replace(answer, result=explained)
     if output is not None and answer.result is not None:
         timeloop_files.save(answer.result, output)
     click.echo(json.dumps(answer.to_dict()) if as_json else answer.text())
@@ -194,8 +201,9 @@ def _search_network(request: Request, output: Place | None, as_json: bool) -> No
 
     if request.top > 1:
         raise ConfigError("--top is for a single WORKLOAD, not for --network.")
-    if request.pad:
-        raise ConfigError("--pad is for a single WORKLOAD, not for --network.")
+    for name, asked in (("pad", request.pad), ("explain", request.explain)):
+        if asked:
+            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --network.")
     result = search_network(request)
     if output is not None:
         result.save(output)

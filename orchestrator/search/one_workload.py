@@ -82,11 +82,30 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
     live.line(f"searching {found.name} on {device.name}{how}")
     result = search_workload(request, found, device, live)
     if padding is not None:
-        return replace(result, original=original, padding=padding)
+        result = replace(result, original=original, padding=padding)
+    elif not result.interrupted:
+        with interruptible() as interrupted:
+            result = replace(result, padding=advice(request, result, interrupted))
+    return with_explanation(request, result, live.stream) if request.explain else result
+
+
+def with_explanation(request: Request, result: SearchResult, stream: TextIO) -> SearchResult:
+    """A result with what explains it, or with why nothing does.
+
+    The explanation may take as long again as the search, or a minute.
+    """
+    from orchestrator.search.explaining import explain_result
+
     if result.interrupted:
-        return result
-    with interruptible() as interrupted:
-        return replace(result, padding=advice(request, result, interrupted))
+        return replace(result, unexplained="the search was interrupted")
+    started = time.monotonic()
+    try:
+        found = explain_result(result, seconds=request.seconds or PROOF_SECONDS, stream=stream)
+    except ConfigError as error:
+        return replace(result, unexplained=str(error))
+    wall = result.wall_seconds + time.monotonic() - started
+    cut = found.explanation.interrupted
+    return replace(result, explained=found, wall_seconds=wall, interrupted=cut)
 
 
 def search_workload(

@@ -33,6 +33,7 @@ class Request:
         threads: how many work on a proof at a time; None: one per processor, at most four.
         pad: search the workload with sizes padded where that is better.
         factors: `perfect` or `imperfect`, in place of what the accelerator says.
+        explain: also prove what holds a proven optimum up.
     """
 
     workload: WorkloadSource
@@ -49,6 +50,7 @@ class Request:
     threads: int | None = None
     pad: bool = False
     factors: Literal["perfect", "imperfect"] | None = None
+    explain: bool = False
 
     @property
     def device(self) -> Accelerator:

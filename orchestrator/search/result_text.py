@@ -9,6 +9,7 @@ from costmodel.costs import TIE_BREAKERS, UNITS
 from orchestrator.report.shown import Fact, aligned
 from orchestrator.report.units import energy_text, latency_text, percent, value_text
 from orchestrator.search import padding_text
+from orchestrator.search.explaining import explained_text
 from orchestrator.search.limits import limits_text
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ def search_text(result: SearchResult) -> str:
         lines.append(f"{'':<16}{result.conclusion}")
     if result.top:
         lines += ["", *_best(result)]
+    if result.explained is not None:
+        lines += ["", explained_text(result.explained)]
+    elif result.unexplained is not None:
+        lines += ["", f"nothing explained: {result.unexplained}"]
     lines.append(f"in all          {result.wall_seconds:.2f} s, preparation included")
     return "\n".join([*lines, *padding_text.lines(result)])
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.restriction import Restriction
     from costmodel.map_space.mapping import Mapping
+    from orchestrator.search.explaining import ExplainedOptimum
     from orchestrator.search.limits import Limit
     from orchestrator.search.padding import Padding
     from searchers import TrialResult
@@ -107,6 +108,8 @@ class SearchResult(Shown):
         failure: why the searcher stopped before its budget; None where it did not.
         original: the workload before padding; None where padding was not asked for.
         padding: the larger sizes that were tried; None where the sizes are not to blame.
+        explained: what holds the optimum up; None where nobody asked, or nothing is proven.
+        unexplained: why nothing is explained though somebody asked; else None.
     """
 
     workload: Workload
@@ -136,6 +139,8 @@ class SearchResult(Shown):
     failure: str | None = None
     original: Workload | None = None
     padding: Padding | None = None
+    explained: ExplainedOptimum | None = None
+    unexplained: str | None = None
 
     @property
     def proven(self) -> bool:
@@ -248,6 +253,10 @@ class SearchResult(Shown):
             }
         elif self.padding is not None:
             found["padding"] = self.padding.to_dict()
+        if self.explained is not None:
+            found["explain"] = self.explained.to_dict()
+        elif self.unexplained is not None:
+            found["explain"] = {"why": self.unexplained}
         return found
 
     def save(self, path: str | Path | Place) -> None:

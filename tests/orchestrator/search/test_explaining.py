@@ -1,0 +1,90 @@
+"""`mapspace search --explain` and `ms.explain`: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import answer, call, printed
+
+import mapspace as ms
+from mapspace.errors import ConfigError
+
+SMALL = "gemm:M=8,N=8,K=8"
+DEEP = """
+levels:
+- {name: DRAM, energy_pj: 200.0, read_bandwidth: 1.0}
+- {name: GLB, energy_pj: 6.0, capacity_words: 32, fanout: 4}
+- {name: ROW, energy_pj: 2.0, capacity_words: 12, fanout: 2}
+- {name: PE, energy_pj: 1.0, capacity_words: 6}
+mac_energy_pj: 1.0
+"""
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> str:
+    """A machine of four levels."""
+    path = tmp_path / "deep.yaml"
+    path.write_text(DEEP)
+    return str(path)
+
+
+@pytest.mark.parametrize("machine", ["mm256-bw", "deep"])
+def test_the_answers_are_in_text_and_json(
+    machine: str, deep: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("search", SMALL, "--accelerator", deep if machine == "deep" else machine)
+    found = answer(capsys, *arguments, "--explain")
+    assert found["proven"]
+    said = found["explain"]
+    assert said["value"] == pytest.approx(found["edp"], rel=1e-12)
+    names = [one["name"] for one in said["resources"]]
+    assert "DRAM reads" in names
+    for one in said["resources"]:
+        assert one["active"] in (True, False)
+        assert one["one_more_gains"] in (True, False)
+        if one["active"]:
+            assert one["step"]["change"] < 0 or one["enough"]["change"] < 0
+    assert all(one["forced"] in (True, False) for one in said["decisions"])
+    if machine == "deep":
+        return
+    text = printed(capsys, *arguments, "--explain")
+    assert "by proofs of its neighbours" in text
+    assert all(name in text for name in names)
+    assert ("forced" in text) is any(one["forced"] for one in said["decisions"])
+    assert "explain" not in answer(capsys, *arguments)
+
+
+def test_the_function_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    result = ms.search(SMALL, "mm256-bw")
+    found = ms.explain(result, seconds=60)
+    assert isinstance(found, ms.ExplainedOptimum)
+    there = answer(capsys, "search", SMALL, "--accelerator", "mm256-bw", "--explain")["explain"]
+    assert {**found.to_dict(), "seconds": 0} == {**there, "seconds": 0}
+    assert "L2 capacity" in repr(found)
+    assert len(found.frame) == len(found.rows()) > 5
+    json.dumps(found.to_dict())
+
+
+def test_what_is_not_proven_is_not_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    hard = ("alexnet-conv4", "--accelerator", "mm256-bw-bypass", "--gap", "100%")
+    found = answer(capsys, "search", *hard, "--explain")
+    assert not found["proven"]
+    assert "expected a proven optimum to explain, got one certainly" in found["explain"]["why"]
+    assert "nothing explained: " in printed(capsys, "search", *hard, "--explain")
+    result = ms.search(SMALL, searcher="random", iterations=3)
+    with pytest.raises(ConfigError, match="expected a proven optimum"):
+        ms.explain(result)
+    with pytest.raises(ConfigError, match="seconds: expected more than 0"):
+        ms.explain(ms.search(SMALL), seconds=0)
+
+
+def test_only_a_single_workload_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("{}\n")
+    for arguments in (("--network", "alexnet"), ("--problems", str(lines))):
+        assert call("search", *arguments, "--explain") == 2
+        assert "--explain is for a single WORKLOAD" in capsys.readouterr().err
