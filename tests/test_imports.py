@@ -80,6 +80,7 @@ MODULES = {
 # run is a class, which looks itself up in the table of kinds.
 FOR_TYPES_ALONE = {
     ("orchestrator.runs.kinds", "orchestrator.runs.run_folder"),
+    ("orchestrator.search.explaining", "orchestrator.search.results"),
     ("orchestrator.search.network_text", "orchestrator.search.network_result"),
     ("orchestrator.search.padding_text", "orchestrator.search.results"),
     ("orchestrator.search.result_text", "orchestrator.search.results"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import call
+from commands import answer, call
 
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.certificate import NEST_FORMAT, certify, read_certificate
@@ -136,8 +136,15 @@ def test_records_of_whole_nests_are_read_back(machine: Path) -> None:
         nest_code(space, record["mapping"][1:])
 
 
-def test_several_mappings_are_refused(machine: Path) -> None:
+def test_several_mappings_are_found(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator(str(machine)))
     assert why_not(space) is None
-    with pytest.raises(ConfigError, match="top"):
-        make_prover(space, top=3)
+    with pytest.raises(ConfigError, match="top must be 1 to"):
+        make_prover(space, top=10**6)
+    arguments = ("search", "gemm:M=4,N=4,K=4", "--accelerator", str(machine), "--top", "3")
+    found = answer(capsys, *arguments)
+    assert found["proven"]
+    values = [entry["edp"] for entry in found["top"]]
+    assert len(values) == 3
+    assert values == sorted(values)
+    assert values[0] == found["edp"]
