@@ -25,15 +25,15 @@ class RecordScorer:
     """How `mapspace evaluate` scores mapping records with a model.
 
     Attributes:
-        model: makes the model.
+        model: makes the model; takes the options by name.
         score: `score(records, model)`, the records in order, each with `result`; a `ConfigError`
             starts with `record I:`.
-        linked: makes the model with link transfers; None: it has none.
+        options: what it can be asked for besides, such as `link_transfers`.
     """
 
-    model: Callable[[], CostModel]
+    model: Callable[..., CostModel]
     score: Callable[[Sequence[dict[str, Any]], Any], list[dict[str, Any]]]
-    linked: Callable[[], CostModel] | None = None
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,8 @@ class Detail:
 
     Attributes:
         tile: `[B, L, T]` words of the tile at one instance, 0 where the tensor bypasses the level.
-        reads: `[B, L, T]` words read per instance.
+        reads: `[B, L, T]` words read per instance; on average where elements are counted one by
+            one, as are fills and updates.
         fills: `[B, L, T]` words written from the level above, per instance.
         updates: `[B, L, T]` words written from the level below, per instance.
         instances: `[B, L]` instances of the level in use.

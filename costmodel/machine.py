@@ -9,9 +9,10 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
     field_validator,
@@ -24,10 +25,18 @@ from costmodel.levels import NETWORK_KEYS, Level
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 # Keys that the first machine files had not.
-_WRITTEN_IF_SAID = ("cycles_per_mac", "output_fills", "factors", "orders", "constraints")
+_WRITTEN_IF_SAID = (
+    "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints",
+)  # fmt: skip
 
 # Those that say which mappings count, and change no figure of one.
 _OF_MAPPINGS = frozenset({"orders", "constraints"})
+
+Counting = Annotated[
+    Literal["timeloop", "true"],
+    # YAML reads `true` as a truth value.
+    BeforeValidator(lambda value: "true" if value is True else value),
+]
 
 
 class Machine(StrictModel):
@@ -55,6 +64,8 @@ class Machine(StrictModel):
     """What mappings must obey, in the words of Timeloop's mapper."""
     factors: Literal["perfect", "imperfect"] = "perfect"
     """Whether factors multiply to a size, or loops may have a shorter last pass."""
+    counting: Counting = "timeloop"
+    """Of mappings with remainders: all children as the first, or every element its own work."""
 
     orders: Literal["searched", "file"] = "searched"
     """Whether buffers side by side may stand in every order, or in that of the file."""

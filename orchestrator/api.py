@@ -53,6 +53,7 @@ def search(
     keep: Keep | None = None,
     pad: bool = False,
     factors: Literal["perfect", "imperfect"] | None = None,
+    counting: Literal["timeloop", "true"] | None = None,
     threads: int | None = None,
     progress: bool = False,
 ) -> SearchResult:
@@ -75,6 +76,7 @@ def search(
         keep: tensors kept per level where the machine leaves that open.
         pad: search larger sizes too, and take those that are better.
         factors: `imperfect` lets loops have a shorter last pass; None: as the accelerator says.
+        counting: of such loops: `timeloop`, or `true`, every element by itself; None: likewise.
         threads: how many work on a proof; None: one per processor, at most four.
         progress: whether progress is printed on standard error.
 
@@ -97,6 +99,7 @@ def search(
         threads=threads,
         pad=pad,
         factors=factors,
+        counting=counting,
     )
     return one_workload.search(request, _stream(progress))
 
@@ -332,6 +335,7 @@ def evaluate(
     model: str = "loopnest",
     *,
     link_transfers: bool = False,
+    counting: Literal["timeloop", "true"] | None = None,
 ) -> list[dict[str, Any]]:
     """Scores mapping records.
 
@@ -340,6 +344,8 @@ def evaluate(
         model: a cost model's name, see `mapspace list models`.
         link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
             it unless told otherwise; of `loopnest`.
+        counting: of remainders: `timeloop`, or `true`, every element by itself; None: as records
+            say, which is by Timeloop unless they say otherwise; of `loopnest`.
 
     Returns:
         The records in order, each with its `result`; where a mapping is infeasible,
@@ -351,14 +357,11 @@ def evaluate(
     """
     from orchestrator.search.evaluate_records import scored, scorer
 
+    options = {"link_transfers": link_transfers, "counting": counting}
     if isinstance(records, str | Path | RemotePath):
         with local_file(place(records), there=True) as file:
-            return [
-                record
-                for chunk in scored(model, file, link_transfers=link_transfers)
-                for record in chunk
-            ]
-    return scorer(model, link_transfers=link_transfers)([dict(record) for record in records])
+            return [record for chunk in scored(model, file, **options) for record in chunk]
+    return scorer(model, **options)([dict(record) for record in records])
 
 
 def _read(kind: type[Config], experiment: Experiment) -> tuple[Config, str]:

@@ -58,7 +58,9 @@ def outermost_as_needed(size: int, factors: Array) -> Array:
     return rows
 
 
-def moving_primes(size: int, primes: list[int]) -> list[int]:
+def moving_primes(size: int, primes: list[int], *, imperfect: bool) -> list[int]:
     """Primes by which moves change the factors of a size, given its own."""
+    if not imperfect:
+        return primes
     small = [prime for prime in SMALL_PRIMES if prime < size]
     return sorted({*primes, *small})

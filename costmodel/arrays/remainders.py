@@ -5,7 +5,7 @@ dimension (`shared/reference`, section 3; Ruby). A dimension is *in its last pas
 over it further out are in their last iteration; that is all that a loop further in must know.
 
 Letters: n dimensions, S slots, L levels, T tensors, K temporal loops, F sets of dimensions in their
-last pass, A axes of a tensor, C classes of multicasts.
+last pass, A axes of a tensor, C classes of multicasts, Q kinds of instances.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.imperfect_tilings import block_extents, last_passes
+from costmodel.arrays.projections import PART_BY_SPREAD
 from costmodel.arrays.scratch import most_children, most_classes
 from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.costs import FloatArray
+from mapspace.errors import ConfigError
 
 _latest = threading.local()
 
@@ -58,6 +60,25 @@ def remainders_of(tables: NestTables) -> Remainders:
     return fold_remainders(tables.factors, np.concatenate(rests))[1]
 
 
+def check_true_counting(tables: NestTables) -> None:
+    """Refuses tables whose mappings with remainders nobody knows how to count element by element.
+
+    Raises:
+        ConfigError: a network costs energy, or an output has an axis that is no plain dimension.
+    """
+    machine = tables.machine
+    if tables.hop_energy.any() or machine.router.any() or machine.ingress.any():
+        raise ConfigError(
+            "counting: true is for machines whose networks cost no energy; expected hop_energy_pj, "
+            "router_pj and ingress_pj of 0, or counting: timeloop."
+        )
+    if (tables.part_kind == PART_BY_SPREAD).any():
+        raise ConfigError(
+            "counting: true is for outputs whose axes are one dimension each; expected such, or "
+            "counting: timeloop."
+        )
+
+
 @by_reference
 class WalkScratch(NamedTuple):
     """Working memory of the pass over imperfect mappings.
@@ -81,6 +102,12 @@ class WalkScratch(NamedTuple):
     Per level and tensor: found `[L]` and classes `[L, C, 4]` children of a group, groups, accesses,
     hops; children and place `[n]`; runs and
     counted `[n, 2]`; share `[L]` and total `[L]`.
+
+    Where elements are counted one by one (`loop_nest.true_counting`): kinds `[n]` of instances per
+    dimension, with passes and short `[n, Q]`, how often their tile moves along it and whether it
+    ends shorter, and length and leads `[n, Q, L]`, how many children of every fan-out are of the
+    kind and whether the first is; chosen `[n]` kinds; working `[L]` instances with work; busiest
+    `[3, L, T]` counts of the first instance; came `[A]`.
     """
 
     dimension: Array
@@ -120,6 +147,15 @@ class WalkScratch(NamedTuple):
     counted: Array
     share: FloatArray
     total: FloatArray
+    kinds: Array
+    passes: Array
+    short: Array
+    length: Array
+    leads: Array
+    chosen: Array
+    working: Array
+    busiest: Array
+    came: Array
 
 
 def make_walk(tables: NestTables, remainders: Remainders) -> WalkScratch:
@@ -173,6 +209,15 @@ def make_walk(tables: NestTables, remainders: Remainders) -> WalkScratch:
         counted=integers(n, 2),
         share=np.zeros(levels),
         total=np.zeros(levels),
+        kinds=integers(n),
+        passes=integers(n, 2 * levels + 2),
+        short=integers(n, 2 * levels + 2),
+        length=integers(n, 2 * levels + 2, levels),
+        leads=integers(n, 2 * levels + 2, levels),
+        chosen=integers(n),
+        working=integers(levels),
+        busiest=integers(3, levels, tables.sliding.size),
+        came=integers(axes),
     )
 
 

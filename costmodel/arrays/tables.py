@@ -84,7 +84,8 @@ class NestTables(NamedTuple):
 
     Moves:
         prime_dimension, prime_value: every prime factor of every dimension, with multiplicity;
-        imperfect 1 where factors have remainders, and these are what moves multiply by.
+        imperfect 1 where factors have remainders, and these are what moves multiply by; truly 1
+        where every element is counted by itself then.
     """
 
     sizes: Array
@@ -136,6 +137,7 @@ class NestTables(NamedTuple):
     prime_dimension: Array
     prime_value: Array
     imperfect: int = 0
+    truly: int = 0
 
 
 class Attribute(NamedTuple):
@@ -304,7 +306,7 @@ def build_tables(
         if level.fanout > 1:
             slots.append((index, 1))
 
-    tilings, within = _tilings(workload, slots, accelerator.factors == "imperfect")
+    tilings, within = _tilings(workload, slots, accelerator)
     factors = np.concatenate(tilings)
     orders, ranks = _permutations(len(names))
 
@@ -326,9 +328,7 @@ def build_tables(
     primes = [
         (d, prime)
         for d, size in enumerate(workload.dimensions.values())
-        for prime in (
-            moving_primes(size, prime_factors(size)) if imperfect else prime_factors(size)
-        )
+        for prime in moving_primes(size, prime_factors(size), imperfect=imperfect)
     ]
     projected = projection_tables(workload.dimensions, projections_of(workload))
     tables = NestTables(
@@ -364,6 +364,7 @@ def build_tables(
         prime_dimension=np.array([d for d, _ in primes], dtype=np.int64),
         prime_value=np.array([prime for _, prime in primes], dtype=np.int64),
         imperfect=int(imperfect),
+        truly=int(imperfect and accelerator.counting == "true"),
     )
     return tables, tuple(attributes)
 
@@ -423,18 +424,20 @@ def _choices(
 
 
 def _tilings(
-    workload: Workload, slots: Sequence[tuple[int, int]], imperfect: bool
+    workload: Workload, slots: Sequence[tuple[int, int]], accelerator: Accelerator
 ) -> tuple[list[Array], Array]:
     """The factorisations of every dimension, and the extents of their blocks."""
     sizes = workload.dimensions.values()
-    if not imperfect:
+    if accelerator.factors == "perfect":
         tilings = [ordered_factorisations(size, len(slots)) for size in sizes]
         factors = np.concatenate(tilings)
         within = np.ones((len(factors), len(slots) + 1), dtype=np.int64)
         within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
         return tilings, within
     innermost = slots[-1][0]
-    whole = tuple(spatial == 1 and level < innermost for level, spatial in slots)
+    # Timeloop takes all children of a fan-out above buffers for full.
+    full = accelerator.counting == "timeloop"
+    whole = tuple(full and spatial == 1 and level < innermost for level, spatial in slots)
     tilings = [imperfect_factorisations(size, whole) for size in sizes]
     extents = [
         block_extents(rows, last_passes(size, rows))[0]

@@ -33,10 +33,10 @@ def _score(records: Sequence[dict[str, Any]], model: LoopNestModel) -> list[dict
     return score(whole_records(records), model)
 
 
-def _linked_model() -> LoopNestModel:
+def _model_for_records(**options: Any) -> LoopNestModel:
     from costmodel.loop_nest.model import LoopNestModel
 
-    return LoopNestModel(link_transfers=True)
+    return LoopNestModel(**options)
 
 
 LOOP_NEST = CostModelEntry(
@@ -45,5 +45,5 @@ LOOP_NEST = CostModelEntry(
     space=_space,
     model=_model,
     branch_and_bound=True,
-    records=RecordScorer(_model, _score, _linked_model),
+    records=RecordScorer(_model_for_records, _score, ("link_transfers", "counting")),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any, Literal
 
 import numpy as np
 
-from costmodel.arrays.remainders import walk_of
+from costmodel.arrays.remainders import check_true_counting, walk_of
 from costmodel.arrays.scratch import scratch_of
+from costmodel.arrays.tables import NestTables
 from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
 from costmodel.loop_nest.link_transfers import make_links
@@ -29,14 +31,22 @@ class LoopNestModel:
         version: changes whenever a figure could change.
         link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
             it unless told otherwise (`costmodel.loop_nest.link_transfers`).
+        counting: of mappings with remainders, `timeloop` or `true`
+            (`costmodel.loop_nest.true_counting`); None: as the machine says.
     """
 
     name = "loopnest"
     version = "1"
 
-    def __init__(self, *, link_transfers: bool = False) -> None:
-        """Takes the switch of link transfers."""
+    def __init__(
+        self,
+        *,
+        link_transfers: bool = False,
+        counting: Literal["timeloop", "true"] | None = None,
+    ) -> None:
+        """Takes the switch of link transfers, and how remainders are counted."""
         self.link_transfers = link_transfers
+        self.counting = counting
 
     def evaluate(self, space: MapSpace, codes: Codes, *, detail: bool = False) -> Costs:
         """Costs of a batch of mappings.
@@ -60,28 +70,32 @@ class LoopNestModel:
         costs = cost_kernel.make_costs(len(codes))
         details = cost_kernel.make_details(space.tables, len(codes) if detail else 0)
         macs = np.full(len(codes), float(space.workload.macs))
+        truly = False
         scratch = scratch_of(space.tables)
         codes = np.ascontiguousarray(codes, dtype=np.int32)
         if space.remainders is not None:
             if self.link_transfers:
                 raise ConfigError("Imperfect factors are not counted with link transfers.")
-            evaluate_imperfect(
-                space.tables, space.remainders, scratch, walk_of(space.tables, space.remainders),
-                codes, costs, details, macs,
-            )  # fmt: skip
+            walk = walk_of(space.tables, space.remainders)
+            tables = self._counted(space.tables)
+            evaluate_imperfect(tables, space.remainders, scratch, walk, codes, costs, details, macs)
+            truly = tables.truly > 0
         else:
             links = make_links(space.tables) if self.link_transfers else None
             cost_kernel.evaluate_mappings(space.tables, scratch, codes, costs, details, links)
         if not detail:
             return Costs(*costs)
+        counts: Any = details.counts
+        if truly:
+            counts = counts / np.maximum(1, details.instances)[:, None, :, None]
         elements = math.prod(level.fanout for level in space.accelerator.levels)
         return Costs(
             *costs,
             Detail(
                 tile=details.tiles,
-                reads=details.counts[:, 0],
-                fills=details.counts[:, 1],
-                updates=details.counts[:, 2],
+                reads=counts[:, 0],
+                fills=counts[:, 1],
+                updates=counts[:, 2],
                 instances=details.instances,
                 energy_pj=details.charges[:, 0] + details.charges[:, 1],
                 network_energy_pj=details.network,
@@ -89,3 +103,10 @@ class LoopNestModel:
                 utilisation=macs / (elements * costs.latency),
             ),
         )
+
+    def _counted(self, tables: NestTables) -> NestTables:
+        """Tables of a space with remainders, with this model's counting of them."""
+        truly = tables.truly if self.counting is None else int(self.counting == "true")
+        if truly > tables.truly:
+            check_true_counting(tables)
+        return tables if truly == tables.truly else tables._replace(truly=truly)

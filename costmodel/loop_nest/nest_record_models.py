@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS
 from costmodel.arrays.projections import Projection
 from costmodel.levels import ActionEnergies, Cycles, Words
+from costmodel.machine import Counting
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 32
@@ -96,6 +97,7 @@ class NestArch(BaseModel):
     levels: tuple[NestLevel, ...] = Field(min_length=1, max_length=MOST_LEVELS)
     mac: NestMacs
     output_fills: Literal["elided", "charged"] = "elided"
+    counting: Counting = "timeloop"
 
     @model_validator(mode="after")
     def _check_levels(self) -> NestArch:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from costmodel.accelerators import Accelerator
-from costmodel.arrays.remainders import make_walk
+from costmodel.arrays.remainders import check_true_counting, make_walk
 from costmodel.arrays.scratch import make_scratch, most_classes
 from costmodel.arrays.tables import NestTables
 from costmodel.costs import STATUS_OK, FloatArray
@@ -55,6 +55,11 @@ class _Group(NamedTuple):
     members: list[int]
     mappings: list[NestMapping]
 
+    @property
+    def truly(self) -> bool:
+        """Whether elements are counted one by one where there are remainders."""
+        return self.arch.counting == "true"
+
 
 class _Scored(NamedTuple):
     """What the pass found for some records of a group."""
@@ -72,13 +77,18 @@ def is_nest_record(record: object) -> bool:
 
 
 def score_nests(
-    records: Mapping[int, Record], *, link_transfers: bool = False
+    records: Mapping[int, Record],
+    *,
+    link_transfers: bool = False,
+    counting: Literal["timeloop", "true"] | None = None,
 ) -> dict[int, Record]:
     """Evaluates records, all those of one problem and architecture in one batch.
 
     Args:
         records: of the form that `is_nest_record` knows, by their index.
         link_transfers: whether neighbours below a level hand words to each other.
+        counting: of remainders, by Timeloop or every element by itself; None: as a record's `arch`
+            says.
 
     Returns:
         Their results by index: counts and energies, or `valid: false` and `why`.
@@ -94,7 +104,7 @@ def score_nests(
             parts = [record.get("arch"), record.get("problem")]
             key = json.dumps(parts, sort_keys=True)
             if key not in machines:
-                machines[key] = _group(record)
+                machines[key] = _group(record, counting)
             mapping = validate(HasNestMapping, part, "").mapping
             imperfect = is_imperfect(mapping)
             group = groups.setdefault(
@@ -103,6 +113,8 @@ def score_nests(
             check_nest(group.problem, group.arch, mapping)
             if imperfect and link_transfers:
                 raise ConfigError("mapping: remainders are not counted with link transfers.")
+            if imperfect and group.truly:
+                check_true_counting(nest_tables(group.problem, group.machine, [mapping])[0])
         except ConfigError as error:
             raise ConfigError(f"record {index}: {error}") from None
         group.members.append(index)
@@ -114,9 +126,11 @@ def score_nests(
     }
 
 
-def _group(record: Record) -> _Group:
+def _group(record: Record, counting: Literal["timeloop", "true"] | None) -> _Group:
     problem = validate(HasNestProblem, {"problem": record.get("problem")}, "").problem
     arch = validate(HasNestArch, {"arch": record.get("arch")}, "").arch
+    if counting is not None:
+        arch = arch.model_copy(update={"counting": counting})
     return _Group(problem, arch, nest_accelerator(arch), [], [])
 
 
@@ -137,6 +151,7 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
         scratch = make_scratch(tables)
         macs = np.full(len(codes), float(group.problem.macs))
         if imperfect:
+            tables = tables._replace(truly=int(group.truly))
             walk = make_walk(tables, remainders)
             details = make_details(tables, len(codes), classes=walk.classes.shape[1])
             evaluate_imperfect(tables, remainders, scratch, walk, codes, costs, details, macs)
@@ -157,7 +172,8 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
 def _result(scored: _Scored, mapping: NestMapping, row: int) -> Record:
     group, costs = scored.group, scored.costs
     macs, cycles = round(scored.macs[row]), float(costs.latency[row])
-    return {
+    counting = {"counting": "true"} if scored.tables.truly else {}
+    return counting | {
         "energy_pj": float(costs.energy[row]),
         "cycles": int(cycles),
         "utilization": macs / (group.arch.mac.instances * cycles),
@@ -174,7 +190,7 @@ def _level(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Recor
     for t, tensor in enumerate(scored.group.problem.tensors):
         if tensor.name not in kept:
             continue
-        reads, fills, updates = details.counts[row, :, level, t].tolist()
+        reads, fills, updates = _per_instance(scored, row, level, t)
         tensors[tensor.name] = {
             "tile": int(details.tiles[row, level, t]),
             "instances": int(details.instances[row, level]),
@@ -187,9 +203,20 @@ def _level(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Recor
             tensors[tensor.name]["addr_gen_pj"] = float(details.charges[row, 1, level, t])
     entry = {"name": arch.name, "cycles": int(details.cycles[row, level]), "tensors": tensors}
     spread = any(factor > 1 for _, factor, _ in mapping[level].spatial)
-    if spread or details.charges[row, 2, level].any():
+    if not scored.tables.truly and (spread or details.charges[row, 2, level].any()):
         entry["network"] = _network(scored, mapping, row, level)
     return entry
+
+
+def _per_instance(scored: _Scored, row: int, level: int, t: int) -> list[int] | list[float]:
+    """Reads, fills and updates of an instance; where instances differ, on average."""
+    counts: list[int] = scored.details.counts[row, :, level, t].tolist()
+    if not scored.tables.truly:
+        return counts
+    instances = int(scored.details.instances[row, level])
+    if all(count % instances == 0 for count in counts):
+        return [count // instances for count in counts]
+    return [count / instances for count in counts]
 
 
 def _network(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Record:

@@ -61,6 +61,7 @@ def nest_accelerator(arch: NestArch) -> Accelerator:
             "mac_energy_pj": arch.mac.energy_pj,
             "cycles_per_mac": arch.mac.cycles_per_mac,
             "output_fills": arch.output_fills,
+            "counting": arch.counting,
         }
     )
 

@@ -54,6 +54,8 @@ def arch_of(machine: Accelerator) -> Record:
     arch = {"name": machine.name, "levels": levels, "mac": mac}
     if machine.output_fills != "elided":
         arch["output_fills"] = machine.output_fills
+    if machine.counting != "timeloop":
+        arch["counting"] = machine.counting
     return arch
 
 

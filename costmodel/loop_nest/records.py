@@ -257,7 +257,9 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
         except ConfigError as error:
             raise ConfigError(f"record {index}: {error}") from None
     results: list[Record] = [{} for _ in records]
-    for index, result in score_nests(nests, link_transfers=model.link_transfers).items():
+    for index, result in score_nests(
+        nests, link_transfers=model.link_transfers, counting=model.counting
+    ).items():
         results[index] = result
     for key, members in groups.items():
         space = spaces[key]

@@ -33,6 +33,7 @@ from costmodel.loop_nest.remainder_visits import (
     words_over_walk,
 )
 from costmodel.loop_nest.spatial_groups import sort, tile_key
+from costmodel.loop_nest.true_counting import cost_truly
 from costmodel.space import Codes
 
 
@@ -363,7 +364,11 @@ def evaluate_imperfect(
     details: DetailArrays,
     macs: FloatArray,
 ) -> None:
-    """As `cost_kernel.evaluate_mappings`, with remainders; macs `[B]` as Timeloop counts them."""
+    """As `cost_kernel.evaluate_mappings`, with remainders.
+
+    macs `[B]`: those of the operation, overwritten where Timeloop counts more. Where tables say
+    truly, counts are those of all instances together.
+    """
     machine = tables.machine
     for b in range(codes.shape[0]):
         code = codes[b]
@@ -374,8 +379,11 @@ def evaluate_imperfect(
         if costs.status[b] != STATUS_OK:
             continue
         steps = list_walk(tables, remainders, scratch, walk, code) * machine.cycles_per_mac
-        count_runs(tables, remainders, scratch, walk)
         _count_instances(tables, scratch)
+        if tables.truly:
+            cost_truly(tables, remainders, scratch, walk, b, costs, details, macs)
+            continue
+        count_runs(tables, remainders, scratch, walk)
         macs[b] = _count_macs(tables, remainders, scratch, walk)
         hop_energy = 0.0
         fine = True

@@ -157,7 +157,9 @@ def _crossed(walk: WalkScratch, j: int, level: int) -> int:
 
 
 @part
-def _enter(walk: WalkScratch, axes: int, kind: int, before: int, after: int) -> tuple[int, int]:
+def _enter(
+    walk: WalkScratch, axes: int, kind: int, before: int, after: int, corners: bool
+) -> tuple[int, int]:
     """Words that enter at a visit, from the box at `here` to that at `there`; and what is known.
 
     Args:
@@ -166,6 +168,7 @@ def _enter(walk: WalkScratch, axes: int, kind: int, before: int, after: int) -> 
         kind: what is known of the displacement before.
         before: set at the visit before.
         after: set at this one.
+        corners: whether displacements are those of the boxes' corners, in place of their centres.
     """
     same = kind != OTHER
     overlap = 1
@@ -173,6 +176,8 @@ def _enter(walk: WalkScratch, axes: int, kind: int, before: int, after: int) -> 
         old = walk.here[a] + walk.low[before, a]
         new = walk.there[a] + walk.low[after, a]
         twice = 2 * (new - old) + walk.width[after, a] - walk.width[before, a]
+        if corners:
+            twice = 2 * (walk.there[a] - walk.here[a])
         # The centres' displacement, halves rounded away from zero.
         walk.move[a] = (twice + 1) // 2 if twice >= 0 else -((1 - twice) // 2)
         same = same and (kind != KNOWN or walk.state[a] == walk.move[a])
@@ -249,7 +254,7 @@ def _sum_loop(
             if k > 0:
                 for a in range(axes):
                     walk.there[a] = index * tables.axis_coefficient[begin + a, d] * walk.step[j]
-                entering, known = _enter(walk, axes, known, walk.end[j, inside], first)
+                entering, known = _enter(walk, axes, known, walk.end[j, inside], first, False)
                 if many == 0:
                     for a in range(axes):
                         walk.second[j, inside, a] = walk.move[a]

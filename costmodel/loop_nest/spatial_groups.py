@@ -24,6 +24,18 @@ def greatest_common_divisor(a: int, b: int) -> int:
 
 
 @part
+def distinct_sums(first: int, first_step: int, second: int, second_step: int) -> int:
+    """Number of distinct sums of two runs of so many steps."""
+    if second_step >= first * first_step or first_step >= second * second_step:
+        return first * second
+    # (i, j) and (i + b/g, j - a/g) coincide; count the points that no other precedes.
+    a = greatest_common_divisor(first_step, second_step)
+    repeat_first = max(0, first - second_step // a)
+    repeat_second = max(0, second - first_step // a)
+    return first * second - repeat_first * repeat_second
+
+
+@part
 def _distinct_offsets(
     tables: NestTables,
     axis: int,
@@ -51,13 +63,8 @@ def _distinct_offsets(
     if count <= 1:
         return first_factor
     if count == 2:
-        if second_step >= first_factor * first_step or first_step >= second_factor * second_step:
-            return first_factor * second_factor
-        # (i, j) and (i + b/g, j - a/g) coincide; count the points that no other precedes.
-        a = greatest_common_divisor(first_step, second_step)
-        repeat_first = max(0, first_factor - second_step // a)
-        repeat_second = max(0, second_factor - first_step // a)
-        return first_factor * second_factor - repeat_first * repeat_second
+        together: int = distinct_sums(first_factor, first_step, second_factor, second_step)
+        return together
     return _count_distinct(tables, axis, slot, rows, children)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.arrays import feasibility
-from costmodel.arrays.remainders import remainders_of
+from costmodel.arrays.remainders import check_true_counting, remainders_of
 from costmodel.arrays.scratch import scratch_of
 from costmodel.arrays.tables import build_tables
 from costmodel.costs import STATUS_OK, explain_status
@@ -90,6 +90,7 @@ class MapSpace:
         constraints: Constraints | Sequence[MappingType[str, Any]] | None = None,
         *,
         factors: Literal["perfect", "imperfect"] | None = None,
+        counting: Literal["timeloop", "true"] | None = None,
     ) -> None:
         """Lays the space out.
 
@@ -100,13 +101,16 @@ class MapSpace:
                 those of the machine, or what has been read in their place.
             factors: whether factors multiply to the sizes, or loops may have remainders; None: as
                 the machine says.
+            counting: of mappings with remainders, by Timeloop or every element by itself; None: as
+                the machine says.
 
         Raises:
             ConfigError: a banked level has fewer banks than the workload has tensors, or
                 constraints that cannot be read or leave nothing.
         """
-        if factors is not None:
-            accelerator = accelerator.model_copy(update={"factors": factors})
+        said = {"factors": factors, "counting": counting}
+        changed = {key: value for key, value in said.items() if value is not None}
+        accelerator = accelerator.model_copy(update=changed) if changed else accelerator
         self.workload = workload
         self.accelerator = accelerator
         free = free_groups_of(accelerator, constraints)
@@ -118,6 +122,8 @@ class MapSpace:
             return
         self.tables, attributes = build_tables(workload, accelerator)
         self.constraints = all_constraints(workload, accelerator, constraints)
+        if self.tables.truly:
+            check_true_counting(self.tables)
         if self.tables.imperfect and self.constraints is not None:
             raise ConfigError("constraints: expected factors: perfect beside them, got imperfect.")
         if self.constraints is not None:

@@ -38,6 +38,13 @@ LENIENT = click.option(
 )
 
 
+COUNTING = click.option(
+    "--counting",
+    type=click.Choice(("timeloop", "true")),
+    help="Of remainders: as Timeloop, or every element by itself; else as the machine says.",
+)
+
+
 @click.command(cls=OnceEach)
 @click.argument("workload", required=False, nargs=-1)
 @click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
@@ -76,6 +83,7 @@ LENIENT = click.option(
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
 @click.option("--explain", is_flag=True, help="Prove what holds a proven optimum up.")
+@COUNTING
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
 @click.option(
     "--output",
@@ -340,6 +348,7 @@ def bypass(
 @click.argument("records", nargs=-1, required=True)
 @click.option("--output", type=PLACE, help="Else standard output.")
 @click.option("--link-transfers", is_flag=True, help="Neighbours hand words to each other.")
+@COUNTING
 @TIMELOOP
 @LENIENT
 @click.option("--json", "as_json", is_flag=True, help="With --timeloop: print one JSON object.")
@@ -348,6 +357,7 @@ def evaluate(
     records: tuple[str, ...],
     output: Place | None,
     link_transfers: bool,
+    counting: str | None,
     timeloop: bool,
     lenient: bool,
     as_json: bool,
@@ -363,7 +373,7 @@ def evaluate(
     if timeloop:
         from orchestrator.search.timeloop_files import costs_text, evaluate_files
 
-        if output is not None or model not in (None, "loopnest"):
+        if output is not None or counting or model not in (None, "loopnest"):
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
         result = evaluate_files(records, lenient=lenient, link_transfers=link_transfers)
         click.echo(json.dumps(result) if as_json else costs_text(result))
@@ -377,7 +387,9 @@ def evaluate(
         local_file(place(records[0]), there=True) as source,
         nullcontext() if output is None else local_file(output) as target,
     ):
-        scored, infeasible = evaluate_file(model, source, target, link_transfers=link_transfers)
+        scored, infeasible = evaluate_file(
+            model, source, target, link_transfers=link_transfers, counting=counting
+        )
     note = f", {infeasible:,} of them infeasible" if infeasible else ""
     click.echo(f"{scored:,} records scored{note}", err=True)
 

@@ -35,7 +35,7 @@ def record_scorer(name: str) -> RecordScorer:
 
 
 def evaluate_file(
-    model_name: str, source: Path, output: Path | None, *, link_transfers: bool = False
+    model_name: str, source: Path, output: Path | None, **options: Any
 ) -> tuple[int, int]:
     """Scores a file of mapping records.
 
@@ -44,7 +44,7 @@ def evaluate_file(
         source: JSON lines, compressed if the name ends in `.gz`.
         output: where to write the records with their `result`, which also names the model and its
             version; compressed likewise; None: standard output. It appears whole or not at all.
-        link_transfers: whether neighbours below a level hand words to each other.
+        options: as `scorer` takes them.
 
     Returns:
         How many records were scored, and how many of them are infeasible.
@@ -54,7 +54,7 @@ def evaluate_file(
         DataError: the file is damaged.
     """
     count = infeasible = 0
-    score = scorer(model_name, link_transfers=link_transfers)
+    score = scorer(model_name, **options)
     with _written(output) as out:
         for results in _scored(score, source):
             for record in results:
@@ -67,26 +67,31 @@ def evaluate_file(
     return count, infeasible
 
 
-def scored(
-    model_name: str, source: Path, *, link_transfers: bool = False
-) -> Iterator[list[dict[str, Any]]]:
+def scored(model_name: str, source: Path, **options: Any) -> Iterator[list[dict[str, Any]]]:
     """The records of a file with their `result`, in chunks; raises what `evaluate_file` does."""
-    return _scored(scorer(model_name, link_transfers=link_transfers), source)
+    return _scored(scorer(model_name, **options), source)
 
 
 def scorer(
-    model_name: str, *, link_transfers: bool = False
+    model_name: str, **options: Any
 ) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
     """What adds to mapping records their `result`, with the name and version of the model.
 
+    Args:
+        model_name: a key of `costmodel.models.COST_MODELS`.
+        options: of the model: `link_transfers`, whether neighbours below a level hand words to each
+            other; `counting` of remainders, `timeloop` or `true`. False and None ask for nothing.
+
     Raises:
-        ConfigError: an unknown model, or one without link transfers; later, a record that cannot
+        ConfigError: an unknown model, or one without such an option; later, a record that cannot
             be read, by its index.
     """
     entry = record_scorer(model_name)
-    if link_transfers and entry.linked is None:
-        raise ConfigError(f"Cost model {model_name} has no link transfers; loopnest has.")
-    model = entry.linked() if link_transfers and entry.linked else entry.model()
+    asked = {key: value for key, value in options.items() if value}
+    for name in asked.keys() - set(entry.options):
+        what = name.replace("_", " ")
+        raise ConfigError(f"Cost model {model_name} has no {what}; loopnest has.")
+    model = entry.model(**asked)
     provenance = {"model": model.name, "model_version": model.version}
 
     def scores(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ class Request:
         pad: search the workload with sizes padded where that is better.
         factors: `perfect` or `imperfect`, in place of what the accelerator says.
         explain: also prove what holds a proven optimum up.
+        counting: of remainders, `timeloop` or `true`, in place of what the accelerator says.
     """
 
     workload: WorkloadSource
@@ -51,10 +52,11 @@ class Request:
     pad: bool = False
     factors: Literal["perfect", "imperfect"] | None = None
     explain: bool = False
+    counting: Literal["timeloop", "true"] | None = None
 
     @property
     def device(self) -> Accelerator:
-        """The accelerator, with what the request says about factors.
+        """The accelerator, with what the request says about factors and counting.
 
         Raises:
             ConfigError: there is none of that name or content.
@@ -62,4 +64,6 @@ class Request:
         from costmodel.accelerators import accelerator
 
         found = accelerator(self.accelerator)
-        return found if self.factors is None else found.model_copy(update={"factors": self.factors})
+        said = {"factors": self.factors, "counting": self.counting}
+        changed = {key: value for key, value in said.items() if value is not None}
+        return found.model_copy(update=changed) if changed else found

@@ -80,7 +80,7 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
     # No subclass: what it changes compiled code would not see.
     if type(model) is not LoopNestModel or not isinstance(space, MapSpace):
         return None
-    if model.link_transfers:
+    if model.link_transfers or model.counting is not None:
         return None
     return CompiledCosts(
         space.tables,
