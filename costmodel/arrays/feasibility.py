@@ -19,24 +19,6 @@ Statuses = npt.NDArray[np.int32]
 
 
 @part
-def footprint(
-    tables: NestTables,
-    t: int,
-    slot: int,
-    rows: Array,
-) -> int:
-    """Words of tensor t's tile from a slot inwards: the bounding box of what its loops touch."""
-    words = 1
-    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-        extent = 1
-        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
-            inside = tables.within[rows[tables.term_dimension[k]], slot]
-            extent += tables.term_coefficient[k] * (inside - 1)
-        words *= extent
-    return words
-
-
-@part
 def axis_extent(
     tables: NestTables,
     axis: int,
@@ -49,6 +31,20 @@ def axis_extent(
         inside = tables.within[rows[tables.term_dimension[k]], slot]
         extent += tables.term_coefficient[k] * (inside - 1)
     return extent
+
+
+@part
+def footprint(
+    tables: NestTables,
+    t: int,
+    slot: int,
+    rows: Array,
+) -> int:
+    """Words of tensor t's tile from a slot inwards: the bounding box of what its loops touch."""
+    words = 1
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        words *= axis_extent(tables, axis, slot, rows)
+    return words
 
 
 @part

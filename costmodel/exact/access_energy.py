@@ -17,7 +17,7 @@ from costmodel.exact.problem import BUFFER, DRAM, ELEMENT, ProofTables
 from costmodel.exact.structures import Unit
 from costmodel.exact.traffic_bounds import tile_words
 from costmodel.exact.workspace import Charges, Spread
-from costmodel.loop_nest.spatial_groups import sort
+from costmodel.loop_nest.spatial_groups import count_different
 
 KEPT_NOWHERE, KEPT_BUFFER, KEPT_ELEMENT, KEPT_BOTH = range(4)
 
@@ -115,11 +115,7 @@ def count_groups(
         if spread < 2:
             groups *= count
             continue
-        sort(offsets, count)
-        distinct = 1
-        for i in range(1, count):
-            distinct += offsets[i] != offsets[i - 1]
-        groups *= distinct
+        groups *= count_different(offsets, count)
     return groups
 
 

@@ -89,6 +89,19 @@ def sort(
 
 
 @part
+def count_different(
+    values: Array,
+    count: int,
+) -> int:
+    """How many of the first `count` values differ; sorts these in place."""
+    sort(values, count)
+    different = 1
+    for i in range(1, count):
+        different += values[i] != values[i - 1]
+    return different
+
+
+@part
 def _count_distinct(
     tables: NestTables,
     axis: int,
@@ -107,11 +120,8 @@ def _count_distinct(
             for i in range(count):
                 children[x * count + i] = children[i] + x * step
         count *= factor
-    sort(children, count)
-    distinct = 1
-    for i in range(1, count):
-        distinct += children[i] != children[i - 1]
-    return distinct
+    different: int = count_different(children, count)
+    return different
 
 
 @part
@@ -167,11 +177,8 @@ def _count_vectors(
             index[d] = rest % factor
             rest //= factor
         keys[child] = tile_key(tables, t, slot, rows, index)
-    sort(keys, count)
-    distinct = 1
-    for i in range(1, count):
-        distinct += keys[i] != keys[i - 1]
-    return distinct
+    different: int = count_different(keys, count)
+    return different
 
 
 @part
