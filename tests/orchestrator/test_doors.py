@@ -13,6 +13,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 import yaml
 from fuzzing import NASTY, damaged, damaged_bytes, damaged_text, fuzz
-from paths import EXPERIMENTS
+from paths import EXPERIMENTS, GOLDEN
 from sample_results import make_results
 
 import searchers
@@ -41,6 +42,7 @@ from orchestrator.runs import mlflow_client
 from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.lock import _refusal
+from orchestrator.search.problem_lines import read_problems
 from orchestrator.sweep.config import Sweep
 from orchestrator.training.generate import GenerateConfig
 from surrogate import options
@@ -71,6 +73,52 @@ def records(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
             yield from damaged(mapping_record(space, code), count=count, seed=index)
 
     return lambda record: score([parse_json(json.dumps(record), "x")], model), inputs()
+
+
+def nest_records(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
+    """Lines of `evaluate` that say all of a nest, and the same as problems to search."""
+    model = LoopNestModel()
+    found = [record for file in NESTS for _, record in islice(json_lines(file), 0, None, 97)]
+    problems = folder / "x.jsonl"
+
+    def nest(record: Any) -> None:
+        score([parse_json(json.dumps(record), "x")], model)
+
+    def problem(line: Any) -> None:
+        problems.write_text(json.dumps(line))
+        for one in read_problems(problems):
+            MapSpace(one.workload, one.machine)
+
+    def inputs() -> Inputs:
+        for index, record in enumerate(found):
+            with suppress(ConfigError):
+                nest(record)  # compiles, which is no hang
+            for value in damaged(record, count=-(-count // len(found)), seed=50 + index):
+                yield nest, value
+        constrained = next(line for _, line in json_lines(CONSTRAINTS))
+        line = {key: constrained[key] for key in ("arch", "problem", "constraints")}
+        for value in damaged(line, count=count // 4, seed=49):
+            yield problem, value
+
+    return lambda case: case[0](case[1]), inputs()
+
+
+def machines(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
+    """Files of machines of any hierarchy, up to the costs of a few mappings."""
+    path, model = folder / "x.yaml", LoopNestModel()
+    names = ("eyeriss", "tpu-v1", "cluster4x64db", "exotic24")
+
+    def inputs() -> Inputs:
+        for seed, name in enumerate(names, 80):
+            content = yaml.safe_load((PRESETS / f"accelerator-{name}.yaml").read_text())
+            yield from damaged(content, count=count // len(names), seed=seed)
+
+    def call(content: Any) -> None:
+        path.write_text(yaml.safe_dump(content))
+        space = MapSpace(workload("gemm:M=4,N=6,K=8"), accelerator(str(path)))
+        model.evaluate(space, space.sample(np.random.default_rng(0), 4, feasible=False))
+
+    return call, inputs()
 
 
 def cluster_records(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
@@ -369,8 +417,12 @@ def small_files(folder: Path, count: int) -> tuple[Callable[[Any], object], Inpu
 
 
 PRESETS = Path(inspect.getfile(accelerator)).parent / "presets"
+NESTS = sorted((GOLDEN / "timeloop-general").glob("*.jsonl.gz"))
+CONSTRAINTS = min((GOLDEN / "timeloop-mapspaces").glob("*.jsonl.gz"))
 DOORS: tuple[Door, ...] = (
     records,
+    nest_records,
+    machines,
     cluster_records,
     record_lines,
     summaries,
