@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.space import Codes
-from searchers.gradient import fitting
 from searchers.model_guided import GuidedOptions, GuidedSearcher, Predictive, Reals, fit_process
 from searchers.options import Surrogate
+from searchers.shared.predictors import fitting
 
 if TYPE_CHECKING:
     from costmodel.space import Space

@@ -113,11 +113,15 @@ class SurrogateNetwork(nn.Module):
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Whitened targets [B, O] of raw points [B, F]."""
+        outputs: torch.Tensor = self.body(self.describe(points))
+        return outputs
+
+    def describe(self, points: torch.Tensor) -> torch.Tensor:
+        """Whitened features [B, G] of raw points [B, F]."""
         # Sums of logarithms lose what tells mappings apart in the eight bits of bfloat16.
         with torch.autocast(points.device.type, enabled=False):
-            features = (self.features(points) - self.feature_mean) / self.feature_std
-        outputs: torch.Tensor = self.body(features)
-        return outputs
+            features: torch.Tensor = (self.features(points) - self.feature_mean) / self.feature_std
+        return features
 
     def whiten(self, costs: torch.Tensor) -> torch.Tensor:
         """Whitened targets [B, O] of normalised costs [B, O]."""

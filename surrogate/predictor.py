@@ -175,6 +175,47 @@ class SurrogatePredictor:
         log_edp = self.network.log_edp_of(outputs.detach())
         return log_edp.double().numpy(), gradient.double().numpy()
 
+    def describe(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What the network's body sees of points: whitened features, no prediction.
+
+        Args:
+            points: [B, F], finite.
+
+        Returns:
+            [B, G].
+
+        Raises:
+            ContractError: If the shape is wrong or a value is not finite.
+        """
+        self._check_points(points)
+        with torch.no_grad():
+            described: npt.NDArray[np.float32] = self.network.describe(_tensor(points)).numpy()
+        return described
+
+    def value_and_slope(
+        self, points: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Predicted ln EDP, what the body sees, and the gradient of ln EDP with respect to that.
+
+        One query a point, as `value_and_gradient`: one pass forwards and one back.
+
+        Args:
+            points: [B, F], finite.
+
+        Returns:
+            Values [B], whitened features [B, G], gradients [B, G].
+
+        Raises:
+            ContractError: If the shape is wrong or a value is not finite.
+        """
+        self._check_points(points)
+        with torch.no_grad():
+            described = self.network.describe(_tensor(points))
+        seen = described.detach().requires_grad_(True)
+        log_edp = self.network.log_edp_of(self.network.body(seen))
+        (slopes,) = torch.autograd.grad(log_edp.sum(), seen)
+        return log_edp.detach().double().numpy(), described.numpy(), slopes.numpy()
+
     def check(self, workload: Workload, accelerator: Accelerator) -> None:
         """Refuses what this surrogate was not trained for.
 

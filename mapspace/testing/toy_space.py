@@ -148,6 +148,15 @@ class ToyPredictor:
         shifted = (points.astype(np.float64) - self.centre) / self.scale
         return value, 2.0 * shifted / self.scale
 
+    def describe(self, points: np.ndarray) -> np.ndarray:
+        """`[m, F]` the points themselves, in units of their spread."""
+        return np.asarray((points - self.centre) / self.scale, np.float32)
+
+    def value_and_slope(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Predicted ln EDP `[m]`, the description and the gradient by it `[m, F]`."""
+        value, described = self.value(points), self.describe(points)
+        return value, described, 2.0 * described / (1.0 + (described**2).sum(axis=1))[:, None]
+
     def value_and_sum_gradient(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same with the gradient of another objective."""
         value, gradient = self.value_and_gradient(points)
