@@ -141,6 +141,16 @@ class Exact(Searcher):
             )
             self._sampler = Structured(walked, StructuredOptions(), seed=self._seed)
 
+    @property
+    def waits_for_walk(self) -> bool:
+        """Whether another process is still compiling the structured searcher."""
+        self._meet_sampler(wait=False)
+        return self._sampler is None
+
+    def await_walk(self) -> None:
+        """Returns when that is compiled: a short budget would be over before."""
+        self._meet_sampler(wait=True)
+
     def _read(self, codes: Codes) -> Codes:
         """Codes `[m, D]` of the structured searcher with the tensors that levels keep for it."""
         assert self._sampler is not None  # it has proposed them

@@ -270,7 +270,11 @@ def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searche
     parameters = _parameters(request, name, space)
     with live.preparing(searchers.searcher_class(name).preparation):
         searcher = make()
-        if not isinstance(searcher, _exact()):  # that one has loaded its code in being made
+        if isinstance(searcher, _exact()):  # it has loaded its code in being made, but for its walk
+            if request.seconds is not None and searcher.waits_for_walk:
+                live.line("waiting for what another process compiles")
+                searcher.await_walk()
+        else:
             warm_up = searchers.Evaluator(LoopNestModel(), space, iterations=WARM_UP_ITERATIONS)
             make().run(warm_up)
     return searcher

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import Costs, Objective
+from costmodel.exact.loading import load_compiled
+from orchestrator.search.one_workload import search
+from orchestrator.search.request import Request
 from searchers import Evaluator, make
 from searchers.exact import ALONE_SECONDS, FIRST_SHARE, Exact
 from searchers.structured import LONGEST_WALK, Structured
@@ -181,6 +185,36 @@ def test_a_model_without_compiled_costs_is_asked(clock: Clock) -> None:
     exact.run(evaluator)
     assert evaluator.iterations_used > 100
     assert np.isfinite(evaluator.best_loss)
+
+
+class _CompiledElsewhere:
+    """Another process compiles the structured searcher, and is waited for or not."""
+
+    awaited = False
+
+    def __init__(self, *_: object) -> None:
+        load_compiled()
+
+    @property
+    def structured_is_there(self) -> bool:
+        return self.awaited
+
+    def await_structured(self) -> None:
+        type(self).awaited = True
+
+
+@pytest.mark.parametrize("seconds", [None, 1.0])
+def test_a_budget_of_time_begins_when_all_is_compiled(
+    seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first search of an installation has its answer at once unless it has little time."""
+    monkeypatch.setattr(_CompiledElsewhere, "awaited", False)
+    monkeypatch.setattr("searchers.exact.FirstUse", _CompiledElsewhere)
+    progress = io.StringIO()
+    found = search(Request(workload="gemm:M=64,N=64,K=64", seconds=seconds), progress)
+    assert found.proven
+    assert _CompiledElsewhere.awaited == (seconds is not None)
+    assert ("another process compiles" in progress.getvalue()) == (seconds is not None)
 
 
 @pytest.mark.slow
