@@ -51,6 +51,9 @@ def plain_integer(value: object) -> object:
 Size = Annotated[int, BeforeValidator(plain_integer), Field(strict=True, ge=1, lt=2**62)]
 """A whole number of at least 1 that 64 bits hold; `true`, `4.0` and `"4"` are refused."""
 
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+"""Of random numbers; results keep it as a 64-bit number."""
+
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 """A finite number above 0."""
 

@@ -19,7 +19,7 @@ from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, ContractError
 from surrogate.problems import ProblemRanges
 
-FloatArray = npt.NDArray[np.float32]
+Float32Array = npt.NDArray[np.float32]
 
 SMALLEST_COST = 1e-6
 """Below every positive normalised cost; stands for a cost of zero in logarithms."""
@@ -38,8 +38,8 @@ class Samples:
         costs: [B, O] float32 costs over the algorithmic minimum, in the order of `cost_names`.
     """
 
-    inputs: FloatArray
-    costs: FloatArray
+    inputs: Float32Array
+    costs: Float32Array
 
 
 def cost_names(space: MapSpace) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def cost_names(space: MapSpace) -> tuple[str, ...]:
     return (*energies, "utilisation", "energy", "cycles")
 
 
-def normalised_costs(space: MapSpace, costs: Costs) -> FloatArray:
+def normalised_costs(space: MapSpace, costs: Costs) -> Float32Array:
     """Costs [B, O] over the algorithmic minimum, from an evaluation with detail.
 
     The energy of a tensor at a level is divided by the least energy of that tensor at that level,
@@ -98,8 +98,8 @@ def draw(
         ConfigError: If problem after problem has hardly any feasible mapping.
     """
     model = LoopNestModel()
-    inputs: list[FloatArray] = []
-    costs: list[FloatArray] = []
+    inputs: list[Float32Array] = []
+    costs: list[Float32Array] = []
     replaced = 0
     while len(inputs) < problems:
         space = MapSpace(ranges.draw(rng), accelerator)

@@ -16,10 +16,8 @@ import numpy.typing as npt
 import torch
 
 from mapspace.errors import ConfigError
-from surrogate.samples import Samples
+from surrogate.samples import Float32Array, Samples
 from surrogate.shards import Dataset
-
-FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class HeldOut:
     samples: Samples
 
     @property
-    def sizes(self) -> FloatArray:
+    def sizes(self) -> Float32Array:
         """Problem sizes of each row, [R, n]."""
         dimensions = len(next(iter(self.problems)))
         return self.samples.inputs[:, :dimensions]
@@ -225,7 +223,9 @@ class Batches:
         for at in range(0, len(pool), 64 * self._batch_size):
             yield self._on_device(pool[permuted[at : at + 64 * self._batch_size]])
 
-    def _filled(self, reading: Iterator[FloatArray]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    def _filled(
+        self, reading: Iterator[Float32Array]
+    ) -> tuple[Float32Array, npt.NDArray[np.int64]]:
         """The next shards' rows, until the pool is full, and where each shard starts and ends."""
         manifest = self._dataset.manifest
         sizes = [shard.rows for shard in manifest.shards[: self._shards]]
@@ -242,7 +242,7 @@ class Batches:
                 break
         return pool[: ends[-1]], np.array(ends)
 
-    def _read(self, positions: npt.NDArray[np.int64]) -> Iterator[FloatArray]:
+    def _read(self, positions: npt.NDArray[np.int64]) -> Iterator[Float32Array]:
         """Training rows [.., F + O] of shards; while one is worked on, the next is read."""
         if not len(positions):
             return
@@ -254,10 +254,10 @@ class Batches:
                 yield rows
             yield ahead.result()
 
-    def _on_device(self, rows: FloatArray) -> torch.Tensor:
+    def _on_device(self, rows: Float32Array) -> torch.Tensor:
         return torch.from_numpy(rows).to(self._device)
 
-    def _rows(self, position: int) -> FloatArray:
+    def _rows(self, position: int) -> Float32Array:
         samples = self._dataset.read(position)
         dimensions = len(self._dataset.manifest.structure.dimensions)
         train = ~_membership(samples.inputs[:, :dimensions], self._held_out.problems)
@@ -280,17 +280,17 @@ def shards_for(dataset: Dataset, rows: int | None) -> int:
     raise ConfigError(f"rows: expected at most the {total} rows of {dataset.folder}, got {rows}.")
 
 
-def _starts(sizes: FloatArray) -> npt.NDArray[np.int64]:
+def _starts(sizes: Float32Array) -> npt.NDArray[np.int64]:
     """First row of each run of equal problem sizes [R, n]."""
     changed = (sizes[1:] != sizes[:-1]).any(axis=1)
     return np.concatenate(([0], np.flatnonzero(changed) + 1))
 
 
-def _problem(sizes: FloatArray, row: int) -> tuple[int, ...]:
+def _problem(sizes: Float32Array, row: int) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes[row])
 
 
-def _membership(sizes: FloatArray, problems: frozenset[tuple[int, ...]]) -> npt.NDArray[np.bool_]:
+def _membership(sizes: Float32Array, problems: frozenset[tuple[int, ...]]) -> npt.NDArray[np.bool_]:
     """Whether each row's problem [R, n] is among `problems`, [R]."""
     starts = _starts(sizes)
     member = np.array([_problem(sizes, int(start)) in problems for start in starts])

@@ -41,6 +41,7 @@ from mapspace.strict_yaml import (
     Name,
     NonNegativeNumber,
     PositiveNumber,
+    Seed,
     Size,
     StrictModel,
 )
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 FAMILIES: tuple[str, ...] = ("cnn", "conv1d", "einsum", "gemm", "mttkrp")
 
-# Results keep seeds as 64-bit numbers.
-Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 MOST_SEEDS = 10_000
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -20,12 +19,11 @@ from mapspace.errors import DataError
 from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan
 from orchestrator.comparison.results import Run
+from orchestrator.runs.run_folder import Say
 
 FOLDER = "peers"
 # Under a budget of time alone: more than fit into any.
 MOST_TRIALS = 100_000
-
-Say = Callable[[str], None]
 
 
 def run_peers(plan: Plan, folder: Place, progress: Say) -> list[Run]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from orchestrator.benchmark.config import Plan
 from orchestrator.comparison.results import Bounds, Run
 from orchestrator.comparison.results_files import CERTIFICATES_FOLDER
 from orchestrator.runs.locations import local_file
+from orchestrator.runs.run_folder import Say
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 # Seconds between two lines about a proof that takes long.
 LINE_SECONDS = 5.0
-
-Say = Callable[[str], None]
 
 
 def bound_workloads(plan: Plan, folder: Place, progress: Say) -> dict[str, Bounds]:

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,12 +21,11 @@ from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
+from orchestrator.runs.run_folder import Say
 
 SEARCHES_FOLDER = "searches"
 BLOCKS_FILE = "blocks.npz"
 ERRORS_FILE = "errors.txt"
-
-Say = Callable[[str], None]
 
 
 def run_searches(

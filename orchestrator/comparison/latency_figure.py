@@ -37,7 +37,7 @@ FIXED_SECONDS = 60.0
 PROBLEMS = (1, 10, 100, 1000, 10000)
 DRAWN_PROBLEMS = 1000
 
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+TIME_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 TIME_TICKS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0)
 LATENCY_TICKS = tuple(10.0**power for power in range(-6, 2))
 
@@ -47,8 +47,8 @@ def span(seconds: float) -> str:
     if seconds <= 0:
         return "0 s"
     unit, name = next(
-        ((u, n) for u, n in UNITS if seconds >= u * (1 - 1e-9)),
-        UNITS[-1],
+        ((u, n) for u, n in TIME_UNITS if seconds >= u * (1 - 1e-9)),
+        TIME_UNITS[-1],
     )
     value = seconds / unit
     return f"{value:,.0f} {name}" if value >= 99.5 else f"{value:.3g} {name}"

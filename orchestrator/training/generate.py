@@ -9,14 +9,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar, Literal
 
 from costmodel.accelerators import accelerator
 from mapspace.errors import DataError
 from mapspace.storage import Place, file_sizes
-from mapspace.strict_yaml import FileName, Size, StrictModel
+from mapspace.strict_yaml import FileName, Seed, Size, StrictModel
 from orchestrator.report.document import LEFT, Row, Table
 from orchestrator.report.text_table import table_lines
 from orchestrator.runs.lock import Claim
@@ -30,8 +28,6 @@ from surrogate.shards import MANIFEST, DataConfig, Manifest, ShardEntry, check_s
 MANIFEST_SECONDS = 2.0
 # Shards that are compared with their checksums at once; what is remote is mostly waited for.
 CHECKS_AT_ONCE = 8
-
-Seed = Annotated[int, Field(strict=True, ge=0)]
 
 
 class GenerateConfig(StrictModel):
