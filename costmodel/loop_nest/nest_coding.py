@@ -24,7 +24,7 @@ def nest_code(space: MapSpace, levels: Sequence[MappingType[str, Any]]) -> Codes
     Raises:
         ConfigError: it is no mapping of the space.
     """
-    found = [validate(NestLoops, dict(level), "mapping") for level in levels]
+    found = [validate(NestLoops, level, "mapping") for level in levels]
     if space.orders is not None:
         order = space.orders.order_of([loops.level for loops in found])
         inside = nest_code(space.orders.spaces[order], levels)
