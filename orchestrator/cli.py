@@ -14,7 +14,7 @@ import click
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.search.command import COMMANDS, PLACE
-from orchestrator.search.export_command import export
+from orchestrator.search.export_command import COMMANDS as WRITING
 from orchestrator.search.options import Commands, check_plot, fail, pair_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def cli() -> None:
     """Finds mappings of tensor operations on spatial accelerators, and compares the methods."""
 
 
-for _command in (*COMMANDS, export):
+for _command in (*COMMANDS, *WRITING):
     cli.add_command(_command)
 
 

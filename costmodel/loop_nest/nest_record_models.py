@@ -10,7 +10,8 @@ import itertools
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS
 from costmodel.arrays.projections import Projection
@@ -28,6 +29,17 @@ Coefficient = Annotated[int, Field(strict=True, gt=-(2**31), lt=2**31)]
 
 
 _Remainder = Annotated[int, Field(strict=True)]
+_Remainders = SkipJsonSchema[tuple[_Remainder, ...] | None]
+"""No key of a record: taken out of its loops."""
+
+_COUNT = {"type": "integer", "minimum": 1}
+
+
+def _loops_schema(least: int, *last: dict[str, Any]) -> WithJsonSchema:
+    """A list of loops, each `[dim, factor, ...]` of at least so many entries."""
+    entries = [{"type": "string"}, _COUNT, *last]
+    loop = {"type": "array", "prefixItems": entries, "minItems": least, "maxItems": len(entries)}
+    return WithJsonSchema({"type": "array", "items": loop, "maxItems": MAX_DIMENSIONS})
 
 
 class NestNetwork(StrictModel):
@@ -197,12 +209,15 @@ class NestLoops(BaseModel):
 
     level: Name
     keep: tuple[Name, ...] = Field(max_length=MOST_TENSORS)
-    temporal: tuple[tuple[Name, Size], ...] = Field(default=(), max_length=MAX_DIMENSIONS)
-    spatial: tuple[tuple[Name, Size, Literal["X", "Y"]], ...] = Field(
+    temporal: Annotated[tuple[tuple[Name, Size], ...], _loops_schema(2, _COUNT)] = Field(
         default=(), max_length=MAX_DIMENSIONS
     )
-    temporal_rests: tuple[_Remainder, ...] | None = None
-    spatial_rests: tuple[_Remainder, ...] | None = None
+    spatial: Annotated[
+        tuple[tuple[Name, Size, Literal["X", "Y"]], ...],
+        _loops_schema(2, {"enum": ["X", "Y"]}, _COUNT),
+    ] = Field(default=(), max_length=MAX_DIMENSIONS)
+    temporal_rests: _Remainders = None
+    spatial_rests: _Remainders = None
 
     @model_validator(mode="before")
     @classmethod

@@ -88,6 +88,10 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
     for key in named:
         if _FULL[key] in record:
             raise ConfigError(f"{key}: {_FULL[key]} says it as well; give one of them.")
+        if not isinstance(named[key], str | Mapping):
+            raise ConfigError(
+                f"{key}: expected a name, a file or its content, got {shown(named[key])}."
+            )
     nest = is_nest_record(record)
     if not named and not (nest and _is_short(record)):
         return dict(record)
@@ -105,6 +109,10 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
     whole = {key: value for key, value in record.items() if key not in _FULL}
     if work is not None:
         whole["problem"] = problem_record(work) if nest else problem_by_kind(work)
+    if nest and machine is not None and machine.overflow != "invalid":
+        raise ConfigError(
+            f"mapping: {machine.name} has overflow: {machine.overflow}; write an object by level."
+        )
     if machine is not None:
         whole["arch_name"] = machine.name
         whole["arch"] = arch_of(machine) if nest else arch_record(machine)
@@ -151,16 +159,12 @@ def _levels(whole: Record, work: Workload | None, machine: Accelerator | None) -
             )
         if level in given:
             raise ConfigError(f"mapping: the level {level!r} has two entries; join them.")
-        across = [
-            [*loop, "X"] if isinstance(loop, list) and len(loop) == 2 else loop
-            for loop in entry.get("spatial") or ()
-        ]
-        given[level] = {
-            "keep": kept[level],
-            "temporal": [],
-            **entry,
-            "spatial": across,
-        }
+        given[level] = {"keep": kept[level], "temporal": [], "spatial": [], **entry}
+        if isinstance(entry.get("spatial"), list):
+            given[level]["spatial"] = [
+                [*loop, "X"] if isinstance(loop, list) and len(loop) == 2 else loop
+                for loop in entry["spatial"]
+            ]
     order = [names.index(level) for level in given]
     if order != sorted(order):
         raise ConfigError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from typing import Any
 
-from costmodel.map_space.record_models import HasMapping
+from costmodel.map_space.record_models import HasMapping, LevelPart
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate
 
@@ -114,7 +114,7 @@ def mapping_from_record(
     """Reads the `mapping` part of a mapping record.
 
     Args:
-        record: per level `temporal` and `perm`, where it fans out also `spatial` and
+        record: per level that has loops `temporal` and `perm`, where it fans out also `spatial` and
             `spatial_perm`; optional `banks` per level, `keep` and `spatial_axis` beside them.
         level_names: the accelerator's levels, outermost first.
         dimensions: the workload's dimensions.
@@ -134,15 +134,15 @@ def mapping_from_record(
     _known(axes, dimensions, "mapping.spatial_axis")
     levels = []
     for name, spreads in zip(level_names, fans_out, strict=True):
-        if name not in entries:
-            raise ConfigError(f"mapping: level {name} is missing; it needs temporal and perm.")
-        entry, where = entries[name], f"mapping.{name}"
+        entry, where = entries.get(name, LevelPart()), f"mapping.{name}"
         given = entry.model_fields_set
         if not spreads and given & {"spatial", "spatial_perm"}:
             raise ConfigError(f"{where}: spatial loops, but there is one instance below {name}.")
         orders = {
-            key: _order(getattr(entry, key) if key in given else dimensions, dimensions, where, key)
-            for key in ("perm", "spatial_perm")
+            key: _order(
+                getattr(entry, key) if key in given else dimensions, dimensions, loops, where, key
+            )
+            for key, loops in (("perm", entry.temporal), ("spatial_perm", entry.spatial))
         }
         levels.append(
             LevelMapping(
@@ -174,9 +174,15 @@ def _factors(entry: MappingType[str, int], names: tuple[str, ...], where: str) -
 
 
 def _order(
-    entry: str | Sequence[str], dimensions: tuple[str, ...], where: str, key: str
+    entry: str | Sequence[str],
+    dimensions: tuple[str, ...],
+    loops: MappingType[str, int],
+    where: str,
+    key: str,
 ) -> tuple[str, ...]:
+    """An order of all dimensions; those without a loop may be left out, and stand innermost."""
     order = tuple(entry)
+    order += tuple(name for name in dimensions if name not in order and loops.get(name, 1) == 1)
     if sorted(order) != sorted(dimensions):
         raise ConfigError(
             f"{where}.{key}: expected a permutation of {', '.join(dimensions)}, got {shown(entry)}."

@@ -49,9 +49,12 @@ class Arch(BaseModel):
     size_words: dict[str, Size | None]
     energy_pj_per_word_access: dict[str, NonNegativeNumber]
     bandwidth_words_per_cycle: dict[str, Bandwidth] | None = None
-    energy_per_hop_pj: Annotated[dict[str, NonNegativeNumber], BeforeValidator(_none_if_zero)] = (
-        Field(default_factory=dict)
-    )
+    energy_per_hop_pj: Annotated[
+        dict[str, NonNegativeNumber],
+        BeforeValidator(
+            _none_if_zero, json_schema_input_type=dict[str, NonNegativeNumber] | Literal[0] | None
+        ),
+    ] = Field(default_factory=dict)
     """By link, such as `L2<->L1`."""
     banks: dict[str, Size | None] = Field(default_factory=dict)
     mesh: tuple[Size, Size] | None = None
@@ -69,7 +72,9 @@ def _names_in_order(value: object) -> object:
     raise ValueError(f"expected dimensions as text or a list of names, got {shown(value)}.")
 
 
-Order = Annotated[Any, BeforeValidator(_names_in_order)]
+Order = Annotated[
+    Any, BeforeValidator(_names_in_order, json_schema_input_type=str | list[str] | None)
+]
 
 
 class LevelPart(StrictModel):

@@ -123,6 +123,16 @@ class BypassResult:
     seconds: float
     interrupted: bool
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Both mapping records of every layer that has them, `bypass` saying which it is."""
+        return [
+            {"bypass": name, **best.record}
+            for layer in self.layers
+            for name, best in (("none", layer.kept), ("searched", layer.searched))
+            if best is not None
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """What `mapspace bypass` prints as JSON."""
         rows = [layer.to_dict() for layer in self.layers]

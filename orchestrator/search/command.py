@@ -88,8 +88,8 @@ COUNTING = click.option(
 @click.option(
     "--output",
     type=PLACE,
-    help="Also write the mapping record (one per layer or per tiling of --top), and beside it the "
-    "certificate.",
+    help="Also write the mapping record (one per layer, line or tiling of --top), and beside it "
+    "the certificate.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def search(
@@ -162,16 +162,21 @@ def search(
 def _search_problems(
     request: Request, problems: Place, output: Place | None, as_json: bool
 ) -> None:
+    from orchestrator.search.found_mapping import save_records
     from orchestrator.search.problem_lines import read_problems, search_problems
 
-    single = (("pad", request.pad), ("keep", request.keep), ("explain", request.explain))
-    for name, asked in (*single, ("output", output)):
+    for name, asked in (("pad", request.pad), ("keep", request.keep), ("explain", request.explain)):
         if asked:
             raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
     with local_file(problems, there=True) as file:
         lines = read_problems(file)
+    found = []
     for answer in search_problems(request, lines):
         click.echo(json.dumps(answer.to_dict()) if as_json else f"{answer.text()}\n")
+        if answer.result is not None:
+            found.append({"line": answer.problem.where, **answer.result.record})
+        if output is not None:
+            save_records(found, output)
         if answer.interrupted:
             raise click.exceptions.Exit(fail("interrupted: lines are missing.", 130))
 
@@ -314,9 +319,15 @@ def pareto(
 @click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="The most per proof.")
+@click.option("--output", type=PLACE, help="Also write both mapping records of every layer.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def bypass(
-    workload: str | None, network: str | None, accelerator: str, seconds: float, as_json: bool
+    workload: str | None,
+    network: str | None,
+    accelerator: str,
+    seconds: float,
+    output: Place | None,
+    as_json: bool,
 ) -> None:
     """Proves what it is worth that tensors of WORKLOAD may skip memory levels.
 
@@ -325,14 +336,19 @@ def bypass(
     """
     from orchestrator.search.bypass import compare_bypass
     from orchestrator.search.bypass_text import layer_text, network_text
+    from orchestrator.search.found_mapping import save_records
 
     if (workload is None) == (network is None):
         raise click.UsageError("Expected either WORKLOAD or --network.")
     if seconds <= 0:
         raise ConfigError(f"--seconds: expected more than 0, got {seconds:g}.")
+    if output is not None:
+        check_records_output(output)
     result = compare_bypass(
         workload or network or "", accelerator, network=network is not None, seconds=seconds
     )
+    if output is not None:
+        save_records(result.records, output)
     found = result.to_dict()
     text = layer_text if network is None else network_text
     click.echo(json.dumps(found) if as_json else text(found))

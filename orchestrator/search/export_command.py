@@ -1,4 +1,4 @@
-"""The command `mapspace export`. It imports what it needs itself."""
+"""The commands that write for other tools. Each imports what it needs itself."""
 
 from __future__ import annotations
 
@@ -64,3 +64,16 @@ def export(
         click.echo(text, nl=False)
     else:
         write_atomically(output, text.encode())
+
+
+@click.command(cls=OnceEach)
+@click.argument("what", type=click.Choice(["record"]))
+def schema(what: str) -> None:
+    """Prints the JSON Schema of a file, so far of a mapping record."""
+    from costmodel.loop_nest.record_schema import schema_text
+
+    assert what == "record"  # click knows no other
+    click.echo(schema_text(), nl=False)
+
+
+COMMANDS = (export, schema)

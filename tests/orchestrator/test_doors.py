@@ -27,9 +27,14 @@ from sample_results import make_results
 import searchers
 import surrogate
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.loop_nest.nest_c import c_text
+from costmodel.loop_nest.nest_loops import nest_of
+from costmodel.loop_nest.nest_texts import map_text, pseudo_text
+from costmodel.loop_nest.record_forms import as_nest, whole_records
 from costmodel.loop_nest.records import mapping_record, score
 from costmodel.maestro import MaestroModel, score_records
 from costmodel.networks import load_network
+from costmodel.timeloop.exporting import to_timeloop
 from mapspace.bounded_reading import json_lines, parse_json
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml
@@ -56,7 +61,7 @@ Door = Callable[[Path, int], tuple[Callable[[Any], object], Inputs]]
 
 
 def records(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
-    """Lines of `evaluate`, of three families, with banks, bandwidth and bypass."""
+    """Lines of `evaluate` and `export`: three families, banks, bandwidth, bypass, a short one."""
     model = LoopNestModel()
 
     def inputs() -> Inputs:
@@ -71,8 +76,23 @@ def records(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
             space = MapSpace(workload(problem), accelerator(machine))
             code = space.sample(np.random.default_rng(index), 1, feasible=True)[0]
             yield from damaged(mapping_record(space, code), count=count, seed=index)
+        short = {"level": "L1", "temporal": [["M", 4], ["K", 8]], "spatial": []}
+        short_record = {
+            "version": 1,
+            "workload": "gemm:M=4,N=6,K=8",
+            "accelerator": {"extends": "mm256"},
+            "mapping": [{"level": "L2", "spatial": [["N", 6]]}, short],
+        }
+        yield from damaged(short_record, count=count, seed=9)
 
-    return lambda record: score([parse_json(json.dumps(record), "x")], model), inputs()
+    def call(record: Any) -> None:
+        found = parse_json(json.dumps(record), "x")
+        score(whole_records([found]), model)
+        for written in (map_text, pseudo_text, c_text):
+            written(nest_of(as_nest(found)))
+        to_timeloop(found)
+
+    return call, inputs()
 
 
 def nest_records(folder: Path, count: int) -> tuple[Callable[[Any], object], Inputs]:
