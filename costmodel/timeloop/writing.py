@@ -144,8 +144,9 @@ def _loops(loops: list[tuple[str, int, int]], dims: list[str]) -> Record:
 
 
 def _architecture(arch: NestArch, left_out: LeftOut) -> Record:
-    if arch.output_fills != "elided":
-        no_place(f"{arch.name}.output_fills", left_out)
+    for key in ("output_fills", "counting"):
+        if getattr(arch, key) != NestArch.model_fields[key].default:
+            no_place(f"{arch.name}.{key}", left_out)
     if arch.mac.cycles_per_mac != 1:
         no_place(f"{arch.name}.cycles_per_mac", left_out)
     if any(sign in arch.name for sign in "[]"):

@@ -210,6 +210,7 @@ LEVELS = [{"name": "DRAM", "energy_pj": 1}, {"name": "L1", "capacity_words": 64,
     [
         ({"cycles_per_mac": 2}, "m.cycles_per_mac: Timeloop's files have no place for it"),
         ({"output_fills": "charged"}, "m.output_fills: Timeloop's files have no place"),
+        ({"counting": "true"}, "m.counting: Timeloop's files have no place"),
         ({"factors": "imperfect"}, "m.factors: imperfect: Timeloop's files have no place"),
         ({"levels": [LEVELS[0], LEVELS[1] | {"leakage_pj": 0.5}]}, "L1.leakage_pj: Timeloop's"),
         ({"levels": [LEVELS[0], LEVELS[1] | {"name": "PE[0..3]"}]}, "PE.0..3.: Timeloop's names"),
