@@ -15,16 +15,13 @@ from costmodel.affine import Workload
 from costmodel.arrays.machine_tables import machine_tables
 from costmodel.loop_nest.nest_records import is_nest_record
 from costmodel.loop_nest.nest_writing import arch_of, nest_record, problem_record
-from costmodel.loop_nest.records import arch_record, read_mapping
+from costmodel.loop_nest.records import VERSION, arch_record, read_mapping
 from costmodel.loop_nest.records import problem_record as problem_by_kind
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
 Record = dict[str, Any]
-
-VERSION = 1
-"""Of the records that are written."""
 
 _FULL = {"workload": "problem", "accelerator": "arch"}
 """What says a part by name, and what says it in full."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodel.loop_nest.nest_record_models import NestArch, NestLoops, NestProblem
-from costmodel.loop_nest.record_forms import VERSION
+from costmodel.loop_nest.records import VERSION
 from costmodel.map_space.record_models import Arch, MappingPart, Problem
 from mapspace.strict_yaml import Name
 

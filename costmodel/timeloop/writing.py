@@ -76,7 +76,9 @@ def no_place(key: str, left_out: LeftOut) -> None:
         ConfigError: there is no list.
     """
     if left_out is None:
-        raise ConfigError(f"{key}: Timeloop's files have no place for it; --lenient leaves it out.")
+        raise ConfigError(
+            f"{key}: Timeloop's files have no place for it; lenient writing leaves it out."
+        )
     left_out.append(key)
 
 

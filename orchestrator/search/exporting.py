@@ -13,7 +13,7 @@ from costmodel.loop_nest.nest_texts import map_text, pseudo_text
 from costmodel.loop_nest.record_forms import as_nest
 from costmodel.timeloop.exporting import to_timeloop
 from costmodel.timeloop.writing import files_text
-from mapspace.errors import ConfigError
+from mapspace.errors import ArgumentError, ConfigError
 from mapspace.strict_yaml import load_yaml
 from orchestrator.search.evaluate_records import read_records
 from orchestrator.search.timeloop_files import read_files
@@ -43,10 +43,10 @@ def export(
     """
     record = _record(source, number)
     if record is not None and accelerator is not None:
-        raise ConfigError(f"--accelerator is for a WORKLOAD; the record {source} has its own.")
+        raise ArgumentError("accelerator", f" is for a workload; the record {source} has its own.")
     if form != "timeloop":
         if record is None:
-            raise ConfigError(f"--as {form} is of a mapping: give a record, not {source}.")
+            raise ArgumentError("as", f" {form} is of a mapping: give a record, not {source}.")
         return _TEXTS[form](nest_of(as_nest(record)))
     written = to_timeloop(record or source, accelerator, lenient=lenient)
     for what in written.left_out:
@@ -74,7 +74,7 @@ def _record(source: str, number: int | None) -> dict[str, Any] | None:
     )
     if not of_records:
         if number is not None:
-            raise ConfigError(f"--record is for a file of records, and {source} is none.")
+            raise ArgumentError("record", f" is for a file of records, and {source} is none.")
         return None
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file.")

@@ -89,10 +89,6 @@ class FoundMapping:
 
 
 def save_records(records: Iterable[dict[str, Any]], path: Place) -> None:
-    """Writes mapping records as JSON lines, each with the version of its schema."""
-    from costmodel.loop_nest.record_forms import VERSION
-
+    """Writes mapping records as JSON lines."""
     with local_file(path) as file:
-        file.write_text(
-            "".join(f"{json.dumps({'version': VERSION, **record})}\n" for record in records)
-        )
+        file.write_text("".join(f"{json.dumps(record)}\n" for record in records))

@@ -83,7 +83,7 @@ def test_what_is_left_out_is_said(capsys: Capture) -> None:
         ((SMALL, "more"), "unexpected extra argument"),
         (("none.jsonl",), "none.jsonl: there is no such file"),
         (("gemm-51",), "Unknown workload 'gemm-51'"),
-        (("BEST", "--accelerator", "mm256"), "--accelerator is for a WORKLOAD"),
+        (("BEST", "--accelerator", "mm256"), "--accelerator is for a workload"),
         (("BEST", "--record", "3"), "expected at least 3 records"),
         (("--timeloop", "a.yaml", "--record", "1"), "not for --timeloop"),
         ((SMALL, "--output", "nowhere/file.yaml"), "the folder nowhere does not exist"),

@@ -139,5 +139,5 @@ def test_a_bad_line_is_refused_before_any_search(
 
 
 def test_says_which_options_are_for_one_workload(tmp_path: Path) -> None:
-    for options in (["--pad"], ["--output", str(tmp_path / "x.jsonl")], ["--network", "vgg16"]):
+    for options in (["--pad"], ["--keep", "L1=A"], ["--network", "vgg16"]):
         assert run(tmp_path, golden("mapspaces")[:1], *options).exit_code != 0
