@@ -33,7 +33,7 @@ from mapspace.strict_yaml import shown, validate
 Record = dict[str, Any]
 
 VERSION = 1
-"""Of the records that are written, and of their schema."""
+"""Of the records that are written, and of their schema; a record that says none is of version 1."""
 
 
 # Beside kind, name, dims and tensors.
@@ -211,10 +211,8 @@ def mapping_record(space: MapSpace, code: Codes) -> Record:
     space, code = space.in_order(code)
     spread = [level.fanout > 1 for level in space.accelerator.levels]
     if space.accelerator.further_key is not None or sum(spread) > 1 or spread[-1]:
-        nest = nest_record(space.workload, space.accelerator, space.describe(code))
-        return {"version": VERSION, **nest}
+        return nest_record(space.workload, space.accelerator, space.describe(code))
     return {
-        "version": VERSION,
         "problem": problem_record(space.workload),
         "arch_name": space.accelerator.name,
         "arch": arch_record(space.accelerator),
