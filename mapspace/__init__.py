@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mapspace.version import __version__
     from orchestrator.api import (
         benchmark,
+        continue_proof,
         evaluate,
         explain,
         pareto,
@@ -91,6 +92,7 @@ __all__ = [
     "__version__",
     "accelerator",
     "benchmark",
+    "continue_proof",
     "evaluate",
     "explain",
     "from_timeloop",
@@ -113,8 +115,8 @@ _PLACES = {
     "costmodel.timeloop.reading": "TimeloopInput from_timeloop",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",
-    "orchestrator.api": "benchmark evaluate explain pareto prove search search_network sweep "
-    "verify",
+    "orchestrator.api": "benchmark continue_proof evaluate explain pareto prove search "
+    "search_network sweep verify",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
     "orchestrator.search.certificates": "Verification",
     "orchestrator.search.explaining": "ExplainedOptimum",

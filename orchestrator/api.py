@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 from costmodel.accelerators import AcceleratorSource
 from costmodel.costs import Objective
-from costmodel.exact.certificate import Certificate
+from costmodel.exact.certificate import Certificate, read_certificate
 from costmodel.workloads import WorkloadSource
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, validate
 from orchestrator.runs.experiments import find_experiment
 from orchestrator.runs.locations import RUNS, local_file
-from orchestrator.search import certificates, explaining, one_workload
+from orchestrator.search import certificates, continuing, explaining, one_workload
 from orchestrator.search import pareto as fronts
 from orchestrator.search.explaining import ExplainedOptimum
 from orchestrator.search.request import Request
@@ -149,6 +149,37 @@ def prove(
         threads=threads,
         progress=progress,
     )
+
+
+def continue_proof(
+    certificate: SearchResult | Certificate | str | Path | Place,
+    *,
+    seconds: float = one_workload.PROOF_SECONDS,
+    gap: float = 0.0,
+    threads: int | None = None,
+    progress: bool = False,
+) -> SearchResult:
+    """Goes on with an unfinished proof, from where its certificate says it was.
+
+    Args:
+        certificate: of an unfinished proof, its file or URI, or a result that has one.
+        seconds: the most that the proof may take now, s.
+        gap: as in `search`.
+        threads: as in `search`.
+        progress: as in `search`.
+
+    Raises:
+        ConfigError: the proof is finished, or the certificate contradicts itself.
+    """
+    if isinstance(certificate, SearchResult):
+        if certificate.certificate is None:
+            raise ConfigError(f"{certificate.heading()}: nothing is proven that could go on.")
+        certificate = certificate.certificate
+    if not isinstance(certificate, Certificate):
+        with local_file(place(certificate), there=True) as file:
+            certificate = read_certificate(file)
+    request = Request(workload="", seconds=seconds, gap=gap, threads=threads)
+    return one_workload.search(continuing.problem_of(certificate, request), _stream(progress))
 
 
 def explain(

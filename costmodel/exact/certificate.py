@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from costmodel.accelerators import Accelerator
-from costmodel.affine import LARGEST_COUNT, Workload
+from costmodel.affine import Workload
 from costmodel.costs import Objective
+from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
 from costmodel.exact.objective import objective_kind, value
+from costmodel.exact.progress import (
+    AnyLevelsProgress,
+    Count,
+    Earlier,
+    Progress,
+    ThreeLevelProgress,
+    WholeNumber,
+)
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import problem_hash, restriction
 from costmodel.loop_nest.model import LoopNestModel
@@ -44,21 +53,8 @@ FIRST_FORMAT = "mapspace-certificate-1"
 FIRST_MAPPINGS = 256
 
 
-def _below_limit(digits: str) -> str:
-    if int(digits) >= LARGEST_COUNT:
-        raise ValueError(f"expected a whole number below 2^62, got {digits}.")
-    return digits
-
-
-WholeNumber = Annotated[
-    str, Field(strict=True, pattern=r"^[0-9]{1,19}$"), AfterValidator(_below_limit)
-]
-"""Energies of the prover are below 2^62."""
-
 Ratio = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,20}(/[1-9][0-9]{0,19})?$")]
 """A fraction whose digits bound the time that reading it takes."""
-
-Count = Annotated[int, Field(strict=True, ge=0, lt=LARGEST_COUNT)]
 
 RECORD_PARTS: dict[str, type | tuple[type, ...]] = {
     "problem": dict,
@@ -124,6 +120,8 @@ class Certificate(StrictModel):
     """Of its content."""
     record: dict[str, Any] = Field(repr=False)
     """The mapping, as a mapping record."""
+    progress: Progress | None = Field(default=None, repr=False)
+    """What an unfinished proof has settled, so that another one goes on; left out where nothing."""
 
     @property
     def machine(self) -> Accelerator:
@@ -171,7 +169,16 @@ class Certificate(StrictModel):
 
     def text(self) -> str:
         """The certificate's file."""
-        return self.model_dump_json(indent=1) + "\n"
+        nothing = {"progress"} if self.progress is None else None
+        return self.model_dump_json(indent=1, exclude=nothing) + "\n"
+
+    @property
+    def earlier(self) -> Earlier | None:
+        """What another proof can go on from; None where nothing is recorded."""
+        if self.progress is None:
+            return None
+        bound = int(self.bound_energy_units), self.bound_cycles
+        return Earlier(self.progress, bound, self.counts, self.seconds)
 
 
 def read_certificate(path: str | Path) -> Certificate:
@@ -253,7 +260,7 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
         ),
         counts=prover.counts,
         rounds=prover.rounds,
-        seconds=seconds,
+        seconds=prover.earlier_seconds + seconds,
         model=model.name,
         model_version=model.version,
         workload=space.workload,
@@ -261,7 +268,19 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
         accelerator=space.accelerator,
         accelerator_hash=hashes[1],
         record=record,
+        progress=_progress(prover, outcome),
     )
+
+
+def _progress(prover: AnyProof, outcome: Outcome) -> ThreeLevelProgress | AnyLevelsProgress | None:
+    """What another proof can go on from, if the mapping of that outcome is as good as any known.
+
+    What is settled holds nothing better than the prover's best.
+    """
+    best = prover.best_outcome
+    if best is None or prover.rank_of(outcome) > prover.rank_of(best):
+        return None
+    return prover.progress()
 
 
 def _format(

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from costmodel.costs import Objective
 from costmodel.exact.decode import Outcome
+from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
 from costmodel.exact.restriction import Restriction
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -24,6 +25,7 @@ class AnyProof(Protocol):
     unit_pj: Fraction
     finished: bool
     rounds: int
+    earlier_seconds: float
     ties: bool
     """Whether a finished proof also says which of equal mappings is the better one."""
 
@@ -62,5 +64,7 @@ class AnyProof(Protocol):
     def search_below(
         self, limit: Outcome, seconds: float | None = None
     ) -> tuple[Outcome | None, float]: ...
+    def progress(self) -> ThreeLevelProgress | AnyLevelsProgress | None: ...
+    def resume(self, earlier: Earlier) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...

@@ -179,6 +179,19 @@ class Walk:
             self._lanes.append(lane)
 
     @property
+    def places(self) -> tuple[tuple[int, int, int], ...]:
+        """The blocks in flight: the unit each is in, its arrangement, and past its last unit."""
+        return tuple((lane.unit, lane.way, lane.end) for lane in self._lanes)
+
+    def begin_at(self, places: Sequence[tuple[int, int, int]], found: Found) -> None:
+        """Goes on with the blocks at `places` of another walk; units in work begin anew."""
+        self.forget()
+        for index, (unit, way, end) in enumerate(places):
+            lane = self._lane(index, unit, end, found, way)
+            lane.work.paused[STAGE] = FRESH
+            self._lanes.append(lane)
+
+    @property
     def spent(self) -> int:
         """Bounds computed for the blocks in flight."""
         return self._spent

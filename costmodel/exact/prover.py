@@ -33,8 +33,9 @@ from costmodel.exact.objective import (
     rank,
     value,
 )
-from costmodel.exact.parallel_search import Walk, thread_count
+from costmodel.exact.parallel_search import LANES, Walk, thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, build_proof_tables
+from costmodel.exact.progress import Earlier, ThreeLevelProgress
 from costmodel.exact.restriction import restriction
 from costmodel.exact.spatial_factors import bound_units, list_vectors
 from costmodel.exact.structures import Problem
@@ -71,6 +72,7 @@ class Prover:
         finished: whether the optimum is proven.
         rounds: rounds begun.
         ties: that a finished proof also says which of equal mappings is the better one.
+        earlier_seconds: what another proof took, where this one goes on from there.
     """
 
     ties = True
@@ -120,6 +122,8 @@ class Prover:
         self._next = 0
         self.rounds = 0
         self.finished = False
+        self.earlier_seconds = 0.0
+        self._earlier: Earlier | None = None
         self._building: Iterator[float] | None = self._build()
         self._builds = 0
         while build and not self.built:
@@ -163,6 +167,8 @@ class Prover:
         self._walk = Walk(self._problem, self._unit_vector, self._unit_set, self._threads)
         self._lower = self._floor(0)
         self._begin_round()
+        if self._earlier is not None:
+            self._go_on_from(self._earlier)
 
     def _list_units(self) -> Iterator[float]:
         """Lists the units that hold any mapping by rising floor; yields as `_build` does."""
@@ -413,6 +419,60 @@ class Prover:
         """Numbers of elements that some mapping uses, ascending."""
         used = np.unique(self._problem.vectors.elements[self._unit_vector])
         return [int(count) for count in used]
+
+    def progress(self) -> ThreeLevelProgress | None:
+        """What is settled, so that another proof can go on; None where nothing is recorded."""
+        if not self.built or self.finished or self._found.energy.size > 1:
+            return None
+        if max(self._limit[0], self._lower[0]) >= INFINITE:
+            return None
+        return ThreeLevelProgress(
+            prover="three-levels-1",
+            rounds=self.rounds,
+            lower_energy=str(self._lower[0]),
+            lower_cycles=self._lower[1],
+            limit_energy=str(self._limit[0]),
+            limit_cycles=self._limit[1],
+            units=self._unit_vector.size,
+            next_unit=self._next,
+            blocks=self._walk.places,
+        )
+
+    def resume(self, earlier: Earlier) -> None:
+        """Goes on from another proof, whose mapping is offered beside.
+
+        Raises:
+            ConfigError: what it has settled is that of another prover.
+            ContractError: this proof has begun.
+        """
+        if self.built or self._found.energy.size > 1:
+            raise ContractError("A proof goes on from another one before it begins.")
+        if not isinstance(earlier.progress, ThreeLevelProgress):
+            raise ConfigError("progress: it is that of the proof on any hierarchy.")
+        self._earlier, self.earlier_seconds = earlier, earlier.seconds
+        for place, name in enumerate(self.counts):
+            self._found.counts[place] = earlier.counts.get(name, 0)
+
+    def _go_on_from(self, earlier: Earlier) -> None:
+        progress = earlier.progress
+        assert isinstance(progress, ThreeLevelProgress)  # `resume` has looked
+        units = self._unit_vector.size
+        blocks = progress.blocks
+        if (
+            progress.units != units
+            or progress.next_unit > units
+            or len(blocks) > LANES
+            or any(unit > end or end > units for unit, _, end in blocks)
+        ):
+            raise ConfigError("progress: it is that of other pieces than these.")
+        self.rounds, self._next = progress.rounds, progress.next_unit
+        self._lower = int(progress.lower_energy), progress.lower_cycles
+        limit = int(progress.limit_energy), progress.limit_cycles
+        # What was below the limit then is the mapping that is offered.
+        to_beat = self._to_beat()
+        below = is_below(self._kind, *to_beat, *limit)
+        self._found.limit[:] = to_beat if below else limit
+        self._walk.begin_at(blocks, self._found)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how the proof continues: arrays, numbers and None."""

@@ -138,12 +138,39 @@ def verify(
     )
 
 
+def why_not_continued(certificate: Certificate, prover: AnyProof) -> str | None:
+    """Why a proof cannot go on from a certificate, in one line; None if it can.
+
+    Args:
+        certificate: of an unfinished proof.
+        prover: of its map space, objective and restriction; it has not begun.
+    """
+    findings = _Findings()
+    if _is_the_problem(certificate, findings):
+        named = problem_hash(
+            certificate.workload.hash,
+            certificate.machine.hash,
+            certificate.objective,
+            prover.keep,
+            every_order=certificate.every_order,
+        )
+        findings.check(
+            certificate.problem_hash in (named, None),
+            "",
+            f"problem hash {certificate.problem_hash}; that of its content is {named}",
+        )
+        _check_mapping(certificate, prover, findings)
+    wrong = [line.removeprefix("WRONG: ") for line in findings.lines if line.startswith("WRONG: ")]
+    return wrong[0] if wrong else None
+
+
 def _history(certificate: Certificate) -> str:
     """What the first proof says of itself, and names, which no hash holds."""
     counts = ", ".join(f"{name} {count:,}" for name, count in certificate.counts.items())
+    settled = "" if certificate.progress is None else ", what it has settled for another to go on"
     return (
         f"what the first proof says of itself ({counts or 'no counts'}; {certificate.rounds:,} "
-        f"rounds; {certificate.seconds:.3g} s), and the names of workload and accelerator"
+        f"rounds; {certificate.seconds:.3g} s){settled}, and the names of workload and accelerator"
     )
 
 

@@ -30,7 +30,7 @@ class Assignments(NamedTuple):
     keeps `[L]` bits; choice `[A, L]` the vector of every level; energy `[A]` pJ and cycles `[A]`
     that none of its mappings undercuts; slowest `[A]` the port that takes the most cycles and least
     `[A]` how many, -1 where none is limited or known; rate `[A]` at which cycles are added to
-    energy, 0 where they are not.
+    energy, 0 where they are not; chains `[A]` how many have bounded it.
     """
 
     keeps: tuple[int, ...]
@@ -40,6 +40,7 @@ class Assignments(NamedTuple):
     slowest: Array
     least: Array
     rate: FloatArray
+    chains: Array
 
 
 class Spreads:
@@ -98,4 +99,5 @@ def list_assignments(
             energy[piece], cycles[piece] = floors(space, found), found.cycles
         unknown = np.full((2, len(choice)), -1)
         rate = np.zeros(len(choice))
-        yield Assignments(keeps, choice, energy, cycles, unknown[0], unknown[1], rate)
+        chains = np.zeros(len(choice), np.int64)
+        yield Assignments(keeps, choice, energy, cycles, unknown[0], unknown[1], rate, chains)

@@ -10,14 +10,13 @@ proof need not know which one it was.
 
 from __future__ import annotations
 
-import heapq
 import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,19 +25,20 @@ from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind, rank, value
+from costmodel.exact.progress import AnyLevelsProgress, Earlier
 from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
-from costmodel.exact_any.assignments import Assignments, Spreads, list_assignments
+from costmodel.exact_any.assignment_queue import AssignmentQueue
+from costmodel.exact_any.assignments import Assignments, list_assignments
 from costmodel.exact_any.known import SLACK, Known
-from costmodel.exact_any.leaves import Assignment, Leaves
+from costmodel.exact_any.layout import OneOrder, lay_out
+from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.ports import Port, port_weights, ports
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.rules import Decision, Rules
-from costmodel.exact_any.shape import Shape, build_shape
-from costmodel.exact_any.side_by_side import descents
 from costmodel.exact_any.spatial import keep_choices
 from costmodel.exact_any.tables import ChainTables, nth_table, products_inside
-from costmodel.exact_any.tiles import FloatArray, Lattice
+from costmodel.exact_any.tilings import Tilings
 from costmodel.exact_any.views import Together, View
 from costmodel.exact_any.weights import weights
 from costmodel.loop_nest.model import LoopNestModel
@@ -73,24 +73,6 @@ def load_compiled() -> None:
     AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).run()
 
 
-class _Order(NamedTuple):
-    """What the proof needs of one order of buffers side by side; of the space where none is."""
-
-    space: MapSpace
-    rules: Rules
-    shape: Shape
-    leaves: Leaves
-    lattice: Lattice
-    spreads: Spreads
-
-
-def _lay_out(space: MapSpace, without: Decision | None) -> _Order:
-    """What the proof needs of the map space of an order."""
-    rules, shape = Rules(space, without), build_shape(space)
-    leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape)
-    return _Order(space, rules, shape, leaves, lattice, Spreads(space, rules))
-
-
 class AnyProver:
     """Finds the best mapping of a map space on any hierarchy, and proves that there is none better.
 
@@ -104,6 +86,7 @@ class AnyProver:
         rounds: always 1.
         ties: that a finished proof does not say which of equal mappings is the better one.
         threads: how many threads work; it is one.
+        earlier_seconds: what another proof took, where this one goes on from there.
     """
 
     ties = False
@@ -151,11 +134,14 @@ class AnyProver:
         self._kind = objective_kind(objective)
         self._top = top
         self._known = self._nothing_known()
+        self._resumed: AnyLevelsProgress | None = None
+        self.earlier_seconds = 0.0
         self._unit = float(self.unit_pj)
         self._bound: tuple[float, float] = (0.0, 0.0)
         self._certain: Outcome = (0, 0)
         self._halted = threading.Event()
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
+        self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1)
         self._steps = 0
         self._built = False
         self._work = self._prove()
@@ -214,31 +200,26 @@ class AnyProver:
 
     def _prove(self) -> Iterator[None]:
         """The proof, in pieces of some milliseconds."""
-        self._orders: list[_Order] = []
-        lists: list[tuple[int, Assignments]] = []
-        heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
+        self._orders: list[OneOrder] = []
+        self._queue = AssignmentQueue()
         for number, space in enumerate(self._spaces):
-            one = _lay_out(space, self._without)
-            self._orders.append(one)
+            self._orders.append(lay_out(number, space, self._without))
             yield
+            one = self._orders[-1]
             for found in list_assignments(space, one.spreads, self._keeps[number]):
-                group = len(lists)
-                lists.append((number, found))
+                self._queue.add(number, found)
                 self._counts["assignments"] += len(found.energy)
-                floors = enumerate(zip(found.energy.tolist(), found.cycles.tolist(), strict=True))
-                heap += [(*self._known.order(e, c), group, a, False, e, c) for a, (e, c) in floors]
                 yield
-        heapq.heapify(heap)
+        if self._resumed is not None:
+            self._queue.resume(self._resumed)
+        self._queue.begin(self._known.order)
         self._built = True
         yield
-        tables: dict[int, list[ChainTables]] = {}
-        taken = [np.zeros(len(found.energy), np.bool_) for _, found in lists]
-        while heap:
-            *_, group, a, known, energy, cycles = heapq.heappop(heap)
-            number, found = lists[group]
+        queue, tables = self._queue, dict[int, list[ChainTables]]()
+        while (taken := queue.take()) is not None:
+            group, a, known, energy, cycles = taken
+            number, found = queue.groups[group]
             one = self._orders[number]
-            if not known and taken[group][a]:
-                continue
             self._bound = (energy, float(cycles))
             if not self._known.beats(energy, cycles):
                 if self._settles:
@@ -249,18 +230,20 @@ class AnyProver:
                 tiles = one.lattice.tiles(found.keeps)
                 tables[group] = [ChainTables(one.shape, tiles, found.keeps)]
             if known:
-                yield from self._take_up(number, tables[group], found, a)
+                self._tilings.take_up(queue.begun(group, a))
+                yield from self._take_up(one, tables[group], found, a)
                 continue
-            mates = self._mates(one, found, a, ~taken[group])
-            taken[group][mates] = True
+            mates = self._mates(one, found, a, queue.left(group))
+            queue.bounding(group, mates)
             yield from self._bound_all(one, tables[group], found, mates)
             for mate in mates.tolist():
                 energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
                 if self._known.beats(energy, cycles):
-                    order = self._known.order(energy, cycles)
-                    heapq.heappush(heap, (*order, group, mate, True, energy, cycles))
+                    queue.wait(group, mate)
 
-    def _mates(self, one: _Order, found: Assignments, a: int, left: npt.NDArray[np.bool_]) -> Array:
+    def _mates(
+        self, one: OneOrder, found: Assignments, a: int, left: npt.NDArray[np.bool_]
+    ) -> Array:
         """An assignment and the others, of those left, that could win and share outer tables."""
         if not self._known.full:
             return np.array([a])
@@ -272,7 +255,7 @@ class AnyProver:
         return mates[able]
 
     def _bound_all(
-        self, one: _Order, tables: list[ChainTables], found: Assignments, mates: Array
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
     ) -> Iterator[None]:
         """Raises the floors of assignments to what their chains say of energy, then of cycles."""
         space = one.space
@@ -283,6 +266,8 @@ class AnyProver:
             for mate, spatial in zip(mates.tolist(), spread, strict=True):
                 if not self._known.beats(float(found.energy[mate]), int(found.cycles[mate])):
                     continue
+                if found.chains[mate] > number + 1:
+                    continue  # by a proof before this one
                 table = nth_table(tables, number >= 0)
                 port = limited[number] if number >= 0 else None
                 fixed = yield from self._fill(one, table, found.keeps, spatial, port, 0.0, inside)
@@ -294,13 +279,14 @@ class AnyProver:
                     if found.slowest[mate] < 0 or least > found.least[mate]:
                         found.slowest[mate], found.least[mate] = number, least
                     found.cycles[mate] = max(found.cycles[mate], least)
+                found.chains[mate] = number + 2
                 yield
         if limited:
             table = nth_table(tables, 1)
             yield from self._bound_together(one, table, found, mates, inside)
 
     def _bound_together(
-        self, one: _Order, table: ChainTables, found: Assignments, mates: Array, inside: Array
+        self, one: OneOrder, table: ChainTables, found: Assignments, mates: Array, inside: Array
     ) -> Iterator[None]:
         """Raises the floors of assignments to what energy and the slowest port need together."""
         if self._kind in (ENERGY, LATENCY) or not self._settles:
@@ -309,8 +295,9 @@ class AnyProver:
             port, cycles = int(found.slowest[mate]), int(found.cycles[mate])
             if port < 0 or not self._known.beats(float(found.energy[mate]), cycles):
                 continue
+            if found.rate[mate] > 0:
+                continue  # by a proof before this one
             together = Together.of(self.objective, float(found.energy[mate]), cycles)
-            found.rate[mate] = together.rate
             spatial = one.spreads.spatial(found.choice[mate : mate + 1])[0]
             fixed = yield from self._fill(
                 one, table, found.keeps, spatial, ports(one.space)[port], together.rate, inside
@@ -319,10 +306,11 @@ class AnyProver:
             slow = np.array([float(cycles)])
             raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
             found.energy[mate] = max(found.energy[mate], float(raised[0]))
+            found.rate[mate] = together.rate
             yield
 
     def _fill(
-        self, one: _Order, table: ChainTables, keeps: tuple[int, ...], spatial: Array,
+        self, one: OneOrder, table: ChainTables, keeps: tuple[int, ...], spatial: Array,
         port: Port | None, rate: float = 0.0, inside: Array | None = None,
     ) -> Generator[None, None, float]:  # fmt: skip
         """Fills tables for an assignment, and returns what no tile decides.
@@ -351,10 +339,9 @@ class AnyProver:
         return fixed
 
     def _take_up(
-        self, number: int, tables: list[ChainTables], found: Assignments, a: int
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
     ) -> Iterator[None]:
         """Searches an assignment, by energy and, where a port is limited, together with it."""
-        one = self._orders[number]
         spatial = one.spreads.spatial(found.choice[a : a + 1])[0]
         levels, cycles = len(found.keeps), int(found.cycles[a])
         fixed = yield from self._fill(one, tables[0], found.keeps, spatial, None)
@@ -375,78 +362,7 @@ class AnyProver:
             fixed = yield from self._fill(one, table, found.keeps, spatial, port, together.rate)
             views.append(View(one.shape, table, levels, fixed, together))
         assignment = Assignment(found.keeps, spatial)
-        yield from self._search(number, assignment, views, tables[0], cycles)
-
-    def _search(
-        self,
-        number: int,
-        assignment: Assignment,
-        views: list[View],
-        tables: ChainTables,
-        cycles: int,
-    ) -> Iterator[None]:
-        """Searches the tilings of an assignment that could beat the best mapping known."""
-        rules, tiles = self._orders[number].rules, tables.tiles
-        between = {}
-        if self._top == 1:
-            between = descents(self.space, number, assignment.keeps, assignment.spatial)
-        levels = len(assignment.keeps)
-        chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
-
-        def children(level: int, step: int) -> list[tuple[float, int]]:
-            """Tiles of a level outside a step, by rising bound."""
-            listed = views[0].multiples(level, step)
-            trips = tiles.extent[listed] // tiles.extent[step]
-            allowed = rules.factors(level, trips)
-            if level in between:
-                allowed &= between[level].is_new(trips)
-            listed = listed[allowed]
-            self._counts["tiles"] += len(listed)
-            listed, bounds = self._bound_tiles(views, level, step, listed, cycles)
-            left = np.flatnonzero(bounds < self._known.limit(cycles))
-            left = left[np.argsort(bounds[left], kind="stable")]
-            return [(float(bounds[b]), int(listed[b])) for b in left]
-
-        def descend(level: int, step: int) -> Iterator[None]:
-            for bound, b in children(level, step):
-                if bound >= self._known.limit(cycles):
-                    return
-                chosen[level] = tiles.extent[b]
-                if level == 0:
-                    self._try(number, assignment, chosen, cycles)
-                    yield
-                    continue
-                outside = [view.enter(level, step, b) for view in views]
-                if outside[0] >= 0:
-                    yield
-                    yield from descend(level - 1, outside[0])
-
-        yield from descend(levels - 1, tables.first_step)
-
-    def _bound_tiles(
-        self, views: list[View], level: int, step: int, listed: Array, cycles: int
-    ) -> tuple[Array, FloatArray]:
-        """Those of the listed tiles that could win, and the energy that they need at `cycles`."""
-        bounds = views[0].bounds(level, step, listed)
-        slow = np.full(len(listed), float(cycles))
-        for view in views[1:]:
-            found = view.bounds(level, step, listed)
-            able = (bounds < self._known.limit(cycles)) & (found < math.inf)
-            listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
-            if view.together is None:
-                slow = np.maximum(slow, found * (1 - SLACK))
-            else:
-                bounds = view.together.energy(bounds, slow, found, cycles) * (1 - SLACK)
-        bounds[slow > self._known.most_cycles] = math.inf
-        return listed, bounds
-
-    def _try(self, number: int, assignment: Assignment, tiles: Array, cycles: int) -> None:
-        """Evaluates the loop orders of a tiling that could beat the best mapping known."""
-        self._counts["tilings"] += 1
-        orders, leaves = self.space.orders, self._orders[number].leaves
-        for codes in leaves.codes(assignment, tiles, self._known.limit(cycles)):
-            self._counts["orders"] += len(codes)
-            self._known.take(codes if orders is None else orders.codes(number, codes))
+        yield from self._tilings.search(one, assignment, views, tables[0], cycles)
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
@@ -567,6 +483,29 @@ class AnyProver:
             sum(1 << names.index(name) for name in level.keep)
             for level in self.space.describe(code).levels
         )
+
+    def progress(self) -> AnyLevelsProgress | None:
+        """What is settled, so that another proof can go on; None where nothing is recorded."""
+        partly = self._top > 1 or self._without is not None or not self._settles
+        if partly or not self._built or self.finished:
+            return None
+        return self._queue.progress(self._tilings.trail.way)
+
+    def resume(self, earlier: Earlier) -> None:
+        """Goes on from another proof, whose mapping is offered beside.
+
+        Raises:
+            ConfigError: what it has settled is that of another prover.
+            ContractError: this proof has begun.
+        """
+        if self._built or self._top > 1:
+            raise ContractError("A proof goes on from another one before it begins.")
+        if not isinstance(earlier.progress, AnyLevelsProgress):
+            raise ConfigError("progress: it is that of the proof for three levels.")
+        self._resumed = earlier.progress
+        self._certain, self.earlier_seconds = earlier.bound, earlier.seconds
+        self._counts.update({name: earlier.counts.get(name, 0) for name in self._counts})
+        self._counts["assignments"] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The steps taken, and the best mapping."""

@@ -82,6 +82,13 @@ COUNTING = click.option(
     type=click.Choice(("perfect", "imperfect")),
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
+@click.option(
+    "--continue",
+    "continued",
+    type=PLACE,
+    metavar="CERTIFICATE",
+    help="Go on with the unfinished proof of a certificate, which says the problem.",
+)
 @click.option("--explain", is_flag=True, help="Prove what holds a proven optimum up.")
 @COUNTING
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
@@ -102,6 +109,7 @@ def search(
     iterations: int | None,
     gap: str,
     keep: tuple[str, ...],
+    continued: Place | None,
     output: Place | None,
     as_json: bool,
     **options: Any,
@@ -119,7 +127,9 @@ def search(
 
     check_timeloop(timeloop, lenient, workload)
     given = [name for name in (*workload, network, problems) if name is not None]
-    if not given:
+    if continued is not None and (timeloop or network is not None or problems is not None):
+        raise click.UsageError("Expected --continue alone or with a WORKLOAD.")
+    if not given and continued is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --network), or --problems.")
     if problems is not None and len(given) > 1:
         raise click.UsageError("Expected --problems alone, without WORKLOAD or --network.")
@@ -149,6 +159,8 @@ def search(
     if network is not None:
         _search_network(request, output, as_json)
         return
+    if continued is not None:
+        request = _continued(request, continued)
     result = run_search(request)
     if output is not None:
         result.save(output)
@@ -157,6 +169,23 @@ def search(
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
+
+
+def _continued(request: Request, file: Place) -> Request:
+    """The request of a certificate, of the same problem as WORKLOAD where that is given."""
+    from costmodel.exact.certificate import read_certificate
+    from orchestrator.search.continuing import check_same, problem_of
+
+    with local_file(file, there=True) as path:
+        certificate = read_certificate(path)
+    if request.workload:
+        check_same(certificate, request)
+    else:
+        context = click.get_current_context()
+        for name in ("accelerator", "objective", "keep", "factors"):
+            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+                raise ConfigError(f"--{name}: the certificate says it; give WORKLOAD to compare.")
+    return problem_of(certificate, request)
 
 
 def _search_problems(

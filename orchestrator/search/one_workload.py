@@ -17,6 +17,7 @@ from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from orchestrator.report.units import percent, value_text
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from orchestrator.search.continuing import go_on
 from orchestrator.search.request import Request
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ def search_workload(
         live.line(f"no proof is possible, so {name} searches: {obstacle}")
     model = LoopNestModel()
     searcher = prepare(request, name, space, live)
+    if request.continued is not None:
+        assert isinstance(searcher, _exact())  # `continuing` asks for it
+        go_on(searcher.prover, request.continued, live)
     bound = floor(space.workload, space.accelerator).objective(request.objective)
     seconds = request.seconds
     if seconds is None and request.iterations is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator, AcceleratorSource
     from costmodel.costs import Objective
+    from costmodel.exact.certificate import Certificate
     from costmodel.workloads import WorkloadSource
 
 
@@ -35,6 +36,8 @@ class Request:
         factors: `perfect` or `imperfect`, in place of what the accelerator says.
         explain: also prove what holds a proven optimum up.
         counting: of remainders, `timeloop` or `true`, in place of what the accelerator says.
+        continued: the certificate of an unfinished proof of this problem, which goes on; None: a
+            search begins anew.
     """
 
     workload: WorkloadSource
@@ -53,6 +56,7 @@ class Request:
     factors: Literal["perfect", "imperfect"] | None = None
     explain: bool = False
     counting: Literal["timeloop", "true"] | None = None
+    continued: Certificate | None = None
 
     @property
     def device(self) -> Accelerator:

@@ -1,0 +1,121 @@
+"""How far a proof has come: what an unfinished certificate holds so that another proof goes on.
+
+What is settled is believed, not proven again: a file that says too much is a proof that says too
+much. `costmodel.exact.verification` looks at nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import AfterValidator, Field
+
+from costmodel.affine import LARGEST_COUNT
+from mapspace.strict_yaml import NonNegativeNumber, StrictModel
+
+MOST_LISTED = 200_000
+"""Entries of a list beyond which a certificate would be a file of many megabytes."""
+
+
+def _below_limit(digits: str) -> str:
+    if int(digits) >= LARGEST_COUNT:
+        raise ValueError(f"expected a whole number below 2^62, got {digits}.")
+    return digits
+
+
+WholeNumber = Annotated[
+    str, Field(strict=True, pattern=r"^[0-9]{1,19}$"), AfterValidator(_below_limit)
+]
+"""Energies of the prover are below 2^62."""
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=LARGEST_COUNT)]
+
+Place = Annotated[int, Field(strict=True, ge=-1, lt=LARGEST_COUNT)]
+"""A position; -1: none."""
+
+
+class ThreeLevelProgress(StrictModel):
+    """How far the proof for three levels has come: a round, and the units that are settled."""
+
+    prover: Literal["three-levels-1"]
+    """Names the prover and how it numbers its pieces."""
+    rounds: Count
+    """Rounds begun."""
+    lower_energy: WholeNumber
+    """With lower_cycles: the rounds before are through; nothing is below this."""
+    lower_cycles: Count
+    """See lower_energy."""
+    limit_energy: WholeNumber
+    """With limit_cycles: this round looks below that."""
+    limit_cycles: Count
+    """See limit_energy."""
+    units: Count
+    """Pieces that there are."""
+    next_unit: Count
+    """Those before it hold nothing below the limit."""
+    blocks: Annotated[tuple[tuple[Count, Count, Count], ...], Field(max_length=64)] = ()
+    """Blocks in work: the piece, the arrangement of it, and past the block's last piece."""
+
+
+Bounded = tuple[Count, NonNegativeNumber, Count, Place, Place, NonNegativeNumber, Count]
+"""An assignment, energy (pJ) and cycles that it needs, the slowest port and its cycles, the rate at
+which both were added, and the number of chains that have bounded it."""
+
+
+class GroupProgress(StrictModel):
+    """The assignments with the same kept tensors in one order of buffers."""
+
+    order: Count
+    """Which order of buffers side by side."""
+    keeps: Annotated[tuple[Count, ...], Field(max_length=64)]
+    """The tensors that every level keeps, as bits."""
+    assignments: Count
+    """How many there are."""
+    settled: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MOST_LISTED)]
+    """Those from one up to before another hold nothing better than the mapping."""
+    bounded: Annotated[tuple[Bounded, ...], Field(max_length=MOST_LISTED)]
+    """Those that chains have bounded, and which are still to be searched."""
+    begun: Annotated[tuple[Bounded, ...], Field(max_length=MOST_LISTED)] = ()
+    """Those that some of the chains have bounded."""
+
+
+class SearchProgress(StrictModel):
+    """The search of an assignment: per depth, from the MACs outwards, where it is."""
+
+    group: Count
+    """The entry of `groups`."""
+    assignment: Count
+    """Which."""
+    trail: Annotated[
+        tuple[tuple[Place, Annotated[tuple[Count, ...], Field(max_length=MOST_LISTED)]], ...],
+        Field(max_length=64),
+    ]
+    """The tile in work, and those that are through."""
+
+
+class AnyLevelsProgress(StrictModel):
+    """How far the proof on any hierarchy has come."""
+
+    prover: Literal["any-levels-1"]
+    """Names the prover and how it numbers assignments and tiles."""
+    groups: Annotated[tuple[GroupProgress, ...], Field(max_length=MOST_LISTED)]
+    """Those of which any assignment was taken up."""
+    searches: Annotated[tuple[SearchProgress, ...], Field(max_length=MOST_LISTED)] = ()
+    """Assignments whose tilings are searched in part."""
+
+
+Progress = Annotated[ThreeLevelProgress | AnyLevelsProgress, Field(discriminator="prover")]
+
+
+class Earlier(NamedTuple):
+    """What a proof goes on from.
+
+    progress: what is settled; bound: energy in units and cycles that no mapping is below; counts
+    and seconds of the proofs before.
+    """
+
+    progress: ThreeLevelProgress | AnyLevelsProgress
+    bound: tuple[int, int]
+    counts: Mapping[str, int]
+    seconds: float

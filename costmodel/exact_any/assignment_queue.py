@@ -1,0 +1,209 @@
+"""Assignments by rising bound: which wait, which are bounded by chains, which are settled."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.arrays.tables import Array
+from costmodel.exact.progress import (
+    MOST_LISTED,
+    AnyLevelsProgress,
+    Bounded,
+    GroupProgress,
+    SearchProgress,
+)
+from costmodel.exact_any.assignments import Assignments
+from costmodel.exact_any.tilings import Way
+from mapspace.errors import ConfigError
+
+Order = Callable[[float, float], tuple[float, float, float]]
+
+
+class Taken(NamedTuple):
+    """An assignment that is taken up, and what all its mappings need.
+
+    group and assignment; known: whether chains have bounded it; energy, pJ, and cycles.
+    """
+
+    group: int
+    assignment: int
+    known: bool
+    energy: float
+    cycles: int
+
+
+class AssignmentQueue:
+    """All assignments of a proof.
+
+    Attributes:
+        groups: assignments with the same kept tensors, each with the number of its order.
+    """
+
+    def __init__(self) -> None:
+        """Holds none."""
+        self.groups: list[tuple[int, Assignments]] = []
+        self._heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
+        self._taken: list[npt.NDArray[np.bool_]] = []
+        # Bounded before this proof began.
+        self._bounded: list[tuple[int, int]] = []
+        # Where another proof was in their searches.
+        self._ways: dict[tuple[int, int], Way] = {}
+        # What is in work: its group, assignments, and whether their tilings are searched.
+        self._at: tuple[int, frozenset[int], bool] = (-1, frozenset(), False)
+
+    def add(self, number: int, found: Assignments) -> None:
+        """Adds assignments of an order."""
+        self.groups.append((number, found))
+        self._taken.append(np.zeros(len(found.energy), np.bool_))
+
+    def begin(self, order: Order) -> None:
+        """Sorts what waits.
+
+        Args:
+            order: where energy and cycles stand.
+        """
+        self._order = order
+        self._heap = [
+            (*order(energy, cycles), group, a, False, energy, cycles)
+            for group, (_, found) in enumerate(self.groups)
+            for a, energy, cycles in zip(
+                np.flatnonzero(~self._taken[group]).tolist(),
+                found.energy[~self._taken[group]].tolist(),
+                found.cycles[~self._taken[group]].tolist(),
+                strict=True,
+            )
+        ]
+        heapq.heapify(self._heap)
+        for group, a in self._bounded:
+            self.wait(group, a)
+
+    def take(self) -> Taken | None:
+        """The assignment with the least bound; None when there is none left."""
+        self._at = (-1, frozenset(), False)
+        while self._heap:
+            *_, group, a, known, energy, cycles = heapq.heappop(self._heap)
+            if known or not self._taken[group][a]:
+                self._at = (group, frozenset([a]) if known else frozenset(), known)
+                return Taken(group, a, known, energy, cycles)
+        return None
+
+    def left(self, group: int) -> npt.NDArray[np.bool_]:
+        """`[A]` which assignments of a group no chain has bounded yet."""
+        return ~self._taken[group]
+
+    def bounding(self, group: int, chosen: Array) -> None:
+        """Notes that chains are to bound assignments of a group."""
+        self._taken[group][chosen] = True
+        self._at = (group, frozenset(chosen.tolist()), False)
+
+    def wait(self, group: int, a: int) -> None:
+        """Puts an assignment back that chains have bounded."""
+        found = self.groups[group][1]
+        energy, cycles = float(found.energy[a]), int(found.cycles[a])
+        entry = (*self._order(energy, cycles), group, a, True, energy, cycles)
+        heapq.heappush(self._heap, entry)
+
+    def begun(self, group: int, a: int) -> Way:
+        """Where another proof was in the search of an assignment; nothing if it was not in it."""
+        return self._ways.get((group, a), ())
+
+    def progress(self, way: Way) -> AnyLevelsProgress:
+        """What is settled and bounded.
+
+        Args:
+            way: where the search of the assignment in work is.
+        """
+        at, in_work, searching = self._at
+        waiting: dict[int, list[int]] = {}
+        for *_, group, a, known, _, _ in self._heap:
+            if known:
+                waiting.setdefault(group, []).append(a)
+        if searching:
+            waiting.setdefault(at, []).extend(in_work)
+        groups: list[GroupProgress] = []
+        places: dict[int, int] = {}
+        room = MOST_LISTED
+        for group, (number, found) in enumerate(self.groups):
+            settled = self._taken[group].copy()
+            settled[waiting.get(group, [])] = False
+            if group == at:
+                # Where no tiles fit there is nothing.
+                settled[list(in_work)] = np.isinf(found.energy[list(in_work)])
+            bounded = [_bounded(found, a) for a in sorted(waiting.get(group, []))]
+            begun = []
+            if group == at and not searching:
+                left = [a for a in sorted(in_work) if found.chains[a] and not settled[a]]
+                begun = [_bounded(found, a) for a in left]
+            ranges = _ranges(settled)
+            size = len(ranges) + len(bounded) + len(begun)
+            # What has no room is done again.
+            if 0 < size <= room:
+                room -= size
+                places[group] = len(groups)
+                groups.append(
+                    GroupProgress(
+                        order=number,
+                        keeps=found.keeps,
+                        assignments=len(settled),
+                        settled=ranges,
+                        bounded=tuple(bounded),
+                        begun=tuple(begun),
+                    )
+                )
+        ways = {key: old for key, old in self._ways.items() if key[1] in waiting.get(key[0], [])}
+        if searching:
+            ways |= {(at, a): way for a in in_work}
+        searches: list[SearchProgress] = []
+        for (group, a), trail in ways.items():
+            size = 1 + sum(len(through) for _, through in trail)
+            if trail and group in places and size <= room:
+                room -= size
+                searches.append(SearchProgress(group=places[group], assignment=a, trail=trail))
+        return AnyLevelsProgress(
+            prover="any-levels-1", groups=tuple(groups), searches=tuple(searches)
+        )
+
+    def resume(self, progress: AnyLevelsProgress) -> None:
+        """Takes over what another proof has settled and bounded, before the first is taken.
+
+        Raises:
+            ConfigError: it is about other assignments.
+        """
+        places = {(n, found.keeps): g for g, (n, found) in enumerate(self.groups)}
+        for index, part in enumerate(progress.groups):
+            group = places.get((part.order, part.keeps), -1)
+            if group < 0 or len(self._taken[group]) != part.assignments:
+                raise ConfigError("progress: it is that of other assignments than these.")
+            taken, found = self._taken[group], self.groups[group][1]
+            for first, stop in part.settled:
+                taken[first:stop] = True
+            for a, energy, cycles, slowest, least, rate, chains in (*part.bounded, *part.begun):
+                if a >= len(taken):
+                    raise ConfigError("progress: it is that of other assignments than these.")
+                found.energy[a], found.cycles[a], found.rate[a] = energy, cycles, rate
+                found.slowest[a], found.least[a], found.chains[a] = slowest, least, chains
+            for a, *_ in part.bounded:
+                taken[a] = True
+                self._bounded.append((group, a))
+            for search in progress.searches:
+                if search.group == index:
+                    self._ways[group, search.assignment] = search.trail
+
+
+def _bounded(found: Assignments, a: int) -> Bounded:
+    return (
+        a, float(found.energy[a]), int(found.cycles[a]), int(found.slowest[a]),
+        int(found.least[a]), float(found.rate[a]), int(found.chains[a]),
+    )  # fmt: skip
+
+
+def _ranges(chosen: npt.NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+    """Runs of what is chosen: the first of each, and the one past its last."""
+    edges: Iterable[int] = np.flatnonzero(np.diff(np.pad(chosen.astype(np.int8), 1))).tolist()
+    found = list(edges)
+    return tuple(zip(found[::2], found[1::2], strict=True))

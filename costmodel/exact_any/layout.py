@@ -1,0 +1,31 @@
+"""What the proof needs of one order of buffers side by side; of the map space where none is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from costmodel.exact_any.assignments import Spreads
+from costmodel.exact_any.leaves import Leaves
+from costmodel.exact_any.rules import Decision, Rules
+from costmodel.exact_any.shape import Shape, build_shape
+from costmodel.exact_any.tiles import Lattice
+from costmodel.map_space.map_space import MapSpace
+
+
+class OneOrder(NamedTuple):
+    """An order: its number, its map space, and what bounds and searches read of it."""
+
+    number: int
+    space: MapSpace
+    rules: Rules
+    shape: Shape
+    leaves: Leaves
+    lattice: Lattice
+    spreads: Spreads
+
+
+def lay_out(number: int, space: MapSpace, without: Decision | None) -> OneOrder:
+    """Lays out the map space of an order."""
+    rules, shape = Rules(space, without), build_shape(space)
+    leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape)
+    return OneOrder(number, space, rules, shape, leaves, lattice, Spreads(space, rules))

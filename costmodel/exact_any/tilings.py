@@ -1,0 +1,187 @@
+"""The tilings of an assignment, searched depth first from the MACs outwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from costmodel.arrays.tables import Array
+from costmodel.exact_any.known import SLACK, Known
+from costmodel.exact_any.layout import OneOrder
+from costmodel.exact_any.leaves import Assignment
+from costmodel.exact_any.side_by_side import descents
+from costmodel.exact_any.tables import ChainTables
+from costmodel.exact_any.tiles import FloatArray
+from costmodel.exact_any.views import View
+from costmodel.map_space.map_space import MapSpace
+
+Way = tuple[tuple[int, tuple[int, ...]], ...]
+"""Per depth the tile in work, -1 if none, and the tiles that are through."""
+
+
+class Trail:
+    """Where a search is: on its way, per depth, the tile in work and those that are through."""
+
+    def __init__(self, begun: Way = ()) -> None:
+        """Starts anew, or where another search was.
+
+        Args:
+            begun: where that was.
+        """
+        self._begun = begun
+        self._path: list[int] = []
+        self._through: list[set[int]] = []
+
+    def open(self) -> set[int]:
+        """Goes one deeper; returns the tiles there that are through."""
+        depth = len(self._path)
+        same = [tile for tile, _ in self._begun[:depth]] == self._path
+        through = self._begun[depth][1] if same and depth < len(self._begun) else ()
+        self._through.append(set(through))
+        return self._through[-1]
+
+    def close(self) -> None:
+        """Leaves a depth."""
+        self._through.pop()
+
+    def enter(self, tile: int) -> None:
+        """Takes up a tile."""
+        self._path.append(tile)
+
+    def leave(self) -> None:
+        """Is through with the tile taken up last."""
+        self._through[-1].add(self._path.pop())
+
+    @property
+    def way(self) -> Way:
+        """Where the search is: where it began as long as it has not come so far."""
+        depth = len(self._path)
+        found = [
+            (tile, tuple(sorted(through)))
+            for tile, through in zip([*self._path, -1], self._through, strict=False)
+        ]
+        begun = self._begun
+        if [tile for tile, _ in begun[:depth]] != self._path or depth >= len(begun):
+            return tuple(found)
+        if depth == len(found):
+            return (*found, *begun[depth:])
+        through = found[depth][1]
+        if begun[depth][0] in through:
+            return tuple(found)
+        return (*found[:depth], (begun[depth][0], through), *begun[depth + 1 :])
+
+
+class Tilings:
+    """Searches the tilings of assignments.
+
+    Attributes:
+        trail: where the search of the assignment in work is.
+    """
+
+    def __init__(
+        self, space: MapSpace, known: Known, counts: dict[str, int], *, each_order: bool
+    ) -> None:
+        """Has nothing in work.
+
+        Args:
+            space: the map space, of all orders.
+            known: the best mappings; taken in.
+            counts: of tiles, tilings and orders; counted on.
+            each_order: whether mappings that another order of buffers has as well are looked at.
+        """
+        self._space, self._known, self._counts = space, known, counts
+        self._each_order = each_order
+        self.trail = Trail()
+
+    def take_up(self, begun: Way) -> None:
+        """Begins with an assignment, where another search was whose mappings are known."""
+        self.trail = Trail(begun)
+
+    def search(
+        self,
+        one: OneOrder,
+        assignment: Assignment,
+        views: Sequence[View],
+        tables: ChainTables,
+        cycles: int,
+    ) -> Iterator[None]:
+        """Searches the tilings of the assignment taken up that could be among the best, in pieces.
+
+        Args:
+            one: the order of buffers.
+            assignment: what is kept and spread.
+            views: what is certain of chains of tiles; of energy first.
+            tables: those of energy.
+            cycles: that every mapping takes at least.
+        """
+        known, tiles = self._known, tables.tiles
+        between = {}
+        if not self._each_order:
+            between = descents(self._space, one.number, assignment.keeps, assignment.spatial)
+        levels = len(assignment.keeps)
+        chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
+        trail = self.trail
+
+        def children(level: int, step: int) -> list[tuple[float, int]]:
+            """Tiles of a level outside a step, by rising bound."""
+            listed = views[0].multiples(level, step)
+            trips = tiles.extent[listed] // tiles.extent[step]
+            allowed = one.rules.factors(level, trips)
+            if level in between:
+                allowed &= between[level].is_new(trips)
+            listed = listed[allowed]
+            self._counts["tiles"] += len(listed)
+            listed, bounds = self._bound(views, level, step, listed, cycles)
+            left = np.flatnonzero(bounds < known.limit(cycles))
+            left = left[np.argsort(bounds[left], kind="stable")]
+            return [(float(bounds[b]), int(listed[b])) for b in left]
+
+        def descend(level: int, step: int) -> Iterator[None]:
+            through = trail.open()
+            for bound, b in children(level, step):
+                if bound >= known.limit(cycles):
+                    break
+                if b in through:
+                    continue
+                chosen[level] = tiles.extent[b]
+                trail.enter(b)
+                if level == 0:
+                    self._try(one, assignment, chosen, cycles)
+                    trail.leave()
+                    yield
+                    continue
+                outside = [view.enter(level, step, b) for view in views]
+                if outside[0] >= 0:
+                    yield
+                    yield from descend(level - 1, outside[0])
+                trail.leave()
+            trail.close()
+
+        yield from descend(levels - 1, tables.first_step)
+
+    def _bound(
+        self, views: Sequence[View], level: int, step: int, listed: Array, cycles: int
+    ) -> tuple[Array, FloatArray]:
+        """Those of the listed tiles that could win, and the energy that they need at `cycles`."""
+        bounds = views[0].bounds(level, step, listed)
+        slow = np.full(len(listed), float(cycles))
+        for view in views[1:]:
+            found = view.bounds(level, step, listed)
+            able = (bounds < self._known.limit(cycles)) & (found < math.inf)
+            listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
+            if view.together is None:
+                slow = np.maximum(slow, found * (1 - SLACK))
+            else:
+                bounds = view.together.energy(bounds, slow, found, cycles) * (1 - SLACK)
+        bounds[slow > self._known.most_cycles] = math.inf
+        return listed, bounds
+
+    def _try(self, one: OneOrder, assignment: Assignment, tiles: Array, cycles: int) -> None:
+        """Evaluates the loop orders of a tiling that could be among the best."""
+        self._counts["tilings"] += 1
+        orders = self._space.orders
+        for codes in one.leaves.codes(assignment, tiles, self._known.limit(cycles)):
+            self._counts["orders"] += len(codes)
+            self._known.take(codes if orders is None else orders.codes(one.number, codes))
