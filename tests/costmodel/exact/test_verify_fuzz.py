@@ -24,8 +24,8 @@ VALUES: list[Any] = [
     0.5, -0.5, 1e-300, 1e-17, 1e300, "", "0", "x", "1/0", "1e999999999", "9" * 39, "\u0000", "..",
     "L1", "A", "DRAM", [], [[]], [1, 2], ["A", "A"], {}, {"a": {}}, {"": 1}, {"A": [1]},
 ]  # fmt: skip
-# Of machines of any hierarchy, whose records say all of a nest.
-THIRD = "mapspace-certificate-3"
+# Of machines of any hierarchy, whose records say all of a nest; of buffers side by side.
+LATER = ("mapspace-certificate-3", "mapspace-certificate-4")
 Place = tuple[str | int, ...]
 
 
@@ -56,7 +56,7 @@ def damage(content: dict[str, Any], rng: random.Random) -> str:
             holder[rng.choice(["x", "", "L9", "keep"])] = copy.deepcopy(holder[key])
         else:
             holder[key] = rng.choice(VALUES)
-    if rng.random() < 0.5 and content.get("format") != THIRD:
+    if rng.random() < 0.5 and content.get("format") not in LATER:
         _repair(content)
     return json.dumps(content)
 
@@ -79,7 +79,8 @@ def _repair(content: dict[str, Any]) -> None:
 def check(seed: int, path: Path, *, first: bool = True) -> bool | None:
     """What verifying one damaged certificate came to; None: refused."""
     rng = random.Random(seed)
-    source = rng.choice(sorted(OLD.glob("first-*.json")) if first else [OLD / "third-eyeriss.json"])
+    later = [OLD / "third-eyeriss.json", OLD / "fourth-beside.json"]
+    source = rng.choice(sorted(OLD.glob("first-*.json")) if first else later)
     path.write_text(damage(json.loads(source.read_text()), rng))
     try:
         result = verify_file(path)
