@@ -366,8 +366,8 @@ def evaluate_imperfect(
 ) -> None:
     """As `cost_kernel.evaluate_mappings`, with remainders.
 
-    macs `[B]`: those of the operation, overwritten where Timeloop counts more. Where tables say
-    truly, counts are those of all instances together.
+    macs `[B]` as they are counted. Where tables say truly, counts are those of all instances
+    together.
     """
     machine = tables.machine
     for b in range(codes.shape[0]):

@@ -434,7 +434,10 @@ def _count(
 def _charge(
     tables: NestTables, scratch: Scratch, walk: WalkScratch, level: int, t: int
 ) -> tuple[float, float]:
-    """Energy of a level and a tensor, pJ: its accesses, and its addresses."""
+    """Energy of a level and a tensor, pJ: its accesses, and its addresses.
+
+    In the order of `cost_kernel`, so that what has no remainders costs the same there.
+    """
     machine, counts = tables.machine, scratch.counts
     if not machine.separate:
         accesses = counts[0, level, t] + counts[1, level, t] + counts[2, level, t]
@@ -443,15 +446,14 @@ def _charge(
     clusters = min(working, machine.clusters[level])
     charge = 0.0
     for action in range(3):
-        accesses = float(counts[action, level, t])
+        # Of an instance on average; rounded up once.
+        accesses = counts[action, level, t] / working
         if block > 1:
-            # Rounded up once, of what an instance does on average.
-            accesses = np.ceil(accesses / (working * block)) * working
+            accesses = np.ceil(accesses / block)
         charge += accesses * machine.action[level, action]
     addressed = counts[1, level, t]
     addressed += counts[0 if tables.part_kind[t] == PART_OF_INPUT else 2, level, t]
-    share = clusters / working
-    return charge * share, machine.address[level] * addressed * share
+    return charge * clusters, machine.address[level] * clusters * (addressed / working)
 
 
 @part
@@ -473,12 +475,17 @@ def cost_truly(
         steps *= longest
     for t in range(tensors):
         _count(tables, remainders, scratch, walk, t)
-    total = macs[b] * tables.mac_energy
+    macs[b] = tables.macs
+    total = tables.macs * tables.mac_energy
     slowest = float(steps)
     for level in range(levels):
+        accesses = 0
+        energy = 0.0
         for t in range(tensors):
             charge, address = _charge(tables, scratch, walk, level, t)
-            total += charge + address
+            energy += charge + address
+            for action in range(3):
+                accesses += scratch.counts[action, level, t]
             if details.tiles.shape[0] > 0:
                 details.tiles[b, level, t] = scratch.tile[level, t]
                 details.charges[b, 0, level, t], details.charges[b, 1, level, t] = charge, address
@@ -488,6 +495,7 @@ def cost_truly(
             scratch.writing[level] += (
                 walk.busiest[1, level, t] + walk.busiest[2, level, t]
             ) / steps
+        total += energy if tables.machine.separate else accesses * tables.energy[level]
         cycles = _level_cycles(tables, scratch, level, steps)
         slowest = max(slowest, cycles)
         if details.tiles.shape[0] > 0:

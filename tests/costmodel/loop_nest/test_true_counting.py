@@ -17,6 +17,7 @@ from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.loop_nest.nest_records import score_nests
 from costmodel.loop_nest.records import mapping_record, score
 from mapspace.errors import ConfigError
+from searchers import Evaluator, make
 
 MODEL = LoopNestModel()
 MACHINE = {
@@ -116,6 +117,21 @@ def test_perfect_mappings_cost_the_same_by_either_counting() -> None:
     expected, got = MODEL.evaluate(perfect, codes), MODEL.evaluate(space, same)
     assert np.array_equal(expected.energy_pj, got.energy_pj)
     assert np.array_equal(expected.latency_cycles, got.latency_cycles)
+
+
+def test_structured_search_walks_where_elements_are_counted_one_by_one() -> None:
+    """The evaluator holds compiled scores against the model; less than perfect is found."""
+    best = {}
+    for factors in ("perfect", "imperfect"):
+        space = MapSpace(
+            workload("gemm:M=37,N=41,K=43"),
+            accelerator({**MACHINE, "bypass": "none"}),
+            factors=factors,
+        )  # type: ignore[arg-type]
+        evaluator = Evaluator(MODEL, space, objective="edp", iterations=3000)
+        make("structured", space, seed=0).run(evaluator)
+        best[factors] = evaluator.result().best_loss
+    assert best["imperfect"] < 0.9 * best["perfect"]
 
 
 def test_records_say_which_counting_theirs_is() -> None:
