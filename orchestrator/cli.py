@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from mapspace.extras import what_is_missing
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.search.command import COMMANDS, PLACE
 from orchestrator.search.export_command import COMMANDS as WRITING
@@ -244,6 +245,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader of a pipe has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
+    except ModuleNotFoundError as error:
+        missing = what_is_missing(error)
+        if missing is None:
+            raise
+        status = fail(missing, 2)
     except OSError as error:
         # A full disk above all. Arrow's own errors have the reason only in their number.
         where = f"{error.filename}: " if error.filename else ""

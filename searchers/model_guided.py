@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
 from pydantic import Field, model_validator
 
 from costmodel.arrays.tables import NestTables
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
-from searchers.base import MOVE_ATTEMPTS, log_losses, metropolis
+from mapspace.extras import install
+from searchers.base import MOVE_ATTEMPTS, Library, log_losses, metropolis
 from searchers.compiled.structured_state import make_hand
 from searchers.compiled.structured_walk import propose
 from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
@@ -121,6 +121,7 @@ class GuidedSearcher(BatchSearcher):
 
     QUICK: ClassVar[Mapping[str, Any]] = {"batch": 30, "chains": 8, "steps": 3, "memory": 40}
     STATE: ClassVar[tuple[str, ...]] = (*BatchSearcher.STATE, "_codes", "_logs", "_chains")
+    LIBRARY = Library("scipy", install("baselines"))
     options: GuidedOptions
 
     def __init__(self, space: Space, options: GuidedOptions, *, seed: int) -> None:
@@ -385,6 +386,8 @@ def fit_law(words: Reals, iterations: Reals, logs: Losses) -> Law:
     Returns:
         The law with that power of the iterations among `POWERS` that leaves least.
     """
+    import scipy.optimize
+
     scale = np.maximum(words.max(axis=0), 1.0)
     weights = np.exp(logs.min() - logs)
     best, least = Law(0.0, float(logs.min()), np.zeros(words.shape[1])), np.inf

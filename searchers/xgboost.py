@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
+from mapspace.extras import install
 from searchers.base import Library, log_losses, metropolis
 from searchers.options import Count, Options, Positive, PositiveShare, Presets, Share
 from searchers.shared.batches import BatchSearcher
@@ -94,7 +95,7 @@ class XGBoost(BatchSearcher):
 
     OPTIONS = XGBoostOptions
     options: XGBoostOptions
-    LIBRARY = Library("xgboost", "pip install xgboost-cpu")
+    LIBRARY = Library("xgboost", install("baselines"))
     QUICK: ClassVar[Mapping[str, Any]] = {"trees": 4, "steps": 5, "chains": 32}
     STATE: ClassVar[tuple[str, ...]] = (*BatchSearcher.STATE, "_codes", "_logs", "_chains")
 

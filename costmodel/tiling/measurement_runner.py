@@ -20,6 +20,7 @@ from typing import Any
 
 from costmodel.tiling.measurement import Measurement, Request
 from mapspace.errors import ConfigError, MapspaceError
+from mapspace.extras import install
 from mapspace.private_folder import temporary_folder
 
 Execute = Callable[[Sequence[Request]], Iterable[tuple[int, Measurement]]]
@@ -39,7 +40,7 @@ def tvm_version() -> str:
         return version("apache-tvm")
     except PackageNotFoundError:
         raise ConfigError(
-            'Measuring tilings needs TVM, which is not installed: pip install ".[tvm]"'
+            f"Measuring tilings needs TVM, which is not installed: {install('tvm')}"
         ) from None
 
 

@@ -389,7 +389,12 @@ def bypass(
 
 
 @click.command(cls=OnceEach)
-@click.option("--model", help="Cost model; see `mapspace list models`.")
+@click.option(
+    "--model",
+    default="loopnest",
+    show_default=True,
+    help="Cost model; see `mapspace list models`.",
+)
 @click.argument("records", nargs=-1, required=True)
 @click.option("--output", type=PLACE, help="Else standard output.")
 @click.option("--link-transfers", is_flag=True, help="Neighbours hand words to each other.")
@@ -398,7 +403,7 @@ def bypass(
 @LENIENT
 @click.option("--json", "as_json", is_flag=True, help="With --timeloop: print one JSON object.")
 def evaluate(
-    model: str | None,
+    model: str,
     records: tuple[str, ...],
     output: Place | None,
     link_transfers: bool,
@@ -418,13 +423,11 @@ def evaluate(
     if timeloop:
         from orchestrator.search.timeloop_files import costs_text, evaluate_files
 
-        if output is not None or counting or model not in (None, "loopnest"):
+        if output is not None or counting or model != "loopnest":
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
         result = evaluate_files(records, lenient=lenient, link_transfers=link_transfers)
         click.echo(json.dumps(result) if as_json else costs_text(result))
         return
-    if model is None:
-        raise click.UsageError("Missing option '--model'.")
     if len(records) > 1 or as_json:
         more = f"argument ({records[1]})" if len(records) > 1 else "option --json"
         raise click.UsageError(f"Got unexpected extra {more}")

@@ -20,9 +20,9 @@ import numpy as np
 
 from costmodel.space import Codes, Losses
 from mapspace.errors import MapspaceError
-from searchers.base import Searcher
+from mapspace.extras import install
+from searchers.base import Library, Searcher
 from searchers.options import Count, Options, Whole
-from searchers.reinforcement.environment import MappingVectorEnv
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -51,6 +51,7 @@ class ReinforcementSearcher(Searcher):
     """Searches with an RLlib algorithm; a subclass says which, and with what settings."""
 
     SLOW = True
+    LIBRARY = Library("ray", install("ray"))
     options: ReinforcementOptions
     preparation: ClassVar[str] = "starting Ray and RLlib"
     STATE: ClassVar[tuple[str, ...]] = ("_loop_seed", "_snapshot", "_told", "failure")
@@ -77,6 +78,8 @@ class ReinforcementSearcher(Searcher):
             "elites": options.elites,
             **decisions,
         }
+        from searchers.reinforcement.environment import MappingVectorEnv
+
         # Refuses settings that are not allowed now rather than in a thread.
         MappingVectorEnv(1, space=space, evaluate=_unasked, **self.settings)
         self._loop_seed = int(self.rng.integers(2**31))

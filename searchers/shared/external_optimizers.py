@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError, ContractError
+from mapspace.extras import install
 from searchers.base import Searcher, log_losses
 from searchers.options import Options
 
@@ -36,7 +37,7 @@ SCALE_SEED = 0
 SCALE_SAMPLE = 2000
 
 
-INSTALL = "pip install '.[baselines]'"
+INSTALL = install("baselines")
 
 
 class OutsideOptions(Options):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 
 Reals = npt.NDArray[np.float64]
 
@@ -41,6 +40,8 @@ class GaussianProcess:
             features: `[N, F]`, finite, N at least 1; standardised here.
             targets: `[N]`, finite.
         """
+        import scipy.linalg
+
         self._centre = features.mean(axis=0)
         spread = features.std(axis=0)
         self._used = spread > TINY * (1 + np.abs(self._centre))

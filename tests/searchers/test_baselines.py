@@ -54,7 +54,7 @@ def test_a_missing_library_is_one_line(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ConfigError) as caught:
         make(name, SPACE, seed=0)
-    message = f"The {name} searcher needs the library {library}: pip install '.[baselines]'."
+    message = f"The {name} searcher needs the library {library}: pip install 'mapspace[baselines]'."
     assert str(caught.value) == message
 
 

@@ -98,7 +98,11 @@ def test_facts_of_searchers() -> None:
     libraries = {n: cls.LIBRARY.module for n, cls in classes.items() if cls.LIBRARY is not None}
     assert libraries == {
         "cma-es": "cmaes",
+        "ddpg": "ray",
+        "model-guided": "scipy",
         "nevergrad": "nevergrad",
         "optuna": "optuna",
+        "ppo": "ray",
+        "surrogate-guided": "scipy",
         "xgboost": "xgboost",
     }

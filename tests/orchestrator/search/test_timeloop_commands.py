@@ -70,7 +70,6 @@ def test_the_best_mapping_is_proven_and_written_as_timeloops(
         (("search", "--timeloop"), "--timeloop needs files"),
         (("search", "gemm-512", "--lenient"), "--lenient is for --timeloop"),
         (("search", "gemm-512", "gemm-1024"), "unexpected extra argument"),
-        (("evaluate", "records.jsonl"), "Missing option '--model'"),
         (("evaluate", "--model", "loopnest", "a.jsonl", "b.jsonl"), "unexpected extra argument"),
     ],
 )

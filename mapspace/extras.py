@@ -1,0 +1,37 @@
+"""Which extra brings a library that is not there.
+
+The core is the cost models, map spaces, proofs, searchers and plots; whatever else is needed is an
+extra of the package, and is imported by what needs it, when it needs it.
+"""
+
+from __future__ import annotations
+
+EXTRA_OF = {
+    "cmaes": "baselines",
+    "fsspec": "ray",
+    "gymnasium": "ray",
+    "mlflow": "tracking",
+    "nevergrad": "baselines",
+    "optuna": "baselines",
+    "pandas": "ray",
+    "pyarrow": "ray",
+    "ray": "ray",
+    "safetensors": "surrogate",
+    "scipy": "baselines",
+    "torch": "surrogate",
+    "tvm": "tvm",
+    "xgboost": "baselines",
+}
+
+
+def install(extra: str) -> str:
+    """What a user types to have an extra."""
+    return f"pip install 'mapspace[{extra}]'"
+
+
+def what_is_missing(error: ModuleNotFoundError) -> str | None:
+    """One line that says what to install; None where the library is of no extra."""
+    library = (error.name or "").partition(".")[0]
+    if library not in EXTRA_OF:
+        return None
+    return f"This needs {library}, which is not installed: {install(EXTRA_OF[library])}."

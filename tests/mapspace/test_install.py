@@ -1,0 +1,133 @@
+"""What the core brings, what an extra brings, and one line where an extra is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from mapspace.extras import EXTRA_OF
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# Distributions whose modules have other names.
+MODULES = {"apache-tvm": "tvm", "xgboost-cpu": "xgboost"}
+# What nobody imports by name, or an extra that tests alone need.
+OTHERS = {"apache-tvm-ffi", "psutil"}
+NOT_FOR_COMMANDS = {"all", "dev", "testing"}
+MEGABYTES = 400
+
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+from orchestrator.cli import main
+main(sys.argv[2:])
+"""
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=; ]", requirement)[0] for requirement in requirements}
+
+
+def test_every_library_of_an_extra_is_explained_by_it() -> None:
+    of_extra = {
+        (MODULES.get(name, name), extra)
+        for extra, requirements in PROJECT["optional-dependencies"].items()
+        if extra not in NOT_FOR_COMMANDS
+        for name in names(requirements) - OTHERS
+    }
+    assert {module for module, _ in of_extra} == set(EXTRA_OF)
+    assert set(EXTRA_OF.items()) <= of_extra
+    assert not names(PROJECT["dependencies"]) & set(EXTRA_OF)
+
+
+@pytest.mark.parametrize(
+    ("command", "library", "extra"),
+    [
+        (["benchmark", "smoke"], "ray", "ray"),
+        (["search", "resnet-conv4", "--searcher", "gradient"], "torch", "surrogate"),
+        (["search", "resnet-conv4", "--searcher", "ppo"], "ray", "ray"),
+        (["search", "resnet-conv4", "--searcher", "model-guided"], "scipy", "baselines"),
+    ],
+)
+def test_a_missing_extra_is_one_line(
+    command: list[str], library: str, extra: str, tmp_path: Path
+) -> None:
+    known = subprocess.run(
+        [sys.executable, "-c", WITHOUT, library, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert known.returncode == 2
+    assert f"needs {library}" in known.stderr or f"needs the library {library}" in known.stderr
+    assert f"pip install 'mapspace[{extra}]'" in known.stderr
+    assert "Traceback" not in known.stderr
+
+
+def test_the_core_needs_no_extra(tmp_path: Path) -> None:
+    known = subprocess.run(
+        [sys.executable, "-c", WITHOUT, ",".join(EXTRA_OF), "search", "gemm:M=8,N=4,K=2", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(known.stdout)["proven"]
+
+
+@pytest.mark.slow
+@pytest.mark.every_part
+def test_the_wheel_of_the_source_distribution_works_by_itself(tmp_path: Path) -> None:
+    """Built, installed without extras into an empty environment, used outside of the checkout."""
+    build = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "dist"), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    assert list((tmp_path / "dist").glob("*.tar.gz"))
+    venv.create(tmp_path / "venv", with_pip=True)
+    binaries = tmp_path / "venv" / "bin"
+
+    def size() -> float:
+        files = (tmp_path / "venv").rglob("*")
+        return sum(f.lstat().st_size for f in files if f.is_file() and not f.is_symlink()) / 1e6
+
+    before = size()
+    pins = ["--constraint", str(ROOT / "constraints.txt")]
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    install = [binaries / "python", "-m", "pip", "install", *quiet, *pins, str(wheel)]
+    subprocess.run(install, check=True)
+    print(f"installed {size() - before:.0f} MB")
+    # A tenth above what is meant: bytecode differs.
+    assert size() - before < 1.1 * MEGABYTES
+
+    def mapspace(*words: str) -> str:
+        command = [str(binaries / "mapspace"), *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    found = json.loads(mapspace("search", "gemm:M=16,N=16,K=16", "--json"))
+    assert found["proven"]
+    assert json.loads(mapspace("search", "resnet-conv4", "--accelerator", "eyeriss", "--json"))
+    mapspace("search", "gemm:M=16,N=16,K=16", "--output", "best.jsonl")
+    assert "energy" in mapspace("evaluate", "best.jsonl")
+    for words in (("list",), ("describe", "simba"), ("space", "gemm:M=16,N=16,K=16")):
+        assert mapspace(*words)
+    mapspace("pareto", "gemm:M=16,N=16,K=16", "--plot", "front.png")
+    assert (tmp_path / "front.png").exists()
+    ten_lines = "import mapspace as ms; print(ms.search('gemm:M=16,N=16,K=16').proven)"
+    answer = subprocess.run(
+        [binaries / "python", "-c", ten_lines], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert answer.stdout.strip() == "True"
