@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from costmodel.constraint_entries import HasConstraints
 from costmodel.levels import CAPACITIES, Level
 from costmodel.machine import Machine
 from costmodel.machine_summary import tree
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml, shown, unknown_name, validate
 
-__all__ = ["Accelerator", "AcceleratorSource", "Level", "accelerator", "accelerator_names"]
+__all__ = [
+    "Accelerator",
+    "AcceleratorSource",
+    "Level",
+    "accelerator",
+    "accelerator_names",
+    "constrained",
+]
 
 PRESETS = Path(__file__).parent / "presets"
 _PREFIX = "accelerator-"
@@ -71,6 +79,18 @@ def accelerator(source: AcceleratorSource) -> Accelerator:
         if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
             raise unknown_name("accelerator", source, accelerator_names())
     return _build(load_yaml(source), where=str(source), default_name=Path(source).stem)
+
+
+def constrained(machine: Accelerator, entries: Sequence[Any]) -> Accelerator:
+    """A machine with constraints beside its own.
+
+    Raises:
+        ConfigError: an entry that cannot be read, by its place among those given.
+    """
+    if not entries:
+        return machine
+    found = validate(HasConstraints, {"constraints": tuple(entries)}, "").constraints
+    return machine.model_copy(update={"constraints": (*machine.constraints, *found)})
 
 
 def _build(data: dict[str, Any], *, where: str, default_name: str) -> Accelerator:

@@ -22,6 +22,10 @@ class ConfigError(MapspaceError, ValueError):
     """A file, a name or an argument that the user has to correct."""
 
 
+class NoMappingError(ConfigError):
+    """No mapping is feasible, and that is certain."""
+
+
 class ArgumentError(ConfigError):
     """An argument of a function that the user has to correct.
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Keep = Mapping[str, str | Sequence[str]]
 """Tensors, one or several, that a level keeps."""
+Constraints = Sequence[Mapping[str, Any]]
+"""Entries as under `constraints` of an accelerator's file."""
 Experiment = str | Path | Mapping[str, Any]
 """A shipped experiment's name, a YAML file or its URI, or the content of such a file."""
 Config = TypeVar("Config", bound=StrictModel)
@@ -54,6 +56,7 @@ def search(
     pad: bool = False,
     factors: Literal["perfect", "imperfect"] | None = None,
     counting: Literal["timeloop", "true"] | None = None,
+    constraints: Constraints = (),
     threads: int | None = None,
     progress: bool = False,
 ) -> SearchResult:
@@ -77,6 +80,8 @@ def search(
         pad: search larger sizes too, and take those that are better.
         factors: `imperfect` lets loops have a shorter last pass; None: as the accelerator says.
         counting: of such loops: `timeloop`, or `true`, every element by itself; None: likewise.
+        constraints: what mappings must obey, entries as under `constraints` of an accelerator's
+            file, beside those of the accelerator.
         threads: how many work on a proof; None: one per processor, at most four.
         progress: whether progress is printed on standard error.
 
@@ -96,6 +101,7 @@ def search(
         gap=gap,
         top=top,
         keep=_kept(keep),
+        constraints=constraints,
         threads=threads,
         pad=pad,
         factors=factors,
@@ -113,6 +119,7 @@ def prove(
     gap: float = 0.0,
     top: int = 1,
     keep: Keep | None = None,
+    constraints: Constraints = (),
     threads: int | None = None,
     progress: bool = False,
 ) -> SearchResult:
@@ -126,6 +133,7 @@ def prove(
         gap: as in `search`.
         top: as in `search`.
         keep: as in `search`.
+        constraints: as in `search`.
         threads: as in `search`.
         progress: as in `search`.
 
@@ -146,6 +154,7 @@ def prove(
         gap=gap,
         top=top,
         keep=keep,
+        constraints=constraints,
         threads=threads,
         progress=progress,
     )
@@ -216,6 +225,7 @@ def search_network(
     surrogate: str | None = None,
     gap: float = 0.0,
     keep: Keep | None = None,
+    constraints: Constraints = (),
     threads: int | None = None,
     progress: bool = False,
 ) -> NetworkResult:
@@ -234,6 +244,7 @@ def search_network(
         surrogate: as in `search`.
         gap: as in `search`.
         keep: as in `search`.
+        constraints: as in `search`.
         threads: as in `search`.
         progress: as in `search`.
 
@@ -253,6 +264,7 @@ def search_network(
         surrogate=surrogate,
         gap=gap,
         keep=_kept(keep),
+        constraints=constraints,
         threads=threads,
     )
     return networks.search_network(request, _stream(progress))

@@ -70,6 +70,8 @@ def _why_not(space: MapSpace) -> str | None:
                 "Marvel chooses one tile per level for all tensors; "
                 f"{level.name} of {name} bypasses {tensor}."
             )
+    if space.constraints is not None:
+        return "Marvel searches whole map spaces; this one has constraints."
     if machine.restricted:
         return f"Marvel knows fan-outs and capacities only; a level of {name} has further rules."
     unknown = set(space.attribute_kinds) - {"tiling", "order", "keep"}

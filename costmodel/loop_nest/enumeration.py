@@ -26,8 +26,8 @@ from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_
 from costmodel.loop_nest.nest_record_models import NestLoops, NestProblem
 from costmodel.loop_nest.nest_tables import NestMapping, tables_of
 from costmodel.loop_nest.nest_writing import problem_record
-from costmodel.map_space.constraint_reading import read_constraints
 from costmodel.map_space.constraints import Constraints, LoopRules, machine_constraints
+from costmodel.map_space.impossible import all_constraints
 from costmodel.map_space.moves import order_index
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
@@ -125,8 +125,7 @@ class WholeSpace:
             ConfigError: as of the constructor, or rules of the machine that the workload breaks.
         """
         if rules is None and machine.constraints:
-            sizes, tensors = workload.dimensions, workload.tensor_names
-            rules = read_constraints(machine.constraints, sizes, tensors, machine)
+            rules = all_constraints(workload, machine, None)
         own = machine_constraints(workload, machine, outermost=rules is None)
         problem = NestProblem.model_validate(problem_record(workload))
         space = cls(problem, machine, own if rules is None else own.and_also(rules))

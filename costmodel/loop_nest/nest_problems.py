@@ -40,8 +40,7 @@ def read_problem(line: object) -> tuple[Workload, Accelerator]:
     problem = validate(HasNestProblem, {"problem": line["problem"]}, "").problem
     entries = validate(HasConstraints, {"constraints": line.get("constraints") or ()}, "")
     workload, machine = workload_of(problem), nest_accelerator(arch)
-    sizes, tensors = workload.dimensions, workload.tensor_names
-    read_constraints(entries.constraints, sizes, tensors, machine)
+    read_constraints(entries.constraints, workload.dimensions, workload.roles, machine)
     return workload, searched_machine(machine, entries.constraints)
 
 

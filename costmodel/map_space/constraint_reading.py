@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from costmodel.accelerators import Accelerator
+from costmodel.arrays.machine_tables import ROLES
 from costmodel.constraint_entries import Constraint, HasConstraints
 from costmodel.map_space.constraints import Constraints, LoopRules
 from mapspace.errors import ConfigError
@@ -33,14 +34,17 @@ class _Said:
 
 
 def read_constraints(
-    entries: object, dimensions: Mapping[str, int], tensors: Sequence[str], machine: Accelerator
+    entries: object,
+    dimensions: Mapping[str, int],
+    tensors: Sequence[str] | Mapping[str, str],
+    machine: Accelerator,
 ) -> Constraints:
     """What entries in Timeloop's words leave of a map space.
 
     Args:
         entries: as a file has them; None or an empty list leaves everything.
         dimensions: the problem's sizes.
-        tensors: its tensors.
+        tensors: its tensors; with their roles, where entries may name these.
         machine: the machine; what it says itself of its levels is not looked at.
 
     Raises:
@@ -90,7 +94,7 @@ def _say(
     entry: Constraint,
     where: str,
     dimensions: Mapping[str, int],
-    tensors: Sequence[str],
+    tensors: Sequence[str] | Mapping[str, str],
     machine: Accelerator,
 ) -> None:
     if entry.target not in machine.level_names:
@@ -111,16 +115,8 @@ def _say(
         if getattr(entry, key) is not None:
             said.say(f"{where}.{key}", (level, kind, key, -1), getattr(entry, key))
     if kind == "bypass":
-        for key in ("keep", "bypass"):
-            for name in getattr(entry, key):
-                if name not in tensors:
-                    raise ConfigError(
-                        f"{where}.{key}: expected one of {', '.join(tensors)}, got {shown(name)}."
-                    )
-        masks = [
-            sum(1 << t for t, name in enumerate(tensors) if name in names)
-            for names in (entry.keep, entry.bypass)
-        ]
+        listed = [tensors_named(entry, key, tensors, where) for key in ("keep", "bypass")]
+        masks = [sum(1 << t for t, name in enumerate(tensors) if name in names) for names in listed]
         said.say(where, (level, "bypass", "names", -1), tuple(masks))
     if kind == "parallelism":
         if level != len(machine.levels) - 1:
@@ -129,6 +125,28 @@ def _say(
                 f"{entry.target}."
             )
         said.say(where, (level, "parallelism", "min", -1), entry.min or 0.0)
+
+
+def tensors_named(
+    entry: Constraint, key: str, tensors: Sequence[str] | Mapping[str, str], where: str
+) -> list[str]:
+    """The tensors that an entry names under a key, by name or role, in the operation's order.
+
+    Raises:
+        ConfigError: a name that is neither, or a role to be kept that no tensor has.
+    """
+    roles = tensors if isinstance(tensors, Mapping) else {}
+    meant = set()
+    for name in getattr(entry, key):
+        found = [tensor for tensor in tensors if name in (tensor, roles.get(tensor))]
+        found = [name] if name in tensors else found
+        if not found and not (key == "bypass" and roles and name in ROLES):
+            known = ", ".join(
+                [*tensors, *(f"{role} (a role)" for role in dict.fromkeys(roles.values()))]
+            )
+            raise ConfigError(f"{where}.{key}: expected one of {known}, got {shown(name)}.")
+        meant.update(found)
+    return [tensor for tensor in tensors if tensor in meant]
 
 
 def _names_pattern(names: Sequence[str]) -> str:

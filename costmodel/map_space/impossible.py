@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint, HasConstraints
-from costmodel.map_space.constraint_reading import read_constraints, single_factors
+from costmodel.map_space.constraint_reading import (
+    read_constraints,
+    single_factors,
+    tensors_named,
+)
 from costmodel.map_space.constraints import Constraints, machine_constraints
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
@@ -47,7 +52,10 @@ def conflict_text(entries: Sequence[Constraint]) -> str:
     texts = []
     for entry in entries:
         said = entry.model_dump(exclude={"target", "type"})
-        what = ", ".join(f"{key} {value}" for key, value in said.items())
+        what = ", ".join(
+            f"{key} {' '.join(value) if isinstance(value, tuple) else value}"
+            for key, value in said.items()
+        )
         texts.append(f"{entry.target} {entry.type} {what}")
     return "; ".join(texts) or "the machine's own rules"
 
@@ -73,8 +81,53 @@ def all_constraints(
         entries = [*machine.constraints, *(given or ())]
         listed = validate(HasConstraints, {"constraints": entries}, "").constraints
         check_factors(listed, workload, machine)
-        given = read_constraints(listed, workload.dimensions, workload.tensor_names, machine)
+        given = _with_outermost(
+            read_constraints(listed, workload.dimensions, workload.roles, machine),
+            listed,
+            workload,
+            machine,
+        )
+        _check_keeps(listed, given, workload, machine)
     return machine_constraints(workload, machine, outermost=False).and_also(given)
+
+
+def _with_outermost(
+    given: Constraints, entries: Sequence[Constraint], workload: Workload, machine: Accelerator
+) -> Constraints:
+    """The outermost level keeps what neither the entries nor the machine make it bypass."""
+    own = machine_constraints(workload, machine, outermost=False)
+    asked = {
+        name
+        for entry in entries
+        if entry.target == machine.level_names[0] and entry.kind == "bypass"
+        for name in tensors_named(entry, "keep", workload.roles, entry.target)
+    }
+    said = sum(1 << t for t, name in enumerate(workload.tensor_names) if name in asked)
+    first = (given.keep[0] & ~own.bypass[0]) | said
+    return replace(given, keep=(first, *given.keep[1:]))
+
+
+def _check_keeps(
+    entries: Sequence[Constraint], given: Constraints, workload: Workload, machine: Accelerator
+) -> None:
+    """Refuses entries that keep what the machine bypasses, or the other way.
+
+    Raises:
+        ConfigError: it names the entry, the level and the tensor.
+    """
+    own = machine_constraints(workload, machine, outermost=False)
+    for index, level in enumerate(machine.levels):
+        for ours, theirs, verb in (
+            (own.bypass[index], given.keep[index], "bypasses"),
+            (own.keep[index], given.bypass[index], "keeps"),
+        ):
+            said = [e for e in entries if e.target == level.name and e.kind == "bypass"]
+            if not ours & theirs or not said:
+                continue
+            tensor = workload.tensor_names[(ours & theirs).bit_length() - 1]
+            raise ConfigError(
+                f"constraints: {conflict_text(said)}: {machine.name} itself {verb} {tensor} there."
+            )
 
 
 def check_factors(entries: Sequence[Constraint], workload: Workload, machine: Accelerator) -> None:
@@ -85,11 +138,11 @@ def check_factors(entries: Sequence[Constraint], workload: Workload, machine: Ac
     """
     own = machine_constraints(workload, machine, outermost=False)
     # Says what cannot be read, and which fixed factors do not divide.
-    read_constraints(entries, workload.dimensions, workload.tensor_names, machine)
+    read_constraints(entries, workload.dimensions, workload.roles, machine)
 
     def left(some: Sequence[Constraint], d: int) -> bool:
         try:
-            rules = read_constraints(some, workload.dimensions, workload.tensor_names, machine)
+            rules = read_constraints(some, workload.dimensions, workload.roles, machine)
         except ConfigError:
             return False  # fixed factors that do not divide
         return len(own.and_also(rules).rows(d)) > 0

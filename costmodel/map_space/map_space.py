@@ -43,7 +43,7 @@ from costmodel.map_space.orders_of_buffers import (
 )
 from costmodel.map_space.real_points import check_points, encode, project
 from costmodel.space import Codes, check_cells, resampled
-from mapspace.errors import ConfigError, ContractError
+from mapspace.errors import ConfigError, ContractError, NoMappingError
 
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
 _MOST_DRAWS_PER_MAPPING = 200_000
@@ -231,7 +231,8 @@ class MapSpace:
                     found.append(constructed)
                     break
             if missing > 0 and drawn > max(_FEWEST_DRAWS, _MOST_DRAWS_PER_MAPPING * (n - missing)):
-                raise ConfigError(self._why_infeasible(rng))
+                none = self.feasible_count() == 0
+                raise (NoMappingError if none else ConfigError)(self._why_infeasible(rng, none))
         return np.concatenate(found) if found else np.empty((0, self.cardinality.size), np.int32)
 
     def draw_axes(self, rng: np.random.Generator, codes: Codes) -> None:
@@ -567,8 +568,8 @@ class MapSpace:
                 f"0..{self.edit_choices[column] - 1}, got {edits[row, column]}."
             )
 
-    def _why_infeasible(self, rng: np.random.Generator) -> str:
-        few = "No" if self.feasible_count() == 0 else "Hardly any"
+    def _why_infeasible(self, rng: np.random.Generator, none: bool) -> str:
+        few = "No" if none else "Hardly any"
         status, excess = self.status(self.sample(rng, _FEWEST_DRAWS))
         levels = tuple(level.name for level in self.accelerator.levels)
         reasons = []

@@ -12,7 +12,7 @@ from typing import Any
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint
-from costmodel.map_space.constraint_reading import single_factors
+from costmodel.map_space.constraint_reading import single_factors, tensors_named
 from costmodel.map_space.constraints import Constraints, machine_constraints
 from costmodel.map_space.impossible import all_constraints
 from costmodel.side_by_side import free_groups
@@ -43,7 +43,7 @@ def written_constraints(
         no_place(f"{machine.name}.levels: {group.name}, side by side in every order", left_out)
     all_constraints(workload, machine, None)
     own = machine_constraints(workload, machine)
-    entries = [entry.model_dump() for entry in machine.constraints]
+    entries = [_by_name(entry, workload) for entry in machine.constraints]
     for index, level in enumerate(machine.levels):
         target = {"target": level.name}
         if level.fanout > 1:
@@ -53,6 +53,15 @@ def written_constraints(
     if loops and not machine.constraints:
         _check_lines(machine, left_out)
     return entries
+
+
+def _by_name(entry: Constraint, workload: Workload) -> Record:
+    """An entry with tensors in place of roles."""
+    written = entry.model_dump()
+    for key in ("keep", "bypass"):
+        if key in written:
+            written[key] = tensors_named(entry, key, workload.roles, entry.target)
+    return written
 
 
 def _kept(

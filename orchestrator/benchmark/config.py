@@ -24,8 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from costmodel.constraint_entries import Entries
 from costmodel.costs import Objective
 from costmodel.models import (
     COST_MODELS,
@@ -107,6 +115,8 @@ class Benchmark(StrictModel):
     """Model `tvm`: tuners of TVM's own that run under the same budget."""
     accelerator: Name
     """A preset's name or a YAML file; by default the model's own."""
+    constraints: Entries = ()
+    """What every mapping must obey, beside what the accelerator's file says; model `loopnest`."""
     workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Presets' names, YAML files or inline workloads."""
     searchers: Annotated[tuple[SearcherEntry, ...], Field(min_length=1)]
@@ -136,6 +146,14 @@ class Benchmark(StrictModel):
     surrogates: dict[str, Name] = Field(default_factory=dict)
     """Surrogate folders (paths or URIs) per workload family for the gradient searcher; else the
     shipped ones."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out constraints where there are none: runs of old files are the same runs."""
+        written: dict[str, Any] = handler(self)
+        if not self.constraints:
+            written.pop("constraints", None)
+        return written
 
     @field_validator("searchers", mode="before")
     @classmethod
@@ -175,6 +193,8 @@ class Benchmark(StrictModel):
             raise ValueError(
                 f"objective: model {self.model} has {', '.join(known)}; got {self.objective}."
             )
+        if self.constraints and self.model != DEFAULT_MODEL:
+            raise ValueError(f"constraints: for model {DEFAULT_MODEL} only; got {self.model}.")
         if not model.measured and (self.measurement or self.peers):
             raise ValueError(f"measurement, peers: for model tvm only; got model {self.model}.")
         if model.measured and self.host == "blocks":
@@ -276,11 +296,11 @@ def prepare(benchmark: Benchmark, where: str) -> Plan:
     Raises:
         ConfigError: an unknown name or a hyperparameter that is not allowed; nothing is written.
     """
-    from costmodel.accelerators import accelerator
+    from costmodel.accelerators import accelerator, constrained
     from costmodel.workloads import workload
 
     try:
-        device = accelerator(benchmark.accelerator)
+        device = constrained(accelerator(benchmark.accelerator), benchmark.constraints)
         workloads: dict[str, Workload] = {}
         for source in benchmark.workloads:
             found = workload(source)

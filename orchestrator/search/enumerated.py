@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.constraint_entries import Constraint
 from costmodel.loop_nest.enumeration import WholeSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_problems import whole_mapping
-from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 from orchestrator.search.assess import assess
@@ -50,27 +47,6 @@ def whole_space(space: MapSpace) -> WholeSpace | None:
     except ConfigError:
         return None  # banks, or more dimensions than can be enumerated
     return whole if whole.size(MOST_MAPPINGS) <= MOST_MAPPINGS else None
-
-
-def why_nothing(space: MapSpace) -> str:
-    """Why no mapping of a small space is feasible: which constraints together leave none."""
-    work, machine = space.workload, space.accelerator
-    unknown = False
-
-    def possible(some: Sequence[Constraint]) -> bool:
-        nonlocal unknown
-        try:
-            narrowed = MapSpace(work, machine.model_copy(update={"constraints": tuple(some)}))
-        except ConfigError:
-            return False
-        whole = whole_space(narrowed)
-        unknown = unknown or whole is None
-        return whole is None or whole.any_valid()
-
-    singles = single_entries(machine.constraints, work.dimension_names)
-    conflict = smallest_conflict(singles, possible)
-    needless = " (some of them perhaps without need)" if unknown else ""
-    return f"together these leave no feasible mapping{needless}: {conflict_text(conflict)}"
 
 
 def enumerate_space(request: Request, space: MapSpace, whole: WholeSpace) -> SearchResult | None:

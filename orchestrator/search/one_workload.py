@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from mapspace.errors import ArgumentError, ConfigError, MapspaceError, NoMappingError
 from orchestrator.report.units import percent, value_text
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
@@ -37,10 +37,6 @@ SEARCH_SECONDS = 2.0
 # How long the result of another searcher is bounded for, after the search: with and without a
 # budget of time, which is kept within half a second.
 BOUND_IN_TIME_SECONDS, BOUND_SECONDS = 0.25, 2.0
-
-
-class NoMappingError(ConfigError):
-    """No mapping is feasible, and that is proven."""
 
 
 class InterruptedSearchError(Exception):
@@ -118,6 +114,8 @@ def search_workload(
 ) -> SearchResult:
     """Searches one workload until the budget is spent or an interruption.
 
+    Where constraints leave no feasible mapping, the error names those that together do.
+
     Args:
         request: how to search; its workload and accelerator are names that were looked up already.
         found: the workload.
@@ -130,6 +128,28 @@ def search_workload(
         MapspaceError: no feasible mapping was found.
         KeyboardInterrupt: an interruption came before the first one.
     """
+    try:
+        return _search_workload(request, found, device, live, interrupted)
+    except NoMappingError as error:
+        if not device.constraints:
+            raise
+        from costmodel.map_space.map_space import MapSpace
+        from orchestrator.search.nothing_left import why_nothing
+
+        live.end()
+        live.line("no mapping is feasible: looking for the constraints that leave none")
+        where = f"{found.name} on {device.name}"
+        why = why_nothing(MapSpace(found, device))
+        raise NoMappingError(f"No mapping of {where} is feasible: {why}.") from error
+
+
+def _search_workload(
+    request: Request,
+    found: Workload,
+    device: Accelerator,
+    live: Live,
+    interrupted: threading.Event | None,
+) -> SearchResult:
     started = time.monotonic()
     # Only now what takes longer to import.
     import searchers

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from costmodel.loop_nest.nest_problems import read_problem
 from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import json_lines
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import ConfigError, MapspaceError, NoMappingError
 from orchestrator.runs.live import Live
-from orchestrator.search.enumerated import enumerate_space, whole_space, why_nothing
-from orchestrator.search.one_workload import NoMappingError, search_workload
+from orchestrator.search.enumerated import enumerate_space, whole_space
+from orchestrator.search.nothing_left import why_nothing
+from orchestrator.search.one_workload import search_workload
 from orchestrator.search.result_text import search_text
 
 if TYPE_CHECKING:

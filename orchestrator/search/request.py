@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator, AcceleratorSource
@@ -38,6 +38,7 @@ class Request:
         counting: of remainders, `timeloop` or `true`, in place of what the accelerator says.
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
+        constraints: what mappings must obey, beside what the accelerator says.
     """
 
     workload: WorkloadSource
@@ -57,17 +58,18 @@ class Request:
     explain: bool = False
     counting: Literal["timeloop", "true"] | None = None
     continued: Certificate | None = None
+    constraints: Sequence[Mapping[str, Any]] = ()
 
     @property
     def device(self) -> Accelerator:
-        """The accelerator, with what the request says about factors and counting.
+        """The accelerator, with what the request says of factors, counting and constraints.
 
         Raises:
-            ConfigError: there is none of that name or content.
+            ConfigError: there is none of that name or content, or constraints cannot be read.
         """
-        from costmodel.accelerators import accelerator
+        from costmodel.accelerators import accelerator, constrained
 
-        found = accelerator(self.accelerator)
+        found = constrained(accelerator(self.accelerator), self.constraints)
         said = {"factors": self.factors, "counting": self.counting}
         changed = {key: value for key, value in said.items() if value is not None}
         return found.model_copy(update=changed) if changed else found
