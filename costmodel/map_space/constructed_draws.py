@@ -34,6 +34,7 @@ class NestSpace(Space, Protocol):
 
     tables: NestTables
     accelerator: Accelerator
+    attribute_kinds: tuple[str, ...]
 
     def draw_axes(self, rng: np.random.Generator, codes: Codes) -> None:
         """Draws mesh axes anew, in place, where constraints leave some sets of dimensions alone."""
@@ -126,6 +127,11 @@ class FittingRows:
             assert row is not None  # whoever makes this has looked
             outermost[0, d] = row
         self._rows = [self._fitting(outermost, d) for d in range(n)]
+        # Loop orders decide nothing: those of mappings that are rejected need not be drawn.
+        kinds = np.array(space.attribute_kinds)
+        orders = (kinds == "order") | (kinds == "spatial-order")
+        self._orders = np.flatnonzero(orders).tolist()
+        self._others = np.flatnonzero(~orders & (kinds != "tiling")).tolist()
         others = space.cardinality[n:].astype(float)
         self.size = float(np.prod([rows.size for rows in self._rows])) * float(others.prod())
         self.share = 0.0
@@ -145,16 +151,24 @@ class FittingRows:
         return np.flatnonzero(fits | self._space.feasible(codes))
 
     def draw(self, rng: np.random.Generator, n: int) -> Codes:
-        """`[n, D]` uniform among mappings of these factorisations, feasible or not."""
-        cardinality = self._space.cardinality.tolist()
-        codes = np.empty((n, len(cardinality)), np.int32)
+        """`[n, D]` uniform among mappings of these factorisations, without loop orders."""
+        cardinality = self._space.cardinality
+        codes = np.zeros((n, cardinality.size), np.int32)
         # Column by column: numbers below one bound take a fifth of those below many.
         for d, rows in enumerate(self._rows):
             codes[:, d] = rows[rng.integers(0, rows.size, n, dtype=np.int32)]
-        for column in range(len(self._rows), len(cardinality)):
-            codes[:, column] = rng.integers(0, cardinality[column], n, dtype=np.int32)
+        self._draw_columns(rng, codes, self._others)
         self._space.draw_axes(rng, codes)
         return codes
+
+    def draw_orders(self, rng: np.random.Generator, codes: Codes) -> None:
+        """Draws the loop orders of codes `[B, D]`, in place."""
+        self._draw_columns(rng, codes, self._orders)
+
+    def _draw_columns(self, rng: np.random.Generator, codes: Codes, columns: list[int]) -> None:
+        for column in columns:
+            most = int(self._space.cardinality[column])
+            codes[:, column] = rng.integers(0, most, len(codes), dtype=np.int32)
 
     def sample(self, rng: np.random.Generator, n: int) -> Codes:
         """`[n, D]` uniform among the feasible mappings; `share` must be above 0."""
@@ -164,7 +178,9 @@ class FittingRows:
             codes = self.draw(rng, min(max(int(1.1 * missing / self.share), 64), 1 << 18))
             found.append(codes[self._space.feasible(codes)][:missing])
             missing -= len(found[-1])
-        return np.concatenate(found)
+        drawn = np.concatenate(found)
+        self.draw_orders(rng, drawn)
+        return drawn
 
 
 def grows_with_extents(tables: NestTables) -> bool:

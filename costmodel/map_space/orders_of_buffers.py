@@ -394,13 +394,21 @@ class OrderedDraws(ConstructedDraws):
         while missing > 0:
             batch = min(max(int(1.1 * missing / share), 64), 1 << 18)
             which = rng.choice(len(weights), batch, p=weights)
-            codes = np.empty((batch, self._space.cardinality.size), np.int32)
+            places, accepted = [], []
             for order in np.unique(which).tolist():
-                rows = np.flatnonzero(which == order)
+                space = self._orders.spaces[order]
                 fitting = self._parts[order].fitting
                 assert fitting is not None  # whoever calls has looked
-                codes[rows] = self._orders.codes(order, fitting.draw(rng, len(rows)))
-            found.append(codes[self._space.feasible(codes)][:missing])
+                rows = np.flatnonzero(which == order)
+                inside = fitting.draw(rng, len(rows))
+                fits = space.feasible(inside)
+                kept = inside[fits]
+                fitting.draw_orders(rng, kept)
+                places.append(rows[fits])
+                accepted.append(self._orders.codes(order, kept))
+            # As they were drawn: the first so many are of all orders alike.
+            codes = np.concatenate(accepted)[np.argsort(np.concatenate(places))]
+            found.append(codes[:missing])
             missing -= len(found[-1])
         return np.concatenate(found)
 

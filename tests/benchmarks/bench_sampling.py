@@ -11,6 +11,7 @@ import time
 import numpy as np
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.accelerators import AcceleratorSource
 from mapspace.errors import ConfigError
 
 MACHINES = (
@@ -22,7 +23,7 @@ PROBLEMS = (
 )  # fmt: skip
 
 
-def rate(machine: str, problem: str, draws: int) -> str:
+def rate(machine: AcceleratorSource, problem: str, draws: int) -> str:
     """Thousands of mappings per second, the best of three."""
     space = MapSpace(workload(problem), accelerator(machine))
     rng = np.random.default_rng(0)
@@ -43,11 +44,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=100_000)
     parser.add_argument("--machine", nargs="+", default=MACHINES)
+    parser.add_argument("--orders", action="store_true", help="draw those of buffers, too")
     arguments = parser.parse_args()
     print("| thousands per second |", " | ".join(PROBLEMS), "|")
     print("|---|", "---|" * len(PROBLEMS), sep="")
     for machine in arguments.machine:
-        found = [rate(machine, problem, arguments.draws) for problem in PROBLEMS]
+        orders = {"extends": machine, "name": machine, "orders": "searched"}
+        given = orders if arguments.orders else machine
+        found = [rate(given, problem, arguments.draws) for problem in PROBLEMS]
         print(f"| `{machine}` |", " | ".join(found), "|", flush=True)
 
 
