@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mutations import broken
 from small_hierarchies import random_machine
 from small_problems import every_mapping, random_parts
 
@@ -14,6 +15,7 @@ from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
 from costmodel.exact.certificate import ORDERS_FORMAT, Certificate, certify, read_certificate
 from costmodel.exact.verification import verify
+from costmodel.exact_any import side_by_side, tilings
 from costmodel.exact_any.choice import make_prover
 from costmodel.exact_any.prover import AnyProver
 from mapspace.errors import ConfigError
@@ -173,6 +175,88 @@ def test_the_best_tilings_equal_those_of_every_order(block: int) -> None:
         prover.run()
         reached = LoopNestModel().evaluate(space, prover.codes()).edp
         np.testing.assert_allclose(reached, sorted(least.values())[:top], rtol=5e-12)
+
+
+def _group_machine(outer: list[dict[str, Any]], inner: dict[str, Any]) -> dict[str, Any]:
+    """Buffers side by side of one word's energy each above a register."""
+    levels = [{"energy_pj": 1.0, "beside": "pe", **level} for level in outer[1:]]
+    dram = {"name": "DRAM", "energy_pj": 10.0}
+    register = {"name": "R", "energy_pj": 0.2, **inner}
+    return {"name": "g", "mac_energy_pj": 0.0, "levels": [dram, outer[0], *levels, register]}
+
+
+# What a guard of `descents` says, what it would be without it, and a problem where that matters.
+GUARDS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    # Loops that leave X alone may not be moved outside X across spatial loops over their dimension:
+    # the children would no longer hold what lies next to each other, and windows meet less often.
+    "loops that cross": (
+        "level == group.first",
+        "False",
+        {
+            "dimensions": {"A": 6, "B": 2, "C": 2, "D": 2},
+            "tensors": {"X": ["A + B"], "Y": ["A + C"], "Z": ["D"]},
+            "output": "Z",
+        },
+        _group_machine(
+            [
+                {"name": "GLB", "energy_pj": 20.0, "capacity_words": 16, "fanout": 4},
+                {"name": "S0", "capacity_words": 4, "bypass": ["weight", "output"]},
+                {"name": "S1", "capacity_words": 2, "bypass": ["input", "output"]},
+            ],
+            {"capacity_words": 8, "bypass": ["weight", "output"]},
+        ),
+    ),
+    # Loops that leave Y alone may not be moved inside Y where Y has windows: only without them do
+    # such loops lengthen a run and change nothing else.
+    "tensors that slide": (
+        "not _any(sliding, inner)",
+        "True",
+        {
+            "dimensions": {"A": 4, "B": 6, "C": 2, "D": 2},
+            "tensors": {"X": ["A + B", "D"], "Y": ["A + B", "D"], "Z": ["B", "C"]},
+            "output": "Z",
+        },
+        _group_machine(
+            [
+                {
+                    "name": "GLB", "energy_pj": 100.0, "capacity_words": 200, "fanout": 4,
+                    "bypass": ["output"],
+                },
+                {"name": "S0", "capacity_words": 2, "bypass": ["input", "weight"]},
+                {"name": "S1", "capacity_words": 2, "bypass": ["weight", "output"]},
+            ],
+            {"capacity_words": 4},
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_keeps_mappings_that_no_other_order_has(
+    guard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of every order by itself is found, and would be lost without the guard."""
+    says, without, work, machine = GUARDS[guard]
+    operation = workload(work)
+    space = MapSpace(operation, accelerator(machine))
+    assert space.orders is not None
+    alone = []
+    for one in space.orders.spaces:
+        prover = AnyProver(one)
+        prover.run()
+        alone.append(LoopNestModel().evaluate(one, prover.codes(1)).edp[0])
+
+    def best() -> float:
+        prover = AnyProver(space)
+        prover.run()
+        return float(LoopNestModel().evaluate(space, prover.codes(1)).edp[0])
+
+    assert best() == pytest.approx(min(alone), rel=1e-12)
+    source = Path(side_by_side.__file__).read_text()
+    names = {"__name__": "broken"}
+    exec(compile(broken(source, "descents", says, without), "broken", "exec"), names)
+    monkeypatch.setattr(tilings, "descents", names["descents"])
+    assert best() > min(alone) * 1.01
 
 
 def test_a_certificate_is_of_every_order(tmp_path: Path) -> None:
