@@ -79,6 +79,25 @@ def tiling_of(mapping: Mapping, workload: Workload) -> tuple[Tiling, Orders]:
     return tiling, orders
 
 
+def why_not_counted(workload: Workload, accelerator: Accelerator) -> str | None:
+    """Why the costs of mappings cannot be counted here, in one line; None if they can.
+
+    Args:
+        workload: the operation.
+        accelerator: the machine.
+    """
+    levels = accelerator.levels
+    networks = any(level.hop_energy_pj or level.router_pj or level.ingress_pj for level in levels)
+    further = accelerator.further_key is not None or len(levels) != 3
+    if networks and further:
+        return f"{accelerator.name} has networks that cost energy"
+    if accelerator.constraints:
+        return f"{accelerator.name} has constraints"
+    if further and any(len(axis.terms) > 1 for axis in workload.tensors[-1].axes):
+        return f"the output of {workload.name} has windows"
+    return None
+
+
 @dataclass
 class Counter:
     """The costs of mappings of one workload on one machine.
@@ -91,11 +110,18 @@ class Counter:
     workload: Workload
     accelerator: Accelerator
     _axes: list[list[list[tuple[int, int]]]] = field(init=False)
-    _energy: list[Fraction] = field(init=False)
+    _energy: list[tuple[Fraction, Fraction, Fraction]] = field(init=False)
+    _instances: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._axes = [self._terms(tensor) for tensor in self.workload.tensors]
-        self._energy = [Fraction(repr(level.energy_pj)) for level in self.accelerator.levels]
+        levels = self.accelerator.levels
+        self._energy = []
+        for level in levels:
+            read, fill, update = (Fraction(repr(energy)) for energy in level.energies)
+            self._energy.append((read, fill, update))
+        fanouts = [level.fanout for level in levels]
+        self._instances = [math.prod(fanouts[:index]) for index in range(len(levels))]
         self._mac = Fraction(repr(self.accelerator.mac_energy_pj))
 
     def _terms(self, tensor: Tensor) -> list[list[tuple[int, int]]]:
@@ -127,12 +153,16 @@ class Counter:
                 else (math.prod(along) > level.fanout)
             ):
                 return f"the spatial loops of {level.name} do not fit"
+            if not self._may_spread(index, spatial, tiling.upwards[index]):
+                return f"{level.name} may not spread so"
             if level.capacity_words is None:
                 continue
             extent = tiling.extent(index)
             tiles = {t: math.prod(self.box(t, extent)) for t in tiling.keep[index]}
             if level.banks is None:
-                fits = sum(tiles.values()) <= level.capacity_words
+                most = math.floor(level.capacity_words / level.multiple_buffering)
+                held = sum(tiles.values())
+                fits = level.min_utilisation * most <= held <= most
             else:
                 words = level.capacity_words // level.banks
                 names = self.workload.tensor_names
@@ -146,6 +176,24 @@ class Counter:
             if not fits:
                 return f"the tiles of {level.name} do not fit"
         return None
+
+    def _may_spread(self, index: int, spatial: tuple[int, ...], upwards: frozenset[int]) -> bool:
+        """Whether the machine's rules let dimensions run across the children of a level so."""
+        level, names = self.accelerator.levels[index], self.workload.dimension_names
+        if level.spatial is None:
+            return True
+        ways = (level.spatial.x, level.spatial.x_reuse), (level.spatial.y, level.spatial.y_reuse)
+        for d, factor in enumerate(spatial):
+            named, reused = ways[d in upwards]
+            if factor == 1 or (named is None and reused is None):
+                continue
+            lacked = any(
+                role in (reused or ()) and all(e != d for terms in self._axes[t] for e, _ in terms)
+                for t, role in enumerate(self.workload.roles.values())
+            )
+            if names[d] not in (named or ()) and not lacked:
+                return False
+        return True
 
     def cost(self, tiling: Tiling, orders: Orders, known: dict[object, int]) -> Cost:
         """Energy and cycles of a feasible mapping.
@@ -161,23 +209,41 @@ class Counter:
             math.prod(itertools.chain(*tiling.spatial[:index])) for index in range(len(levels))
         ]
         energy = self.workload.macs * self._mac
+        steps = cycles * self.accelerator.cycles_per_mac
         read, written = [0.0] * len(levels), [0.0] * len(levels)
         for t in range(len(self._axes)):
             energy += self._hops(tiling, orders, t, cycles, instances, known)
             for index, reads, fills, updates in self._accesses(tiling, orders, t, cycles, known):
-                energy += (reads + fills + updates) * instances[index] * self._energy[index]
+                energy += self._charge(t, index, (reads, fills, updates), instances[index])
                 # The model rounds here, in this order, and so does Timeloop.
-                read[index] += float(reads) / float(cycles)
-                written[index] += float(fills + updates) / float(cycles)
-        slowest = cycles
+                read[index] += float(reads) / float(steps)
+                written[index] += float(fills + updates) / float(steps)
+        slowest = steps
         for level, reading, writing in zip(levels, read, written, strict=True):
             rates = [1.0]
             if level.read_bandwidth is not None and reading > 0:
                 rates.append(level.read_bandwidth / reading)
             if level.write_bandwidth is not None and writing > 0:
                 rates.append(level.write_bandwidth / writing)
-            slowest = max(slowest, math.ceil(cycles / min(rates)))
+            if level.bandwidth is not None and reading + writing > 0:
+                rates.append(level.bandwidth / (reading + writing))
+            slowest = max(slowest, math.ceil(steps / min(rates)))
+        slowest += sum(level.fill_latency + level.drain_latency for level in levels)
+        for level, working in zip(levels, instances, strict=True):
+            energy += Fraction(repr(level.leakage_pj)) * slowest * working
         return energy, slowest
+
+    def _charge(self, t: int, index: int, words: tuple[int, int, int], working: int) -> Fraction:
+        """Energy of what one of so many working instances of a level reads, fills and updates."""
+        level = self.accelerator.levels[index]
+        clusters = min(working, self._instances[index] // level.cluster_size)
+        energy = Fraction(0)
+        for count, price in zip(words, self._energy[index], strict=True):
+            # A block is read or written as a whole.
+            energy += -(-count // level.block_words) * price
+        reads, fills, updates = words
+        addressed = fills + (updates if t == len(self._axes) - 1 else reads)
+        return clusters * (energy + Fraction(repr(level.address_pj)) * addressed)
 
     def _accesses(
         self, tiling: Tiling, orders: Orders, t: int, cycles: int, known: dict[object, int]
@@ -197,7 +263,8 @@ class Counter:
                 first = self.workload.words(t)
                 for spatial in tiling.spatial[:index]:
                     first //= math.prod(spatial[d] for terms in self._axes[t] for d, _ in terms)
-                yield index, served - first, own - first if position else 0, served
+                elided = 0 if self.accelerator.output_fills == "charged" else first
+                yield index, served - first, own - elided if position else 0, served
             else:
                 yield index, served, own, 0
             inner = index
@@ -258,6 +325,9 @@ class Counter:
     def _distinct(self, tiling: Tiling, t: int, level: int) -> int:
         """Distinct tiles among the children of one instance of a level."""
         factors, extent = tiling.spatial[level], tiling.extent(level, children=True)
+        rules, output = self.accelerator.levels[level].spatial, t == len(self._axes) - 1
+        if rules is not None and not (rules.reduction if output else rules.multicast):
+            return math.prod(factors)  # every child is served by itself
         tiles = 1
         for terms in self._axes[t]:
             offsets = {0}

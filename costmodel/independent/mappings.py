@@ -119,20 +119,32 @@ class Mappings:
         every = frozenset(range(len(names)))
         choices = []
         for index, level in enumerate(self.accelerator.levels):
+            always, never = self._named(level.keep), self._named(level.bypass)
             if self.keep is not None and level.name in self.keep:
                 kept = frozenset(names.index(name) for name in self.keep[level.name])
                 choices.append([kept])
             elif index and self.accelerator.bypass == "searched":
                 choices.append(
                     [
-                        frozenset(chosen)
+                        always | frozenset(chosen)
                         for count in range(len(names), -1, -1)
-                        for chosen in itertools.combinations(sorted(every), count)
+                        for chosen in itertools.combinations(sorted(every - always - never), count)
                     ]
                 )
             else:
-                choices.append([every])
+                choices.append([every - never])
         return choices
+
+    def _named(self, names: Sequence[str]) -> frozenset[int]:
+        """The tensors that names or roles stand for."""
+        roles = self.workload.roles.items()
+        return frozenset(
+            t for t, (tensor, role) in enumerate(roles) if tensor in names or role in names
+        )
+
+    def keeps_all(self, kept: Sequence[frozenset[int]]) -> bool:
+        """Whether every tensor is kept at some level."""
+        return len(frozenset().union(*kept)) == len(self.workload.tensors)
 
     def tilings(self, shape: Shape) -> Iterator[Tiling]:
         """Every tiling of a shape, feasible or not: kept tensors and places on the mesh."""
@@ -141,7 +153,7 @@ class Mappings:
             list(self._arrangements(index, base.spatial[index]))
             for index in range(len(self.accelerator.levels))
         ]
-        for kept in itertools.product(*self.keep_choices()):
+        for kept in filter(self.keeps_all, itertools.product(*self.keep_choices())):
             for arranged in itertools.product(*arrangements):
                 yield replace(
                     base,
@@ -157,9 +169,12 @@ class Mappings:
             rng.choice(list(self._arrangements(index, spatial)))
             for index, spatial in enumerate(base.spatial)
         ]
+        kept = tuple(rng.choice(choices) for choices in self.keep_choices())
+        while not self.keeps_all(kept):
+            kept = tuple(rng.choice(choices) for choices in self.keep_choices())
         return replace(
             base,
-            keep=tuple(rng.choice(choices) for choices in self.keep_choices()),
+            keep=kept,
             spatial_order=tuple(order for order, _ in arranged),
             upwards=tuple(up for _, up in arranged),
         )

@@ -93,8 +93,8 @@ def test_search_proves_and_verify_proves_again(
     assert call("verify", str(certificate)) == 0
     assert "the certificate holds" in capsys.readouterr().out
     assert read_certificate(certificate).format == NEST_FORMAT
-    assert call("verify", str(certificate), "--independent") == 2
-    assert "second program" in capsys.readouterr().err
+    assert call("verify", str(certificate), "--independent", "--seconds", "2") in (0, 3)
+    assert "counted without the cost model's code" in capsys.readouterr().out
 
 
 def test_a_false_certificate_does_not_hold(machine: Path) -> None:
