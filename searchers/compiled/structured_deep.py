@@ -368,6 +368,8 @@ def _is_barred(tables: NestTables, listed: Choices, pair: int, slot: int) -> boo
 @part
 def _shift_some(tables: NestTables, listed: Choices, work: Workspace) -> bool:
     """Takes a prime to another slot, and what stands in its way back; False: none was found."""
+    if listed.prime.size == 0:
+        return False
     pair = below(work.stream, listed.prime.size)
     source = _slot_of(listed, work, pair, 0, -1)
     target = below(work.stream, work.factors.shape[1])
@@ -386,6 +388,8 @@ def _shift_some(tables: NestTables, listed: Choices, work: Workspace) -> bool:
 @part
 def _swap_spatial(tables: NestTables, listed: Choices, work: Workspace) -> bool:
     """Exchanges primes of two dimensions between a fan-out and another slot."""
+    if listed.spatial_slots.size == 0:
+        return False
     slot = listed.spatial_slots[below(work.stream, listed.spatial_slots.size)]
     first = _held_in(listed, work, slot, -1)
     if first < 0:

@@ -398,3 +398,19 @@ def test_other_spaces_are_refused() -> None:
 def test_bad_hyperparameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))}"):
         make("structured", space(), seed=0, **wrong)
+
+
+@pytest.mark.parametrize("sizes", ["M=4,N=4,K=2", "M=1,N=1,K=1"])
+def test_a_deep_machine_without_a_fan_out_is_searched(sizes: str) -> None:
+    """One core and its caches: there is no spatial slot to draw from, nor perhaps a prime."""
+    levels = [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "A", "energy_pj": 6.0, "capacity_words": 64},
+        {"name": "B", "energy_pj": 2.0, "capacity_words": 32},
+        {"name": "R", "energy_pj": 1.0, "capacity_words": 8},
+    ]
+    machine = accelerator({"name": "core", "mac_energy_pj": 1.0, "levels": levels})
+    space = MapSpace(workload(f"gemm:{sizes}"), machine)
+    evaluator = Evaluator(LoopNestModel(), space, iterations=2000)
+    make("structured", space, seed=0).run(evaluator)
+    assert np.isfinite(evaluator.best_loss)
