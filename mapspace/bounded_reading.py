@@ -27,6 +27,7 @@ LONGEST_NUMBER = 100
 # What aliases stand for is counted each time: a small file could expand to more than memory holds.
 MOST_NODES = 1_000_000
 
+_GZIP = b"\x1f\x8b"
 _BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 _LONG_NUMBER = re.compile(rf"[0-9]{{{LONGEST_NUMBER}}}")
 # Quicker by far than Python's own, and the same events.
@@ -111,11 +112,12 @@ def json_lines(path: Path, kind: type[MapspaceError] = ConfigError) -> Iterator[
 
     Raises:
         DataError: the file cannot be read or decompressed.
-        kind: a line is too long or `parse_json` refuses it: `file:line: why`.
+        kind: a name that ends in `.gz` of a file that is none; a line is too long or `parse_json`
+            refuses it: `file:line: why`.
     """
     number = 0
     try:
-        with _opened(path) as file:
+        with _opened(path, kind) as file:
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
                 where = f"{path}:{number}"
@@ -206,7 +208,10 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path, kind: type[MapspaceError]) -> IO[bytes]:
     if path.suffix != ".gz":
         return path.open("rb")
+    with path.open("rb") as file:
+        if file.read(2) not in (b"", _GZIP):
+            raise kind(f"{path}: expected a gzip file, as its name says; it is none.")
     return cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb"))))

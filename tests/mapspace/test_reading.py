@@ -133,3 +133,12 @@ def test_a_path_in_a_message_is_one_short_line() -> None:
         validate(Deep, {"part": {"two\nlines" + "x" * 1000: {"value": "?"}}}, "x")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_a_file_that_is_not_what_its_name_says(tmp_path: Path) -> None:
+    file = tmp_path / "plain.jsonl.gz"
+    file.write_text('{"a": 1}\n')
+    with pytest.raises(ConfigError, match=r"plain.jsonl.gz: expected a gzip file, as its name"):
+        list(json_lines(file))
+    file.write_bytes(gzip.compress(b'{"a": 1}\n'))
+    assert list(json_lines(file)) == [(1, {"a": 1})]
