@@ -9,9 +9,9 @@ for the best predicted mappings after every cycle, and a Gaussian process on how
 were off corrects all that was visited.
 
 An epoch of some hundred queries starts from random mappings, since one alone ends in the basin that
-it fell into; every second one starts from the best of all before. The idea of ranking a discrete
-neighbourhood by first-order differences is that of Grathwohl et al., "Oops I Took A Gradient" (ICML
-2021), section 3; here it screens what a genetic algorithm proposes.
+it fell into; from the third on every second one starts from the best of all before. The idea of
+ranking a discrete neighbourhood by first-order differences is that of Grathwohl et al., "Oops I
+Took A Gradient" (ICML 2021), section 3; here it screens what a genetic algorithm proposes.
 
 Letters: N visited mappings, D attributes of a code, G values of a description, m children.
 """
@@ -44,9 +44,11 @@ CYCLE = (80, 16)
 OPENING_ROUND = 4
 OPENING_CYCLES = 3
 
-# Mappings that each earlier epoch gives to a merging one, and how often there is one.
-GIVEN = 8
+# The first epochs are fresh and of half the length, so that few queries see two basins; from then
+# on every second one merges what so many of each earlier one give.
+SHORT_EPOCHS = 2
 MERGE_EVERY = 2
+GIVEN = 8
 
 # Parents drawn per tournament, and moves of a child at most.
 TOURNAMENT = 3
@@ -78,7 +80,7 @@ class ScreenedOptions(Options):
     """`deployable`: the best predicted mappings get a true score, which counts; `visited`: every
     visited one does, off the clock and outside the budget."""
     epoch: Count = 400
-    """Surrogate queries of an epoch."""
+    """Surrogate queries of an epoch; the first two are half as long."""
     population: Count = 64
     """Best mappings of the epoch that have children."""
     candidates: Count = 1024
@@ -219,7 +221,7 @@ class ScreenedDescent(Searcher):
 
     def _round(self, n: int) -> Codes:
         """At most n mappings to ask the surrogate for; an epoch starts with random ones."""
-        if self._spent >= self.options.epoch:
+        if self._spent >= self._length:
             self._next_epoch()
         here = np.flatnonzero(self._epochs == self._epoch)
         if not len(here):
@@ -233,7 +235,7 @@ class ScreenedDescent(Searcher):
         new = np.sort(first)[~np.isin(names[np.sort(first)], self._seen)]
         if not len(new):
             # Nothing new beside what this epoch has found.
-            self._spent = self.options.epoch
+            self._spent = self._length
             return self.space.sample(self.rng, n, feasible=True)
         chosen = self._screen(described[new], order[:ANCHORS], expected, n)
         return children[new[chosen]]
@@ -277,6 +279,12 @@ class ScreenedDescent(Searcher):
         rows: Rows = order[np.argsort(late, kind="stable")][:n]
         return rows
 
+    @property
+    def _length(self) -> int:
+        """Surrogate queries of the epoch."""
+        whole = self.options.epoch
+        return -(-whole // 2) if self._epoch < SHORT_EPOCHS else whole
+
     def _next_epoch(self) -> None:
         """Closes the epoch; a merging one starts from the best of all before."""
         expected = self._corrected()
@@ -285,7 +293,7 @@ class ScreenedDescent(Searcher):
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
         self._epoch, self._spent = self._epoch + 1, 0
-        if self._epoch % MERGE_EVERY == MERGE_EVERY - 1:
+        if self._epoch >= SHORT_EPOCHS and (self._epoch - SHORT_EPOCHS) % MERGE_EVERY == 0:
             self._epochs[rank < GIVEN] = self._epoch
         kept = (rank < KEPT_OF_EPOCH) | ~np.isnan(self._scores)
         if kept.sum() > LARGEST_ARCHIVE:
