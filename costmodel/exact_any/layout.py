@@ -27,5 +27,5 @@ class OneOrder(NamedTuple):
 def lay_out(number: int, space: MapSpace, without: Decision | None) -> OneOrder:
     """Lays out the map space of an order."""
     rules, shape = Rules(space, without), build_shape(space)
-    leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape)
+    leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape, rules)
     return OneOrder(number, space, rules, shape, leaves, lattice, Spreads(space, rules))

@@ -3,7 +3,8 @@
 The constraints are those that `costmodel.map_space.constraint_reading` reads: least and most
 factors per level and dimension, loops that stand innermost or outermost, places along width and
 height, kept and bypassed tensors, a least share of units at work. They only take mappings away, so
-that every bound still holds; what they forbid is left out where it is chosen.
+that every bound still holds; what they forbid is left out where it is chosen, and of tiles that no
+mapping has before that.
 
 Letters: L levels, n dimensions, V vectors.
 """
@@ -11,6 +12,7 @@ Letters: L levels, n dimensions, V vectors.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +112,28 @@ class Rules:
             return np.ones(len(trips), np.bool_)
         rules = self._all.temporal[level]
         return np.asarray(((trips >= rules.least) & (trips <= rules.most)).all(axis=1))
+
+    def extents(self) -> tuple[Array, Array]:
+        """`[L, n]` the least and the largest extents that a level's tile can have.
+
+        They are the products of the factors inside, and leave those outside their share.
+        """
+        sizes = self._space.tables.sizes
+        shape = self._space.tables.capacity.size, sizes.size
+        low, high = np.ones(shape, np.int64), np.broadcast_to(sizes, shape).copy()
+        if self._all is None:
+            return low, high
+        pairs = list(zip(self._all.temporal, self._all.spatial, strict=True))
+        slots = [[rules for rules in pair if rules is not None] for pair in pairs]
+        for d, size in enumerate(sizes.tolist()):
+            for level in range(shape[0]):
+                inside = [rules for listed in slots[level:] for rules in listed]
+                outside = [rules for listed in slots[:level] for rules in listed]
+                fewest, rest = (math.prod(r.least[d] for r in part) for part in (inside, outside))
+                most, others = (math.prod(r.most[d] for r in part) for part in (inside, outside))
+                low[level, d] = max(min(fewest, size + 1), -(-size // max(1, others)))
+                high[level, d] = min(most, size // max(1, rest))
+        return low, high
 
     def ranks(self) -> Array:
         """`[L, n]` loops of a lower rank stand inside those of a higher one."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
+from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.shape import Shape
 from costmodel.map_space.map_space import MapSpace
 
@@ -24,7 +25,8 @@ class Tiles(NamedTuple):
 
     start `[L + 1]`; cell `[F]` in the lattice; extent and place `[F, n]` extents and their
     positions among the divisors; words `[F, T]` of every tensor, kept or not; full `[F]` 1 where
-    the tile reaches the level's least utilisation; at `[L, cells]` the tile of a cell, -1 if none.
+    the tile reaches the level's least utilisation and constraints leave it; at `[L, cells]` the
+    tile of a cell, -1 if none.
     """
 
     start: Array
@@ -45,9 +47,10 @@ class Lattice:
         words: `[T, cells]` words of every tensor's tile.
     """
 
-    def __init__(self, space: MapSpace, shape: Shape) -> None:
-        """Lists the cells of a map space's operation."""
+    def __init__(self, space: MapSpace, shape: Shape, rules: Rules) -> None:
+        """Lists the cells of a map space's operation, of which rules may leave a part."""
         self._space = space
+        self._low, self._high = rules.extents()
         self._shape = shape
         cells = np.arange(shape.cells)
         counts = np.diff(shape.divisor_start)
@@ -98,7 +101,9 @@ class Lattice:
             parts.append(found)
             tensors = [t for t in range(len(self.words)) if (kept >> t) & 1]
             used = self.words[tensors][:, found].sum(axis=0)
-            full.append(used >= machine.least_words[level])
+            extent = self.extent[found]
+            left = ((extent >= self._low[level]) & (extent <= self._high[level])).all(axis=1)
+            full.append((used >= machine.least_words[level]) & left)
         cell = np.concatenate(parts)
         return Tiles(
             start=np.concatenate([[0], np.cumsum([len(part) for part in parts])]),
