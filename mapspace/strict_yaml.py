@@ -149,13 +149,32 @@ def load_yaml(path: str | Path, *, tags: bool = False) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, is no YAML, is no mapping, gives a key twice, has a
             key that is no text, or goes beyond the limits of `mapspace.bounded_reading`. The
-            message             names the file, and the line where there is one.
+            message names the file, and the line where there is one.
     """
+    data = _yaml(path, _TaggedLoader if tags else _StrictLoader)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a mapping of keys to values, got {shown(data)}.")
+    return data
+
+
+def load_yaml_list(path: str | Path) -> list[Any]:
+    """Reads a YAML file whose top level is a list.
+
+    Raises:
+        ConfigError: it is no list, or as `load_yaml`.
+    """
+    data = _yaml(path, _StrictLoader)
+    if not isinstance(data, list):
+        raise ConfigError(f"{path}: expected a list, got {shown(data)}.")
+    return data
+
+
+def _yaml(path: str | Path, loader: type[yaml.SafeLoader]) -> Any:
     text = read_text(Path(path))
     try:
         check_yaml(text, str(path))
         # Both are SafeLoaders: they build plain values only.
-        data = yaml.load(text, Loader=_TaggedLoader if tags else _StrictLoader)
+        return yaml.load(text, Loader=loader)
     except ConfigError:
         raise
     except yaml.MarkedYAMLError as error:
@@ -167,9 +186,6 @@ def load_yaml(path: str | Path, *, tags: bool = False) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: a date such as 2024-13-45 that YAML recognises and Python refuses.
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping of keys to values, got {shown(data)}.")
-    return data
 
 
 def validate(

@@ -16,6 +16,7 @@ from mapspace.extras import what_is_missing
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.search.command import COMMANDS, PLACE
 from orchestrator.search.export_command import COMMANDS as WRITING
+from orchestrator.search.import_command import import_
 from orchestrator.search.options import Commands, check_plot, fail, pair_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def cli() -> None:
     """Finds mappings of tensor operations on spatial accelerators, and compares the methods."""
 
 
-for _command in (*COMMANDS, *WRITING):
+for _command in (*COMMANDS, *WRITING, import_):
     cli.add_command(_command)
 
 

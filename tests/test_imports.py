@@ -24,7 +24,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.map_space",
         "costmodel.loop_nest",
         "costmodel.exact costmodel.independent costmodel.maestro costmodel.tiling "
-        "costmodel.timeloop",
+        "costmodel.timeloop costmodel.zigzag",
         "costmodel.exact_any",
         "costmodel.models",
         "searchers.compiled surrogate",

@@ -1,0 +1,1 @@
+"""ZigZag's workload files, read."""

@@ -1,0 +1,36 @@
+"""The command `mapspace import`. It imports what it needs itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mapspace.storage import write_atomically
+from orchestrator.search.command import PLACE
+from orchestrator.search.options import OnceEach, check_folder
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
+
+
+@click.command("import", cls=OnceEach)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--lenient", is_flag=True, help="Leave out what is not modelled, and list it.")
+@click.option("-o", "--output", type=PLACE, help="Else standard output.")
+def import_(file: Path, lenient: bool, output: Place | None) -> None:
+    """Reads another tool's FILE, and writes what it says as a file of this one.
+
+    FILE is a network of MAESTRO (.m) or a workload of ZigZag (YAML); it becomes a network for
+    `search --network`. What has no effect and what is left out is listed on standard error.
+    """
+    from orchestrator.search.importing import imported
+
+    if output is not None:
+        check_folder(output)
+    text = imported(file, lenient=lenient)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(output, text.encode())
