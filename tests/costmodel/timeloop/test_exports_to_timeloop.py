@@ -107,7 +107,7 @@ def sayable(machine: Record) -> Record:
     return machine
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_any_machine_problem_and_mapping(seed: int, tmp_path_factory: Any) -> None:
     rng = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def signatures(space: MapSpace, codes: Any) -> set[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_map_space_of_what_was_exported(seed: int, tmp_path_factory: Any) -> None:
     rng = np.random.default_rng(seed)
