@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["timeloop", "map", "pseudo", "c"]),
+    type=click.Choice(["timeloop", "map", "pseudo", "c", "maestro"]),
     default="timeloop",
     show_default=True,
-    help="Timeloop's input file, the map that it prints, pseudo-code, or a C function.",
+    help="Timeloop's input file, the map that it prints, pseudo-code, a C function, or MAESTRO's "
+    "file of a cluster mapping or a layer.",
 )
 @click.option("--accelerator", help="Preset or YAML file, of a WORKLOAD; else mm256.")
 @click.option(

@@ -11,14 +11,18 @@ from costmodel.loop_nest.nest_c import c_text
 from costmodel.loop_nest.nest_loops import Nest, nest_of
 from costmodel.loop_nest.nest_texts import map_text, pseudo_text
 from costmodel.loop_nest.record_forms import as_nest
+from costmodel.maestro.dataflow_layers import layer_of_workload
+from costmodel.maestro.dataflow_records import mapping_text
+from costmodel.maestro.dataflow_text import network_lines
 from costmodel.timeloop.exporting import to_timeloop
 from costmodel.timeloop.writing import files_text
+from costmodel.workloads import workload
 from mapspace.errors import ArgumentError, ConfigError
 from mapspace.strict_yaml import load_yaml
 from orchestrator.search.evaluate_records import read_records
 from orchestrator.search.timeloop_files import read_files
 
-Form = Literal["timeloop", "map", "pseudo", "c"]
+Form = Literal["timeloop", "map", "pseudo", "c", "maestro"]
 
 _TEXTS: Mapping[str, Callable[[Nest], str]] = {"map": map_text, "pseudo": pseudo_text, "c": c_text}
 _RECORDS = (".jsonl", ".json", ".gz")
@@ -33,7 +37,7 @@ def export(
 
     Args:
         source: a file of mapping records, or a workload as `search` takes it.
-        form: Timeloop's input files, its map, pseudo-code or a C function.
+        form: Timeloop's input files, its map, pseudo-code, a C function, or MAESTRO's file.
         accelerator: the machine of a workload.
         number: which record of the file, from 1.
         lenient: whether to leave out what Timeloop's files have no place for.
@@ -44,6 +48,8 @@ def export(
     record = _record(source, number)
     if record is not None and accelerator is not None:
         raise ArgumentError("accelerator", f" is for a workload; the record {source} has its own.")
+    if form == "maestro":
+        return _maestro(source, record, accelerator)
     if form != "timeloop":
         if record is None:
             raise ArgumentError("as", f" {form} is of a mapping: give a record, not {source}.")
@@ -60,10 +66,29 @@ def export_timeloop(files: Sequence[str | Path], form: Form, *, lenient: bool) -
     Raises:
         ConfigError: files that cannot be read, or say what is not modelled.
     """
+    if form == "maestro":
+        raise ArgumentError(
+            "as", " maestro is of a cluster mapping or a workload, not of Timeloop's."
+        )
     read = read_files(files, lenient=lenient)
     if form == "timeloop":
         return files_text(read.record, read.constraints)
     return _TEXTS[form](nest_of(read.mapped()))
+
+
+def _maestro(source: str, record: dict[str, Any] | None, accelerator: str | None) -> str:
+    """A cluster mapping with its dataflow, or a workload's layer without one."""
+    if record is not None:
+        if "l3_tile" not in record:
+            raise ArgumentError(
+                "as",
+                f" maestro is of a cluster mapping, with l3_tile; {source} holds loop nests.",
+            )
+        return mapping_text(record)
+    if accelerator is not None:
+        raise ArgumentError("accelerator", ": MAESTRO's layers say nothing of a machine.")
+    layer = layer_of_workload(workload(source))
+    return network_lines("N", (layer,))
 
 
 def _record(source: str, number: int | None) -> dict[str, Any] | None:

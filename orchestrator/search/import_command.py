@@ -18,18 +18,27 @@ if TYPE_CHECKING:
 @click.command("import", cls=OnceEach)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--lenient", is_flag=True, help="Leave out what is not modelled, and list it.")
+@click.option(
+    "--hardware",
+    type=click.Path(path_type=Path),
+    help="MAESTRO's hardware file: FILE's dataflows become mapping records.",
+)
 @click.option("-o", "--output", type=PLACE, help="Else standard output.")
-def import_(file: Path, lenient: bool, output: Place | None) -> None:
+def import_(file: Path, lenient: bool, hardware: Path | None, output: Place | None) -> None:
     """Reads another tool's FILE, and writes what it says as a file of this one.
 
     FILE is a network of MAESTRO (.m) or a workload of ZigZag (YAML); it becomes a network for
-    `search --network`. What has no effect and what is left out is listed on standard error.
+    `search --network`, with --hardware the mappings of MAESTRO's file become records for
+    `evaluate --model maestro`. What has no effect and what is left out is listed on standard error.
     """
-    from orchestrator.search.importing import imported
+    from orchestrator.search.importing import imported, imported_mappings
 
     if output is not None:
         check_folder(output)
-    text = imported(file, lenient=lenient)
+    if hardware is None:
+        text = imported(file, lenient=lenient)
+    else:
+        text = imported_mappings(file, hardware, lenient=lenient)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 from costmodel.maestro.dataflow_layers import read_maestro_network
+from costmodel.maestro.dataflow_records import read_mappings
 from costmodel.network_files import ReadNetwork, network_text
 from costmodel.zigzag.workload import read_zigzag_network
-from mapspace.errors import ConfigError
+from mapspace.errors import ArgumentError, ConfigError
 
 
 def imported(path: Path, *, lenient: bool = False) -> str:
@@ -30,6 +32,25 @@ def imported(path: Path, *, lenient: bool = False) -> str:
     raise ConfigError(
         f"{path}: expected a network of MAESTRO (.m) or a workload of ZigZag (.yaml)."
     )
+
+
+def imported_mappings(path: Path, hardware: Path, *, lenient: bool = False) -> str:
+    """The dataflows of a MAESTRO file as mapping records, JSON lines for `evaluate`.
+
+    Args:
+        path: a network with dataflows (`.m`).
+        hardware: MAESTRO's hardware file.
+        lenient: whether to leave out layers whose dataflow has no counterpart.
+
+    Raises:
+        ConfigError: one line that names the file, the layer and the directive.
+    """
+    if path.suffix != ".m":
+        raise ArgumentError("hardware", f" is for MAESTRO's mappings (.m), not for {path}.")
+    records, left_out = read_mappings(path, hardware, lenient=lenient)
+    for key in left_out:
+        print(f"left out: {key}", file=sys.stderr)
+    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def _of_network(network: ReadNetwork) -> str:

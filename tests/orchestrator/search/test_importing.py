@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,26 @@ def test_files_that_are_none(name: str, tmp_path: Path, capsys: Capture) -> None
     assert call("import", tmp_path / name) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line
+
+
+def test_mappings_of_maestro_are_scored_and_written(tmp_path: Path, capsys: Capture) -> None:
+    records = tmp_path / "records.jsonl"
+    files = GOLDEN / "maestro-imports"
+    source, hardware = files / "example.m", files / "accelerator_1.m"
+    assert call("import", source, "--hardware", hardware, "-o", records) == 0
+    assert call("evaluate", "--model", "maestro", records) == 0
+    scored = json.loads(capsys.readouterr().out)
+    assert scored["result"]["macs"] == 64 * 128 * 9 * 222 * 222
+    again = tmp_path / "again.m"
+    assert call("export", records, "--as", "maestro", "--output", again) == 0
+    assert again.read_text().startswith("// num_pes: 256\nNetwork N {\n Layer CONV1 {")
+    assert call("import", again, "--hardware", hardware) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(records.read_text())
+
+
+def test_layers_are_written_for_maestro(capsys: Capture) -> None:
+    assert call("export", "gemm:M=4,N=3,K=2", "--as", "maestro") == 0
+    assert "Type: GEMM\n  Dimensions { K: 2, M: 4, N: 3 }\n" in capsys.readouterr().out
+    assert call("export", "mttkrp:I=2,J=2,K=2,L=2", "--as", "maestro") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "of family mttkrp" in line
