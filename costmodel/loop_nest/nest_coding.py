@@ -36,6 +36,13 @@ def nest_code(space: MapSpace, levels: Sequence[MappingType[str, Any]]) -> Codes
             f"mapping: expected the levels {', '.join(names)}, got "
             f"{', '.join(loops.level for loops in found) or 'none'}."
         )
+    for loops, level in zip(found, space.accelerator.levels, strict=True):
+        tensors = space.workload.tensor_names if level.banks is not None else ()
+        if loops.banks.keys() != set(tensors):
+            raise ConfigError(
+                f"mapping[{loops.level}].banks: expected of {', '.join(tensors) or 'nothing'}, "
+                f"got of {', '.join(loops.banks) or 'nothing'}."
+            )
     machine = zip(found, space.accelerator.levels, strict=True)
     parts = [_level(space, loops, level.fanout > 1) for loops, level in machine]
     return space.code(Mapping(tuple(parts), space.workload.tensor_names))
@@ -58,6 +65,7 @@ def _level(space: MapSpace, loops: NestLoops, spreads: bool) -> LevelMapping:
         spatial_order=_all(tuple(across), names) if spreads else (),
         spatial_axis={name: axis for name, _, axis, *_ in loops.spatial},
         keep=tuple(loops.keep),
+        banks={name: loops.banks[name] for name in space.workload.tensor_names if loops.banks},
     )
 
 

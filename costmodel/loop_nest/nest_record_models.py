@@ -91,6 +91,7 @@ class NestLevel(_Instances):
     network_drain_latency: Cycles = 0
     multicast: Annotated[bool, Field(strict=True)] = True
     spatial_reduction: Annotated[bool, Field(strict=True)] = True
+    banks: Size | None = None
 
 
 class NestMacs(_Instances):
@@ -216,6 +217,7 @@ class NestLoops(BaseModel):
         tuple[tuple[Name, Size, Literal["X", "Y"]], ...],
         _loops_schema(2, {"enum": ["X", "Y"]}, _COUNT),
     ] = Field(default=(), max_length=MAX_DIMENSIONS)
+    banks: dict[Name, Size] = Field(default_factory=dict, max_length=MOST_TENSORS)
     temporal_rests: _Remainders = None
     spatial_rests: _Remainders = None
 

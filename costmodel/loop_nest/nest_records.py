@@ -161,7 +161,10 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
             evaluate_mappings(tables, scratch, codes, costs, details, links)
         scored = _Scored(group, tables, costs, details, macs)
         for row, mapping in enumerate(mappings):
-            if costs.status[row] == STATUS_OK:
+            full = _full_banks(scored, mapping, row)
+            if costs.status[row] == STATUS_OK and full is not None:
+                results.append({"valid": False, "why": full})
+            elif costs.status[row] == STATUS_OK:
                 results.append(_result(scored, mapping, row))
             else:
                 why = why_invalid(group.problem, group.arch, mapping)
@@ -181,6 +184,20 @@ def _result(scored: _Scored, mapping: NestMapping, row: int) -> Record:
         "mac_energy_pj": macs * group.arch.mac.energy_pj,
         "levels": [_level(scored, mapping, row, level) for level in range(len(mapping))],
     }
+
+
+def _full_banks(scored: _Scored, mapping: NestMapping, row: int) -> str | None:
+    """Which tile exceeds the banks that its tensor is given, in one line; None: none does."""
+    group = scored.group
+    for index, (level, loops) in enumerate(zip(group.arch.levels, mapping, strict=True)):
+        for t, tensor in enumerate(group.problem.tensors):
+            if level.banks is None or tensor.name not in loops.keep:
+                continue
+            room = loops.banks[tensor.name] * ((level.size_words or 0) // level.banks)
+            tile = int(scored.details.tiles[row, index, t])
+            if tile > room:
+                return f"{level.name}: tile of {tensor.name} of {tile} exceeds its banks of {room}"
+    return None
 
 
 def _level(scored: _Scored, mapping: NestMapping, row: int, level: int) -> Record:

@@ -115,6 +115,7 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
                 raise ConfigError(
                     f"{where}.keep: unknown {name!r}; known: {', '.join(sorted(tensors))}."
                 )
+        _check_banks(arch.levels[names.index(loops.level)], loops, tensors)
         for key, listed in zip(("temporal", "spatial"), loops.listed, strict=True):
             seen = set()
             for name, factor, rest in listed:
@@ -138,6 +139,17 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
                 f"mapping: the factors of {name} {verb} {index + 1}; "
                 f"{problem.name} has {name} = {problem.dims[name]}."
             )
+
+
+def _check_banks(level: NestLevel, loops: NestLoops, tensors: set[str]) -> None:
+    """Refuses banks that a level has not, or that are given to some tensors alone."""
+    wanted = tensors if level.banks is not None else set()
+    if loops.banks.keys() != wanted or sum(loops.banks.values()) > (level.banks or 0):
+        raise ConfigError(
+            f"mapping[{loops.level}].banks: expected {level.banks or 'no'} banks, given to "
+            f"{', '.join(sorted(wanted)) or 'nothing'}, got "
+            f"{', '.join(f'{name} {count}' for name, count in loops.banks.items()) or 'none'}."
+        )
 
 
 def nest_tables(

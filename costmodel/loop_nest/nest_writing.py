@@ -8,17 +8,12 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.levels import Level, SpatialRules
 from costmodel.map_space.mapping import LevelMapping, Mapping
-from mapspace.errors import ConfigError
 
 Record = dict[str, Any]
 
 
 def nest_record(workload: Workload, machine: Accelerator, mapping: Mapping) -> Record:
-    """One mapping as a whole record, without a result.
-
-    Raises:
-        ConfigError: the machine has banks, which these records have no place for.
-    """
+    """One mapping as a whole record, without a result."""
     return {
         "problem": problem_record(workload),
         "arch_name": machine.name,
@@ -61,8 +56,6 @@ def arch_of(machine: Accelerator) -> Record:
 
 def _level(machine: Accelerator, level: Level) -> Record:
     """Sizes and energies; what says nothing is left out."""
-    if level.banks is not None:
-        raise ConfigError(f"{machine.name} has banks, which such a record has no place for.")
     rules = level.spatial or SpatialRules()
     read, fill, update = level.energies
     network = {
@@ -91,6 +84,7 @@ def _level(machine: Accelerator, level: Level) -> Record:
         "network_drain_latency": (level.drain_latency, 0),
         "multicast": (rules.multicast, True),
         "spatial_reduction": (rules.reduction, True),
+        "banks": (level.banks, None),
     }
     entry |= {key: value for key, (value, usual) in further.items() if value != usual}
     return {**entry, "network": network} if any(network.values()) else entry
@@ -108,7 +102,8 @@ def _loops(level: LevelMapping) -> Record:
     for listed, rests in ((temporal, level.temporal_rests), (across, level.spatial_rests)):
         for loop in listed if rests else ():
             loop.append(rests[loop[0]])
-    return {
+    banks = {"banks": dict(level.banks)} if level.banks else {}
+    return banks | {
         "level": level.name,
         "keep": list(level.keep),
         "temporal": temporal,

@@ -10,7 +10,6 @@ import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.loop_nest.records import mapping_record, score
-from mapspace.errors import ConfigError
 
 DRAM = {"name": "DRAM", "energy_pj": 200.0}
 EYERISS: dict[str, Any] = {
@@ -103,15 +102,6 @@ def test_a_record_costs_what_the_mapping_costs(
             for t, name in enumerate(space.workload.tensor_names):
                 reads = int(costs.detail.reads[row, index, t])
                 assert level["tensors"].get(name, {"reads": 0})["reads"] == reads
-
-
-def test_what_a_record_has_no_place_for_is_one_line() -> None:
-    levels = [dict(level) for level in EYERISS["levels"]]
-    levels[1]["banks"] = 8
-    space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator({**EYERISS, "levels": levels}))
-    code = space.sample(np.random.default_rng(0), 1, feasible=True)[0]
-    with pytest.raises(ConfigError, match="eyeriss has banks"):
-        mapping_record(space, code)
 
 
 @pytest.mark.parametrize("work", ["resnet-conv4", "gemm:M=64,N=24,K=36"])

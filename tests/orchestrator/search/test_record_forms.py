@@ -121,7 +121,7 @@ def test_what_a_level_holds_is_what_its_machine_lets_it_hold() -> None:
         ({"problem": {}}, "workload: problem says it as well; give one of them"),
         ({"workload": "gemm-51"}, "Unknown workload 'gemm-51'"),
         ({"accelerator": "mm25"}, "Unknown accelerator 'mm25'"),
-        ({"accelerator": "mindmappings"}, "mindmappings has banks"),
+        ({"accelerator": "mindmappings"}, "mapping[L2].banks: expected 16 banks"),
         ({"accelerator": {"extends": "mm256", "overflow": "bypass"}}, "has overflow: bypass"),
         ({"mapping": None}, "mapping: expected levels with their loops, got nothing"),
         ({"mapping": [{"level": "L9"}]}, "level: one of DRAM, L2, L1; got 'L9'"),
