@@ -114,7 +114,7 @@ def _constraint_text(answer: ConstraintAnswer, objective: str) -> str:
 
 def _decision_text(answer: DecisionAnswer, objective: str) -> str:
     other = answer.otherwise
-    if answer.forced and other.proven and other.value is None:
+    if other.proven and other.value is None:
         return f"{answer.decision}: forced, no mapping that decides otherwise is feasible"
     if answer.forced is False:
         return f"{answer.decision}: not forced, as good otherwise"
@@ -130,6 +130,8 @@ def _change(neighbour: Neighbour, objective: str) -> str:
         if abs(neighbour.change) <= 5e-7:
             return "nothing (proven)" if neighbour.better is False else "less than 0.0001 %"
         return f"{objective} {_signed(neighbour.change)} (proven)"
+    if neighbour.proven:
+        return "no mapping is feasible (proven)"
     least = _signed(neighbour.change_at_least)
     if neighbour.change is None:
         return f"{objective} {least} at least, none was found (not proven)"
@@ -137,6 +139,8 @@ def _change(neighbour: Neighbour, objective: str) -> str:
 
 
 def _signed(change: float) -> str:
+    if abs(change) < 1e-11:
+        return "0 %"
     if abs(change) < 5e-5:
         return f"{100 * change:+.2g} %"
     return f"+{percent(change)}" if change > 0 else percent(change)

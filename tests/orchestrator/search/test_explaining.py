@@ -9,7 +9,10 @@ import pytest
 from commands import answer, call, printed
 
 import mapspace as ms
+from costmodel.exact_any.explained import DecisionAnswer, Explanation, Neighbour, ResourceAnswer
+from costmodel.exact_any.neighbours import Resource
 from mapspace.errors import ConfigError
+from orchestrator.search.explaining import ExplainedOptimum
 
 SMALL = "gemm:M=8,N=8,K=8"
 DEEP = """
@@ -78,6 +81,27 @@ def test_what_is_not_proven_is_not_explained(capsys: pytest.CaptureFixture[str])
         ms.explain(result)
     with pytest.raises(ConfigError, match="seconds: expected more than 0"):
         ms.explain(ms.search(SMALL), seconds=0)
+
+
+def test_bounds_and_what_is_impossible_are_said_as_such() -> None:
+    nothing = Neighbour(128.0, None, float("inf"), True, None, float("inf"))
+    within = Neighbour(64.0, 1.0, 0.9, False, -6.8e-16, -0.1)
+    near = Neighbour(64.0, 0.75, 0.75, True, -0.25, -0.25)
+    width = Resource("elements", "L2 width", 1, "width", 16.0, 1.0, only_helps=False)
+    text = "\n".join(
+        line
+        for one, other in ((nothing, near), (within, within))
+        for _, line in ExplainedOptimum(
+            "p", Explanation("edp", 1.0, (ResourceAnswer(width, one, other, 16.0, False),), (),
+                             (DecisionAnswer("L1 keeps Z", one),), 1.0)
+        ).facts()
+    )  # fmt: skip
+    assert "with 64 edp -25.00 % (proven); with 128 no mapping is feasible (proven)" in text
+    assert "other amounts were not looked at" in text
+    assert "with 64 edp -10.00 % to 0 % (not proven)" in text
+    assert "L1 keeps Z: forced, no mapping that decides otherwise is feasible" in text
+    assert "inf" not in text.replace("infeasible", "")
+    assert json.loads(json.dumps(nothing.to_dict()))["lower_bound"] is None
 
 
 def test_only_a_single_workload_is_explained(
