@@ -23,20 +23,26 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="MAESTRO's hardware file: FILE's dataflows become mapping records.",
 )
+@click.option(
+    "--word-bits", type=click.IntRange(1, 1024), help="Of AccelForge's architectures: of a value."
+)
 @click.option("-o", "--output", type=PLACE, help="Else standard output.")
-def import_(file: Path, lenient: bool, hardware: Path | None, output: Place | None) -> None:
+def import_(
+    file: Path, lenient: bool, hardware: Path | None, word_bits: int | None, output: Place | None
+) -> None:
     """Reads another tool's FILE, and writes what it says as a file of this one.
 
-    FILE is a network of MAESTRO (.m) or a workload of ZigZag (YAML); it becomes a network for
-    `search --network`, with --hardware the mappings of MAESTRO's file become records for
-    `evaluate --model maestro`. What has no effect and what is left out is listed on standard error.
+    A network of MAESTRO (.m) or a workload of ZigZag (YAML) becomes a network for `search
+    --network`, an architecture of AccelForge (YAML) a machine; with --hardware the mappings of
+    MAESTRO's file become records for `evaluate --model maestro`. What has no effect and what is
+    left out is listed on standard error.
     """
     from orchestrator.search.importing import imported, imported_mappings
 
     if output is not None:
         check_folder(output)
     if hardware is None:
-        text = imported(file, lenient=lenient)
+        text = imported(file, lenient=lenient, word_bits=word_bits)
     else:
         text = imported_mappings(file, hardware, lenient=lenient)
     if output is None:

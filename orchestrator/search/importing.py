@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
+from costmodel.accelforge.architecture import read_accelforge_machine
 from costmodel.maestro.dataflow_layers import read_maestro_network
 from costmodel.maestro.dataflow_records import read_mappings
 from costmodel.network_files import ReadNetwork, network_text
 from costmodel.zigzag.workload import read_zigzag_network
+from mapspace.bounded_reading import read_text
 from mapspace.errors import ArgumentError, ConfigError
 
+_ARCHITECTURE = re.compile(r"^arch\s*:", re.MULTILINE)
 
-def imported(path: Path, *, lenient: bool = False) -> str:
+
+def imported(path: Path, *, lenient: bool = False, word_bits: int | None = None) -> str:
     """The text of the file that says the same here.
 
     What has no effect, and what is left out, is listed on standard error.
 
     Args:
-        path: MAESTRO's network (`.m`) or ZigZag's workload (`.yaml`, `.yml`).
-        lenient: whether to leave out what is not modelled, instead of refusing it.
+        path: MAESTRO's network (`.m`), ZigZag's workload or AccelForge's architecture (`.yaml`).
+        lenient: whether to leave out layers that are not modelled, instead of refusing them.
+        word_bits: of an architecture: bits of a value.
 
     Raises:
         ConfigError: one line that names the file, the key's path and what was expected.
     """
+    of_yaml = path.suffix in (".yaml", ".yml")
+    if of_yaml and _ARCHITECTURE.search(read_text(path)):
+        if word_bits is None:
+            raise ArgumentError(
+                "word_bits", f" is missing: bits of a value, which {path} leaves to a workload."
+            )
+        machine = read_accelforge_machine(path, word_bits)
+        _list("not used", machine.unused)
+        text = yaml.safe_dump(machine.content, sort_keys=False, default_flow_style=None)
+        return f"# {path.name}: AccelForge's architecture\n{text}"
+    if word_bits is not None:
+        raise ArgumentError("word_bits", f" is for AccelForge's architectures, not for {path}.")
     if path.suffix == ".m":
         return _of_network(read_maestro_network(path, lenient=lenient))
-    if path.suffix in (".yaml", ".yml"):
+    if of_yaml:
         return _of_network(read_zigzag_network(path, lenient=lenient))
     raise ConfigError(
-        f"{path}: expected a network of MAESTRO (.m) or a workload of ZigZag (.yaml)."
+        f"{path}: expected a network of MAESTRO (.m), or a workload of ZigZag or an architecture "
+        "of AccelForge (.yaml)."
     )
 
 
@@ -48,18 +70,18 @@ def imported_mappings(path: Path, hardware: Path, *, lenient: bool = False) -> s
     if path.suffix != ".m":
         raise ArgumentError("hardware", f" is for MAESTRO's mappings (.m), not for {path}.")
     records, left_out = read_mappings(path, hardware, lenient=lenient)
-    for key in left_out:
-        print(f"left out: {key}", file=sys.stderr)
+    _list("left out", left_out)
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def _of_network(network: ReadNetwork) -> str:
     text = network_text(network)
-    for name, keys in (
-        ("not used", network.unused),
-        ("no multiply-accumulates", network.without_macs),
-        ("left out", network.left_out),
-    ):
-        for key in keys:
-            print(f"{name}: {key}", file=sys.stderr)
+    _list("not used", network.unused)
+    _list("no multiply-accumulates", network.without_macs)
+    _list("left out", network.left_out)
     return text
+
+
+def _list(what: str, keys: Sequence[str]) -> None:
+    for key in keys:
+        print(f"{what}: {key}", file=sys.stderr)

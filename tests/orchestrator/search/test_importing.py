@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import call
-from paths import GOLDEN
+from paths import GOLDEN, TESTS
 
 from costmodel.networks import load_network
 
@@ -64,3 +64,13 @@ def test_layers_are_written_for_maestro(capsys: Capture) -> None:
     assert call("export", "mttkrp:I=2,J=2,K=2,L=2", "--as", "maestro") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "of family mttkrp" in line
+
+
+def test_an_architecture_of_accelforge_becomes_a_machine(tmp_path: Path, capsys: Capture) -> None:
+    machine = tmp_path / "machine.yaml"
+    source = TESTS / "benchmarks" / "peers" / "accelforge" / "nvdla.yaml"
+    assert call("import", source) == 2
+    assert "--word-bits is missing: bits of a value" in capsys.readouterr().err
+    assert call("import", source, "--word-bits", "8", "-o", machine) == 0
+    assert call("search", "gemm:M=64,N=64,K=64", "--accelerator", machine, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["proven"]

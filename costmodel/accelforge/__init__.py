@@ -1,0 +1,1 @@
+"""AccelForge's files, read."""
