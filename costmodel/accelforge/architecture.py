@@ -80,6 +80,8 @@ class ReadMachine(NamedTuple):
     """What a machine's file holds."""
     unused: tuple[str, ...]
     """Keys that have no effect here, each with its place."""
+    fanouts: dict[str, tuple[str, str]]
+    """The level and the axis, X or Y, that each of its fan-outs is."""
 
 
 def read_accelforge_machine(path: Path, word_bits: int) -> ReadMachine:
@@ -112,6 +114,7 @@ class _Reading:
         self.watts = 0.0
         self.held: dict[str, frozenset[str]] = {}
         self.open = False
+        self.fanouts: dict[str, tuple[str, str]] = {}
 
     def place(self, node: _Node) -> str:
         return f"{self.path}: arch.nodes[{node.name}]"
@@ -160,7 +163,7 @@ class _Reading:
             accelerator(content)
         except ConfigError as error:
             raise ConfigError(f"{self.path}: as a machine: {error}") from None
-        return ReadMachine(content, tuple(self.unused))
+        return ReadMachine(content, tuple(self.unused), self.fanouts)
 
     def compute(self, arch: _Arch) -> _Node:
         """The unit that multiplies two inputs: the last node."""
@@ -233,6 +236,9 @@ class _Reading:
         if fanout.min_usage is not None:
             self.unused.append(f"{place}.min_usage")
         above = levels[-1]
+        if fanout.name in self.fanouts:
+            raise ConfigError(f"{place}: the name is given to two fan-outs.")
+        self.fanouts[fanout.name] = (above["name"], "XY"[len(fanouts) - 1])
         self.instances *= int(count)
         above["fanout"] = above.get("fanout", 1) * int(count)
         if len(fanouts) == _MOST_FANOUTS:

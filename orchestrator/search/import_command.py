@@ -26,9 +26,21 @@ if TYPE_CHECKING:
 @click.option(
     "--word-bits", type=click.IntRange(1, 1024), help="Of AccelForge's architectures: of a value."
 )
+@click.option(
+    "--architecture",
+    type=click.Path(path_type=Path),
+    help="AccelForge's: FILE is a mapping that its search printed.",
+)
+@click.option("--workload", help="With --architecture: what is mapped, as `search` takes it.")
 @click.option("-o", "--output", type=PLACE, help="Else standard output.")
 def import_(
-    file: Path, lenient: bool, hardware: Path | None, word_bits: int | None, output: Place | None
+    file: Path,
+    lenient: bool,
+    hardware: Path | None,
+    word_bits: int | None,
+    architecture: Path | None,
+    workload: str | None,
+    output: Place | None,
 ) -> None:
     """Reads another tool's FILE, and writes what it says as a file of this one.
 
@@ -37,11 +49,17 @@ def import_(
     MAESTRO's file become records for `evaluate --model maestro`. What has no effect and what is
     left out is listed on standard error.
     """
-    from orchestrator.search.importing import imported, imported_mappings
+    from orchestrator.search.importing import imported, imported_answer, imported_mappings
 
     if output is not None:
         check_folder(output)
-    if hardware is None:
+    if (architecture is None) != (workload is None):
+        raise click.UsageError("Expected --architecture and --workload together.")
+    if architecture is not None and hardware is not None:
+        raise click.UsageError("Expected either --architecture or --hardware.")
+    if architecture is not None and workload is not None:
+        text = imported_answer(file, architecture, word_bits, workload)
+    elif hardware is None:
         text = imported(file, lenient=lenient, word_bits=word_bits)
     else:
         text = imported_mappings(file, hardware, lenient=lenient)

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import yaml
 
+from costmodel.accelerators import accelerator
 from costmodel.accelforge.architecture import read_accelforge_machine
+from costmodel.accelforge.mapping import mapping_record
 from costmodel.maestro.dataflow_layers import read_maestro_network
 from costmodel.maestro.dataflow_records import read_mappings
 from costmodel.network_files import ReadNetwork, network_text
+from costmodel.workloads import workload
 from costmodel.zigzag.workload import read_zigzag_network
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ArgumentError, ConfigError
@@ -72,6 +75,27 @@ def imported_mappings(path: Path, hardware: Path, *, lenient: bool = False) -> s
     records, left_out = read_mappings(path, hardware, lenient=lenient)
     _list("left out", left_out)
     return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def imported_answer(path: Path, architecture: Path, word_bits: int | None, layer: str) -> str:
+    """A mapping as AccelForge's search prints it as a mapping record, JSON for `evaluate`.
+
+    Args:
+        path: a text of one line.
+        architecture: AccelForge's file of the machine.
+        word_bits: bits of a value.
+        layer: the workload, as `search` takes it, with AccelForge's dimensions in capitals.
+
+    Raises:
+        ConfigError: one line that names the file and what has no counterpart.
+    """
+    if word_bits is None:
+        raise ArgumentError("word_bits", f" is missing: bits of a value on {architecture}.")
+    machine = read_accelforge_machine(architecture, word_bits)
+    _list("not used", machine.unused)
+    device, line = accelerator(machine.content), read_text(path).strip()
+    record = mapping_record(line, str(path), workload(layer), device, machine.fanouts)
+    return json.dumps(record) + "\n"
 
 
 def _of_network(network: ReadNetwork) -> str:

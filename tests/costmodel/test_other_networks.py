@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from paths import ROOT
 
 from costmodel.maestro.dataflow_layers import (
@@ -122,6 +125,28 @@ def test_layers_that_are_none(sizes: str, message: str) -> None:
     text = f"Network A {{ Layer B {{ Type: CONV Dimensions {{ {sizes} }} }} }}"
     with pytest.raises(ConfigError, match=message):
         workload_content(parse_network(text, "a.m").layers[0])
+
+
+WORDS = ("Network", "Layer", "Type", "CONV", "Dimensions", "Dataflow", "Stride", "Constant", "Sz")
+MORE_WORDS = ("SpatialMap", "Cluster", "P", "K", "X'", "0", "7", "-1", "//x\n", "{", "}", "", "\0")
+WHOLE = """Network N { Layer A { Type: CONV Stride { X: 1, Y: 1 } Dimensions { K: 4, C: 2, R: 1,
+S: 1, Y: 3, X: 3 } Dataflow { SpatialMap(1,1) K; TemporalMap(Sz(C),2) C; Cluster(2,P); } } }"""
+
+
+@given(st.dictionaries(st.integers(0, 80), st.sampled_from((*WORDS, *MORE_WORDS)), max_size=3))
+def test_any_words_are_a_network_or_one_line(changes: dict[int, str]) -> None:
+    words = re.findall(r"\w+|[{}]", WHOLE)
+    text = " ".join(changes.get(place, word) for place, word in enumerate(words))
+    try:
+        layers = parse_network(text, "a.m").layers
+    except ConfigError as error:
+        problem = str(error)
+    else:
+        again = parse_network(network_lines("N", layers), "a.m").layers
+        assert [layer.dataflow for layer in again] == [layer.dataflow for layer in layers]
+        problem = "a.m:"
+    assert problem.startswith("a.m:")
+    assert "\n" not in problem
 
 
 def test_networks_of_zigzag() -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from accelforge_counting import accelforge_costs
-from accelforge_reading import records
 from rich.console import Console
 from rich.table import Table
 
 import mapspace as ms
+from costmodel.accelforge.mapping import records
 from costmodel.loop_nest.nest_writing import arch_of, problem_record
 
 HERE = Path(__file__).parent

@@ -74,3 +74,19 @@ def test_an_architecture_of_accelforge_becomes_a_machine(tmp_path: Path, capsys:
     assert call("import", source, "--word-bits", "8", "-o", machine) == 0
     assert call("search", "gemm:M=64,N=64,K=64", "--accelerator", machine, "--json") == 0
     assert json.loads(capsys.readouterr().out)["proven"]
+
+
+def test_a_mapping_of_accelforge_is_evaluated(tmp_path: Path, capsys: Capture) -> None:
+    peers = TESTS / "benchmarks" / "peers"
+    answers = map(json.loads, (peers / "accelforge" / "answers.jsonl").read_text().splitlines())
+    line = next(a for a in answers if (a["machine"], a["layer"]) == ("nvdla", "depthwise"))
+    mapping, record = tmp_path / "mapping.txt", tmp_path / "record.jsonl"
+    mapping.write_text(line["mapping"])
+    machine, layer = peers / "accelforge" / "nvdla.yaml", peers / "layers" / "depthwise.yaml"
+    given = ("--architecture", machine, "--word-bits", "8", "--workload", layer)
+    assert call("import", mapping, *given, "-o", record) == 0
+    assert call("evaluate", "--model", "loopnest", record) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["cycles"] == pytest.approx(line["latency_s"] * 1e9, rel=1e-6)
+    assert call("import", mapping, *given[:2]) == 2
+    assert "--architecture and --workload together" in capsys.readouterr().err
