@@ -29,6 +29,8 @@ class ReadLayer(NamedTuple):
     """What a workload's file holds."""
     place: str
     """Where it stands, which messages start with."""
+    times: int = 1
+    """How often it stands there."""
 
 
 class ReadNetwork(NamedTuple):
@@ -49,11 +51,11 @@ class ReadNetwork(NamedTuple):
     @property
     def macs(self) -> int:
         """Multiply-accumulates of all layers."""
-        return sum(workload(layer.content).macs for layer in self.layers)
+        return sum(layer.times * workload(layer.content).macs for layer in self.layers)
 
 
-def network_text(network: ReadNetwork) -> str:
-    """A network's file, in which equal layers stand once.
+def distinct_layers(network: ReadNetwork) -> list[dict[str, Any]]:
+    """Entries of a network's file, with `name` and `count`; equal layers are one.
 
     Raises:
         ConfigError: no layer has multiply-accumulates, or one is too large.
@@ -66,13 +68,27 @@ def network_text(network: ReadNetwork) -> str:
         except ConfigError as error:
             raise ConfigError(f"{layer.place}: {str(error).removeprefix('workload: ')}") from error
         if key in entries:
-            entries[key]["count"] += 1
+            entries[key]["count"] += layer.times
             continue
-        entries[key] = {"name": _unused_name(layer.name, names), "count": 1, **layer.content}
+        entries[key] = {
+            "name": _unused_name(layer.name, names),
+            "count": layer.times,
+            **layer.content,
+        }
         names.add(entries[key]["name"])
     if not entries:
         raise ConfigError(f"{network.source}: no layer has multiply-accumulates.")
-    for entry in entries.values():
+    return list(entries.values())
+
+
+def network_text(network: ReadNetwork) -> str:
+    """A network's file, in which equal layers stand once.
+
+    Raises:
+        ConfigError: as `distinct_layers`.
+    """
+    entries = distinct_layers(network)
+    for entry in entries:
         if entry["count"] == 1:
             del entry["count"]
     lines = [
@@ -81,7 +97,7 @@ def network_text(network: ReadNetwork) -> str:
         *(f"# left out: {what}" for what in network.left_out),
         yaml.safe_dump({"name": network.name}, allow_unicode=True).rstrip(),
         "layers:",
-        *(f"- {_flow(entry)}" for entry in entries.values()),
+        *(f"- {_flow(entry)}" for entry in entries),
     ]
     return "\n".join(lines) + "\n"
 

@@ -50,6 +50,7 @@ class _Layer(StrictModel):
     dimensions: dict[str, Any] | None = None
     tensors: dict[str, Any] | None = None
     output: Name | None = None
+    roles: dict[str, Any] | None = None
 
     @model_validator(mode="before")
     @classmethod

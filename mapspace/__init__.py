@@ -53,6 +53,9 @@ if TYPE_CHECKING:
         verify,
     )
     from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.imports.from_onnx import from_onnx
+    from orchestrator.imports.from_torch import from_torch
+    from orchestrator.imports.imported import ImportedNetwork
     from orchestrator.search.certificates import Verification
     from orchestrator.search.explaining import ExplainedOptimum
     from orchestrator.search.found_mapping import MappingCosts
@@ -74,6 +77,7 @@ __all__ = [
     "Evaluator",
     "ExplainedOptimum",
     "Front",
+    "ImportedNetwork",
     "LoopNestModel",
     "MaestroModel",
     "MapSpace",
@@ -95,7 +99,9 @@ __all__ = [
     "continue_proof",
     "evaluate",
     "explain",
+    "from_onnx",
     "from_timeloop",
+    "from_torch",
     "make",
     "pareto",
     "prove",
@@ -118,6 +124,9 @@ _PLACES = {
     "orchestrator.api": "benchmark continue_proof evaluate explain pareto prove search "
     "search_network sweep verify",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
+    "orchestrator.imports.from_onnx": "from_onnx",
+    "orchestrator.imports.from_torch": "from_torch",
+    "orchestrator.imports.imported": "ImportedNetwork",
     "orchestrator.search.certificates": "Verification",
     "orchestrator.search.explaining": "ExplainedOptimum",
     "orchestrator.search.found_mapping": "MappingCosts",

@@ -12,6 +12,7 @@ EXTRA_OF = {
     "gymnasium": "ray",
     "mlflow": "tracking",
     "nevergrad": "baselines",
+    "onnx": "onnx",
     "optuna": "baselines",
     "pandas": "ray",
     "pyarrow": "ray",

@@ -33,7 +33,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "searchers",
         "mapspace.testing",
         "orchestrator.report orchestrator.runs",
-        "orchestrator.comparison",
+        "orchestrator.comparison orchestrator.imports",
         "orchestrator.benchmark orchestrator.search",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training",
         "orchestrator",

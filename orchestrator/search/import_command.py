@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     help="AccelForge's: FILE is a mapping that its search printed.",
 )
 @click.option("--workload", help="With --architecture: what is mapped, as `search` takes it.")
+@click.option("--batch", type=click.IntRange(1), help="Of ONNX: of inputs' open first axes.")
+@click.option("--sequence", type=click.IntRange(1), help="Of ONNX: of their open second axes.")
 @click.option("-o", "--output", type=PLACE, help="Else standard output.")
 def import_(
     file: Path,
@@ -41,15 +43,21 @@ def import_(
     architecture: Path | None,
     workload: str | None,
     output: Place | None,
+    **sizes: int | None,
 ) -> None:
     """Reads another tool's FILE, and writes what it says as a file of this one.
 
-    A network of MAESTRO (.m) or a workload of ZigZag (YAML) becomes a network for `search
-    --network`, an architecture of AccelForge (YAML) a machine; with --hardware the mappings of
-    MAESTRO's file become records for `evaluate --model maestro`. What has no effect and what is
-    left out is listed on standard error.
+    An ONNX model (.onnx), a network of MAESTRO (.m) or a workload of ZigZag (YAML) becomes a
+    network for `search --network`, an architecture of AccelForge (YAML) a machine; with --hardware
+    the mappings of MAESTRO's file become records for `evaluate --model maestro`. What has no effect
+    and what is left out is listed on standard error.
     """
-    from orchestrator.search.importing import imported, imported_answer, imported_mappings
+    from orchestrator.search.importing import (
+        imported,
+        imported_answer,
+        imported_mappings,
+        imported_onnx,
+    )
 
     if output is not None:
         check_folder(output)
@@ -57,7 +65,13 @@ def import_(
         raise click.UsageError("Expected --architecture and --workload together.")
     if architecture is not None and hardware is not None:
         raise click.UsageError("Expected either --architecture or --hardware.")
-    if architecture is not None and workload is not None:
+    if file.suffix.lower() == ".onnx":
+        if lenient or any(one is not None for one in (hardware, word_bits, architecture)):
+            raise click.UsageError("ONNX models have --batch and --sequence alone.")
+        text = imported_onnx(file, **sizes)
+    elif any(size is not None for size in sizes.values()):
+        raise click.UsageError("--batch and --sequence are for ONNX models (.onnx).")
+    elif architecture is not None and workload is not None:
         text = imported_answer(file, architecture, word_bits, workload)
     elif hardware is None:
         text = imported(file, lenient=lenient, word_bits=word_bits)

@@ -20,6 +20,7 @@ from costmodel.workloads import workload
 from costmodel.zigzag.workload import read_zigzag_network
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ArgumentError, ConfigError
+from orchestrator.imports.from_onnx import from_onnx
 
 _ARCHITECTURE = re.compile(r"^arch\s*:", re.MULTILINE)
 
@@ -54,9 +55,23 @@ def imported(path: Path, *, lenient: bool = False, word_bits: int | None = None)
     if of_yaml:
         return _of_network(read_zigzag_network(path, lenient=lenient))
     raise ConfigError(
-        f"{path}: expected a network of MAESTRO (.m), or a workload of ZigZag or an architecture "
-        "of AccelForge (.yaml)."
+        f"{path}: expected an ONNX model (.onnx), a network of MAESTRO (.m), or a workload of "
+        "ZigZag or an architecture of AccelForge (.yaml)."
     )
+
+
+def imported_onnx(path: Path, *, batch: int | None = None, sequence: int | None = None) -> str:
+    """An ONNX model as a network's file; what it has beside layers is listed.
+
+    Args:
+        path: the model.
+        batch: the size of the inputs' first axes where the model leaves it open.
+        sequence: the size of their second axes where the model leaves it open.
+
+    Raises:
+        ConfigError: as `from_onnx`.
+    """
+    return _of_network(from_onnx(path, batch=batch, sequence=sequence).network)
 
 
 def imported_mappings(path: Path, hardware: Path, *, lenient: bool = False) -> str:

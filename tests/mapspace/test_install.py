@@ -58,6 +58,7 @@ def test_every_library_of_an_extra_is_explained_by_it() -> None:
         (["benchmark", "smoke"], "ray", "ray"),
         (["search", "resnet-conv4", "--searcher", "gradient"], "torch", "surrogate"),
         (["search", "resnet-conv4", "--searcher", "ppo"], "ray", "ray"),
+        (["import", "network.onnx"], "onnx", "onnx"),
         (["search", "resnet-conv4", "--searcher", "model-guided"], "scipy", "baselines"),
     ],
 )

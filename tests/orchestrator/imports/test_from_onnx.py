@@ -1,0 +1,175 @@
+"""ONNX models: layers counted by hand, the same rules as for PyTorch, and files that are none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from commands import call
+from onnx import TensorProto, helper
+
+from costmodel.networks import load_network
+from costmodel.workloads import network
+from mapspace.errors import ConfigError
+from orchestrator.imports.from_onnx import from_onnx
+
+Capture = pytest.CaptureFixture[str]
+Size = int | str | None
+
+
+class Model:
+    """A graph that grows node by node; weights lie in files that are not there."""
+
+    def __init__(self, **inputs: list[Size]) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self.inputs = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in inputs.items()
+        ]
+
+    def weight(self, *shape: int) -> str:
+        tensor = TensorProto(name=f"w{len(self.weights)}", data_type=TensorProto.FLOAT, dims=shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="/nowhere/weights.bin")
+        self.weights.append(tensor)
+        return tensor.name
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [f"{name}_out"], name, **attributes))
+        return f"{name}_out"
+
+    def conv(self, source: str, inputs: int, outputs: int, size: int, **more: Any) -> str:
+        weight = self.weight(outputs, inputs // more.get("group", 1), size, size)
+        return self.add("Conv", source, weight, pads=[size // 2] * 4, **more)
+
+    def save(self, path: Path) -> Path:
+        last = self.nodes[-1].output[0]
+        output = helper.make_tensor_value_info(last, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "graph", self.inputs, [output], self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        path.write_bytes(model.SerializeToString())
+        return path
+
+
+def resnet50() -> Model:
+    """As in the paper: the first pointwise layer of a stage has the stride."""
+    model = Model(image=["N", 3, 224, 224])
+    x = model.add("Relu", model.conv("image", 3, 64, 7, strides=[2, 2]))
+    x = model.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    inputs = 64
+    for width, depth in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for index in range(depth):
+            stride = [2, 2] if index == 0 and width > 64 else [1, 1]
+            y = model.add("Relu", model.conv(x, inputs, width, 1, strides=stride))
+            y = model.add("Relu", model.conv(y, width, width, 3))
+            y = model.conv(y, width, 4 * width, 1)
+            x = model.conv(x, inputs, 4 * width, 1, strides=stride) if index == 0 else x
+            x = model.add("Relu", model.add("Add", x, y))
+            inputs = 4 * width
+    x = model.add("Flatten", model.add("GlobalAveragePool", x))
+    model.add("Gemm", x, model.weight(1000, 2048), transB=1)
+    return model
+
+
+def test_resnet50_is_the_preset(tmp_path: Path, capsys: Capture) -> None:
+    source = resnet50().save(tmp_path / "resnet50.onnx")
+    written = tmp_path / "network.yaml"
+    assert call("import", source, "--batch", 1, "-o", written) == 0
+    told = capsys.readouterr()
+    # 3 x 224 x 224 -> 64 x 112 x 112, which a relu reads and writes.
+    assert "no multiply-accumulates: relu1 (Relu) moves 1,605,632 words" in told.err
+    name, layers = load_network(str(written))
+    assert name == "resnet50"
+    ours = Counter({layer.hash: count for layer, count in layers})
+    theirs = Counter({layer.hash: count for layer, count in network("resnet50")})
+    assert not theirs - ours
+    assert sum((ours - theirs).values()) == 1
+    gemm = layers[-1][0]
+    assert (gemm.family, gemm.dimensions) == ("gemm", {"M": 1, "N": 1000, "K": 2048})
+
+
+def test_batch_and_sequence_fill_what_is_open(tmp_path: Path, capsys: Capture) -> None:
+    model = Model(x=["rows", "length", 8], mask=["rows", "length", "length"])
+    y = model.add("MatMul", "x", model.weight(8, 8))
+    y = model.add("Add", model.add("MatMul", y, model.add("Transpose", y, perm=[0, 2, 1])), "mask")
+    model.add("MatMul", model.add("Softmax", y), "x")
+    path = model.save(tmp_path / "open.onnx")
+    found = from_onnx(path, batch=3, sequence=5)
+    assert [(dict(layer.dimensions), count) for layer, count in found.layers] == [
+        ({"M": 15, "N": 8, "K": 8}, 1),
+        ({"H": 3, "M": 5, "N": 5, "K": 8}, 1),
+        ({"H": 3, "M": 5, "N": 8, "K": 5}, 1),
+    ]
+    assert call("import", path, "--batch", 3) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "dynamic shape: axis 1 of input x is length; give" in line
+    fixed = resnet50().save(tmp_path / "fixed.onnx")
+    with pytest.raises(ConfigError, match="--sequence: no input leaves the size of axis 1 open"):
+        from_onnx(fixed, batch=1, sequence=2)
+
+
+def test_operators_of_all_kinds(tmp_path: Path) -> None:
+    model = Model(x=[1, 4, 8, 8])
+    y = model.add("ConvTranspose", "x", model.weight(4, 6, 4, 4), strides=[2, 2], pads=[1] * 4)
+    y = model.conv(y, 6, 6, 3, group=6, dilations=[2, 1])
+    y = model.add("Einsum", y, y, equation="nchw,nchv->ncwv")
+    y = model.add("Attention", y, y, y)
+    model.add("Det", y)
+    found = from_onnx(model.save(tmp_path / "all.onnx"))
+    # Transposed: 4 phases of 8 x 8 outputs with 2 x 2 taps. The rows of the next shrink to 14.
+    phase, depthwise, products, *_ = found.layers
+    assert phase[1] == 4
+    assert phase[0].macs == 8 * 8 * 2 * 2 * 4 * 6
+    assert (depthwise[0].family, depthwise[0].macs) == ("einsum", 6 * 14 * 16 * 9)
+    assert dict(products[0].dimensions) == {"H": 6, "M": 16, "N": 16, "K": 14}
+    # Equal heads: scores and context of 16 x 16 by 16 are one layer.
+    assert found.layers[3][1] == 2
+    assert [(one.node, one.operator) for one in found.unknown] == [("det4", "Det")]
+
+
+def test_a_table_that_is_looked_up_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    model = Model()
+    model.inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", 4])]
+    y = model.add("Gather", model.weight(1000, 8), "ids")
+    model.add("MatMul", y, model.weight(8, 8))
+    # 8 indices, 64 words read, 64 written.
+    ((_, _, words),) = from_onnx(model.save(tmp_path / "table.onnx"), batch=2).moved
+    assert words == 136
+
+
+def test_files_that_are_none(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "model.onnx"
+    relu = Model(x=[2])
+    relu.add("Relu", "x")
+    wrong = Model(x=[2, 3])
+    wrong.add("MatMul", "x", wrong.weight(4, 5))
+    contents = (b"", b"layers: []\n", b"\x00" * 40, b"PK\x03\x04" + b"a" * 99)
+    for content in (*contents, onnx.ModelProto(ir_version=8).SerializeToString()):
+        path.write_bytes(content)
+        assert call("import", path) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "model.onnx: expected an ONNX model" in line
+    for model, why in ((relu, "no node has multiply-accumulates"), (wrong, "cannot be inferred")):
+        model.save(path)
+        assert call("import", path) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert why in line
+    assert call("import", tmp_path / "absent.onnx") == 2
+    assert call("import", path, "--lenient") == 2
+    assert call("import", tmp_path / "some.m", "--batch", 1) == 2
+
+
+def test_every_cut_of_a_model_is_refused_or_read(tmp_path: Path, capsys: Capture) -> None:
+    model = Model(x=[1, 3, 8, 8])
+    model.conv("x", 3, 4, 3)
+    path = model.save(tmp_path / "model.onnx")
+    content = path.read_bytes()
+    for end in range(0, len(content), 7):
+        path.write_bytes(content[:end])
+        assert call("import", path) in (0, 2)
+        assert "Traceback" not in capsys.readouterr().err
