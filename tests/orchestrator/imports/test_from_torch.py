@@ -145,6 +145,14 @@ def test_taps_of_a_dilated_transposed_convolution_by_hand() -> None:
     assert (odd.dimensions["P"], odd.dimensions["R"]) == (7, 1)
 
 
+def test_taps_under_a_stride_that_the_dilation_shares_by_hand() -> None:
+    # Taps reach outputs 2i, 2i + 2 and 2i + 4: even outputs alone, from inputs side by side.
+    module = nn.ConvTranspose1d(4, 6, 3, stride=2, dilation=2)
+    ((layer, count),) = from_torch(module, (torch.zeros(1, 4, 5),)).layers
+    assert str(layer.tensors[1]) == "Inputs[N, C, P + R]"
+    assert (count, layer.dimensions["P"], layer.dimensions["R"]) == (1, 7, 3)
+
+
 class Moves(nn.Module):
     def __init__(self) -> None:
         super().__init__()
