@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("tvm") and importlib.util.find_spec("tvm") is None:
-        reason = 'TVM is not installed: pip install ".[tvm]"'
+        reason = "TVM is not installed: pip install 'mapspace[tvm]'"
         if item.config.getoption("--require-tvm"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

@@ -111,6 +111,13 @@ TESTS: dict[str, tuple[str, ...]] = {
     "searchers/genetic.py": of_searcher("genetic"),
     "searchers/evaluator.py": ("tests/searchers/test_evaluator.py",),
     "searchers/gradient.py": of_searcher("gradient"),
+    "searchers/shared/projected_descent.py": (
+        PINNED_RUNS,
+        "tests/searchers/test_projected_descent.py",
+        "-k",
+        "gradient or descent",
+    ),
+    "searchers/shared/screened_descent.py": ("tests/searchers/test_gradient.py",),
     "orchestrator/comparison/results.py": ("tests/orchestrator/comparison/test_results.py",),
     "orchestrator/comparison/results_files.py": ("tests/orchestrator/comparison/test_results.py",),
     "surrogate/features.py": (

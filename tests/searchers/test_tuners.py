@@ -319,7 +319,7 @@ def test_xgboost_diversity_by_hand() -> None:
 
 def test_xgboost_says_which_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "xgboost", None)
-    with pytest.raises(ConfigError, match="pip install xgboost-cpu"):
+    with pytest.raises(ConfigError, match=r"pip install 'mapspace\[baselines\]'"):
         make("xgboost", SPACE, seed=0)
 
 

@@ -181,14 +181,17 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "acceptance(hottest) < initial_acceptance", "acceptance(hottest) <= initial_acceptance",
         "the next loop takes the step back",
     ),
-    Unseen("searchers/gradient.py", "_accepts", "700.0", "701.0", UNDERFLOW),
-    Unseen("searchers/gradient.py", "", "UNGROUPED = -2", "UNGROUPED = -3", "any name will do"),
+    Unseen("searchers/shared/projected_descent.py", "_accepts", "700.0", "701.0", UNDERFLOW),
     Unseen(
-        "searchers/gradient.py", "_round", "visits[-1][0]", "visits[-1][1]",
+        "searchers/shared/projected_descent.py", "", "UNGROUPED = -2", "UNGROUPED = -3",
+        "any name will do",
+    ),
+    Unseen(
+        "searchers/shared/projected_descent.py", "_round", "visits[-1][0]", "visits[-1][1]",
         "codes and values of a visit are as many",
     ),
     Unseen(
-        "searchers/gradient.py", "_step_relative", "np.where(factor, points, 1.0)",
+        "searchers/shared/projected_descent.py", "_step_relative", "np.where(factor, points, 1.0)",
         "np.where(factor, points, 2.0)", "the slope is divided by the steepest of its kind",
     ),
     Unseen(
