@@ -6,6 +6,7 @@ searcher.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -249,7 +250,9 @@ def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
         where = "" if searcher.prover.keep is None else " under the restriction"
     if proven:
         return f"proven optimal{where}"
-    gap = percent(max(0.0, loss / certain - 1), up=True)
+    # A bound is 0 until the first one is made.
+    above = max(0.0, loss / certain - 1) if certain > 0 else math.inf
+    gap = percent(above, up=True)
     return f"certainly within {gap} of the optimum{where}"
 
 

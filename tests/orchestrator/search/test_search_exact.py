@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from commands import answer, call, interrupted
 
+from costmodel import MapSpace, accelerator, workload
 from orchestrator.report.units import percent
+from orchestrator.search.one_workload import _so_far
+from searchers import make
 
 # 1.3e15 tilings: no machine that runs tests proves it within a second.
 LARGE = "cnn:N=64,K=1440,C=720,P=120,Q=60,R=4,S=4"
@@ -269,3 +272,12 @@ def test_a_front_under_bandwidth_limits(capsys: pytest.CaptureFixture[str]) -> N
     for objective, key in (("latency", "latency_cycles"), ("energy", "energy_pj"), ("edp", "edp")):
         single = answer(capsys, "search", *problem, "--objective", objective)
         assert single["lower_bound"] == pytest.approx(min(p[key] for p in front), rel=1e-12)
+
+
+def test_a_proof_without_a_bound_yet_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bound is 0 until the first one is made."""
+    space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator("mm256"))
+    searcher = make("random", space)
+    assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the lower bound"
+    monkeypatch.setattr(type(searcher), "lower_bound", 0.0)
+    assert _so_far(searcher, 2.0, 1.0).startswith("certainly within inf %")
