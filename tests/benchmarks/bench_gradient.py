@@ -37,7 +37,7 @@ class TrueValues:
     """A surrogate whose values are the cost model's; its gradients are the surrogate's."""
 
     def __init__(self, space: MapSpace) -> None:
-        self._space, self._inner, self.scale = space, predictor(space, None), None
+        self._space, self._inner = space, predictor(space, None)
         self.scale = self._inner.scale
         self.value, self.value_and_gradient = self._inner.value, self._inner.value_and_gradient
         self.describe = self._inner.describe
