@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         MapspaceError,
     )
     from mapspace.version import __version__
+    from orchestrator.answers.explained import ExplainedOptimum
+    from orchestrator.answers.results import SearchResult
     from orchestrator.api import (
         benchmark,
         continue_proof,
@@ -56,12 +58,10 @@ if TYPE_CHECKING:
     from orchestrator.imports.from_onnx import from_onnx
     from orchestrator.imports.from_torch import from_torch
     from orchestrator.imports.imported import ImportedNetwork
-    from orchestrator.search.certificates import Verification
-    from orchestrator.search.explaining import ExplainedOptimum
-    from orchestrator.search.found_mapping import MappingCosts
-    from orchestrator.search.network_result import NetworkResult
-    from orchestrator.search.pareto import Front
-    from orchestrator.search.results import SearchResult
+    from orchestrator.networks.result import NetworkResult
+    from orchestrator.proofs.certificates import Verification
+    from orchestrator.proofs.pareto import Front
+    from orchestrator.records.found_mapping import MappingCosts
     from orchestrator.sweep.results import SweepResults
     from searchers import SEARCHERS, Evaluator, TrialResult, make
 
@@ -127,12 +127,12 @@ _PLACES = {
     "orchestrator.imports.from_onnx": "from_onnx",
     "orchestrator.imports.from_torch": "from_torch",
     "orchestrator.imports.imported": "ImportedNetwork",
-    "orchestrator.search.certificates": "Verification",
-    "orchestrator.search.explaining": "ExplainedOptimum",
-    "orchestrator.search.found_mapping": "MappingCosts",
-    "orchestrator.search.network_result": "NetworkResult",
-    "orchestrator.search.pareto": "Front",
-    "orchestrator.search.results": "SearchResult",
+    "orchestrator.proofs.certificates": "Verification",
+    "orchestrator.answers.explained": "ExplainedOptimum",
+    "orchestrator.records.found_mapping": "MappingCosts",
+    "orchestrator.networks.result": "NetworkResult",
+    "orchestrator.proofs.pareto": "Front",
+    "orchestrator.answers.results": "SearchResult",
     "orchestrator.sweep.results": "SweepResults",
     "searchers": "SEARCHERS Evaluator TrialResult make",
 }

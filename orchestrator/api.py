@@ -18,17 +18,18 @@ from costmodel.workloads import WorkloadSource
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, validate
+from orchestrator.answers.explained import ExplainedOptimum
+from orchestrator.answers.request import Request
+from orchestrator.answers.results import SearchResult
+from orchestrator.proofs import certificates
+from orchestrator.proofs import pareto as fronts
 from orchestrator.runs.experiments import find_experiment
 from orchestrator.runs.locations import RUNS, local_file
-from orchestrator.search import certificates, continuing, explaining, one_workload
-from orchestrator.search import pareto as fronts
-from orchestrator.search.explaining import ExplainedOptimum
-from orchestrator.search.request import Request
-from orchestrator.search.results import SearchResult
+from orchestrator.search import continuing, explaining, one_workload
 
 if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
-    from orchestrator.search.network_result import NetworkResult
+    from orchestrator.networks.result import NetworkResult
     from orchestrator.sweep.results import SweepResults
 
 Keep = Mapping[str, str | Sequence[str]]
@@ -251,7 +252,7 @@ def search_network(
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
     """
-    from orchestrator.search import network as networks
+    from orchestrator.networks.search import search_network as search_layers
 
     request = Request(
         workload=str(network),
@@ -267,7 +268,7 @@ def search_network(
         constraints=constraints,
         threads=threads,
     )
-    return networks.search_network(request, _stream(progress))
+    return search_layers(request, _stream(progress))
 
 
 def verify(
@@ -398,7 +399,7 @@ def evaluate(
         ConfigError: an unknown model, or a record that cannot be read.
         DataError: the file is damaged.
     """
-    from orchestrator.search.evaluate_records import scored, scorer
+    from orchestrator.records.evaluate_records import scored, scorer
 
     options = {"link_transfers": link_transfers, "counting": counting}
     if isinstance(records, str | Path | RemotePath):

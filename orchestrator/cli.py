@@ -13,11 +13,9 @@ import click
 
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.extras import what_is_missing
+from orchestrator.commands import COMMANDS
+from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of
 from orchestrator.runs.locations import RUNS, local_file
-from orchestrator.search.command import COMMANDS, PLACE
-from orchestrator.search.export_command import COMMANDS as WRITING
-from orchestrator.search.import_command import import_
-from orchestrator.search.options import Commands, check_plot, fail, pair_of
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -32,7 +30,7 @@ def cli() -> None:
     """Finds mappings of tensor operations on spatial accelerators, and compares the methods."""
 
 
-for _command in (*COMMANDS, *WRITING, import_):
+for _command in COMMANDS:
     cli.add_command(_command)
 
 

@@ -28,7 +28,7 @@ EXCEPTIONS = {
     "orchestrator.api.prove": OPTIONS,
     "orchestrator.api.search": OPTIONS,
     "orchestrator.api.search_network": OPTIONS,
-    "orchestrator.search.command.search": OPTIONS,
+    "orchestrator.commands.search.search": OPTIONS,
     "searchers.evaluator.__init__": OPTIONS,
     "searchers.reinforcement.environment.__init__": OPTIONS,
     "surrogate.predictor.write": OPTIONS,

@@ -34,8 +34,12 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "mapspace.testing",
         "orchestrator.report orchestrator.runs",
         "orchestrator.comparison orchestrator.imports",
-        "orchestrator.benchmark orchestrator.search",
-        "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training",
+        "orchestrator.benchmark orchestrator.records",
+        "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "
+        "orchestrator.answers orchestrator.bypass orchestrator.proofs",
+        "orchestrator.search",
+        "orchestrator.networks",
+        "orchestrator.commands",
         "orchestrator",
     )
 )
@@ -76,15 +80,8 @@ MODULES = {
 }
 
 
-# What shows a thing lies in a file of its own and needs its type; what is shown calls it. A kind of
-# run is a class, which looks itself up in the table of kinds.
-FOR_TYPES_ALONE = {
-    ("orchestrator.runs.kinds", "orchestrator.runs.run_folder"),
-    ("orchestrator.search.explaining", "orchestrator.search.results"),
-    ("orchestrator.search.network_text", "orchestrator.search.network_result"),
-    ("orchestrator.search.padding_text", "orchestrator.search.results"),
-    ("orchestrator.search.result_text", "orchestrator.search.results"),
-}
+# A kind of run is a class, which looks itself up in the table of kinds.
+FOR_TYPES_ALONE = {("orchestrator.runs.kinds", "orchestrator.runs.run_folder")}
 
 
 def imported(path: Path, *, types: bool = False) -> set[str]:

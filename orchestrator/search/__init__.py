@@ -1,1 +1,1 @@
-"""`mapspace search`, `verify`, `pareto`, `tile`, `bypass`, `evaluate`: answers for one machine."""
+"""How one answer is found: a workload, a line of a file, a tiling; padding, explanations."""

@@ -10,14 +10,15 @@ from costmodel.exact.certificate import certify
 from costmodel.exact.restriction import problem_hash
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
-from orchestrator.search.found_mapping import MappingCosts
-from orchestrator.search.limits import limits_of
-from orchestrator.search.results import Proof, RankedMapping, SearchResult, Standing
+from orchestrator.answers.limits import limits_of
+from orchestrator.answers.results import RankedMapping, SearchResult
+from orchestrator.answers.standing import Proof, Standing
+from orchestrator.records.found_mapping import MappingCosts
 
 if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
     from costmodel.map_space.map_space import MapSpace
-    from orchestrator.search.request import Request
+    from orchestrator.answers.request import Request
     from searchers import TrialResult
 
 

@@ -10,8 +10,8 @@ from mapspace.errors import ConfigError
 if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.face import AnyProof
+    from orchestrator.answers.request import Request
     from orchestrator.runs.live import Live
-    from orchestrator.search.request import Request
 
 
 def problem_of(certificate: Certificate, request: Request) -> Request:

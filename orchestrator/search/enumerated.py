@@ -14,12 +14,13 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_problems import whole_mapping
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
+from orchestrator.answers.results import SearchResult
+from orchestrator.answers.standing import Standing
 from orchestrator.search.assess import assess
-from orchestrator.search.results import SearchResult, Standing
 from searchers import TrialResult
 
 if TYPE_CHECKING:
-    from orchestrator.search.request import Request
+    from orchestrator.answers.request import Request
 
 NAME = "enumeration"
 # Different mappings of a space that is enumerated: a second or two.

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError, NoMappingError
+from orchestrator.answers.request import Request
 from orchestrator.report.units import percent, value_text
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 from orchestrator.search.continuing import go_on
-from orchestrator.search.request import Request
 
 if TYPE_CHECKING:
     import searchers
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
     from costmodel.map_space.map_space import MapSpace
     from costmodel.space import CostModel
-    from orchestrator.search.results import SearchResult
+    from orchestrator.answers.results import SearchResult
     from searchers import TrialResult
 
 WARM_UP_ITERATIONS = 256
@@ -58,8 +58,8 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
     import searchers
     from costmodel.exact.loading import load_compiled
     from costmodel.workloads import workload
-    from orchestrator.search.padding import pad, padded
     from orchestrator.search.padding_advice import advice
+    from orchestrator.search.padding_trials import pad, padded
 
     original, device = workload(request.workload), request.device
     live = Live(stream or sys.stderr)

@@ -7,11 +7,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from orchestrator.search.padding import Padding, awkward, find_padding, until
+from orchestrator.answers.padding import Padding, awkward
+from orchestrator.search.padding_trials import find_padding, until
 
 if TYPE_CHECKING:
-    from orchestrator.search.request import Request
-    from orchestrator.search.results import SearchResult
+    from orchestrator.answers.request import Request
+    from orchestrator.answers.results import SearchResult
 
 # Below this share of busy elements the sizes of a result are looked at, for so long.
 LOW_UTILISATION = 0.5

@@ -13,17 +13,17 @@ from costmodel.loop_nest.nest_problems import read_problem
 from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import json_lines
 from mapspace.errors import ConfigError, MapspaceError, NoMappingError
+from orchestrator.answers.result_text import search_text
 from orchestrator.runs.live import Live
 from orchestrator.search.enumerated import enumerate_space, whole_space
 from orchestrator.search.nothing_left import why_nothing
 from orchestrator.search.one_workload import search_workload
-from orchestrator.search.result_text import search_text
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
-    from orchestrator.search.request import Request
-    from orchestrator.search.results import SearchResult
+    from orchestrator.answers.request import Request
+    from orchestrator.answers.results import SearchResult
 
 
 @dataclass(frozen=True)

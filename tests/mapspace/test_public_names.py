@@ -74,7 +74,7 @@ def test_a_misspelt_name_is_an_error_to_type_checkers(tmp_path: Path) -> None:
     quick = ["--follow-imports=silent", "--no-site-packages", "--cache-dir", str(tmp_path)]
     arguments = ["-m", "mypy", *quick, str(file)]
     run = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert "orchestrator.search.found_mapping.MappingCosts" in run.stdout
+    assert "orchestrator.records.found_mapping.MappingCosts" in run.stdout
     assert 'Module has no attribute "serch"' in run.stdout
 
 

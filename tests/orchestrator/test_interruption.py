@@ -84,7 +84,7 @@ def test_the_last_layer_of_a_network_may_be_cut_off(
     def during() -> Iterator[threading.Event]:
         yield event
 
-    from orchestrator.search import network
+    from orchestrator.networks import search as network
 
     searched = network.search_layer
 
@@ -108,7 +108,7 @@ def test_the_last_layer_of_a_network_may_be_cut_off(
         (("search", "gemm-512"), "orchestrator.search.one_workload.search", False),
         (
             ("evaluate", "--model", "loopnest", __file__),
-            "orchestrator.search.evaluate_records.evaluate_file",
+            "orchestrator.records.evaluate_records.evaluate_file",
             False,
         ),
         (("generate", "smoke"), "orchestrator.runs.command.find_experiment", True),

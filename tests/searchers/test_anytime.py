@@ -13,8 +13,8 @@ import pytest
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import Costs, Objective
 from costmodel.exact.loading import load_compiled
+from orchestrator.answers.request import Request
 from orchestrator.search.one_workload import search
-from orchestrator.search.request import Request
 from searchers import Evaluator, make
 from searchers.exact import ALONE_SECONDS, FIRST_SHARE, Exact
 from searchers.structured import LONGEST_WALK, Structured

@@ -16,7 +16,7 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.loop_nest.records import arch_record, problem_record
 from mapspace.errors import ConfigError
-from orchestrator.search.certificates import verify_file
+from orchestrator.proofs.certificates import verify_file
 
 OLD = GOLDEN / "certificates"
 VALUES: list[Any] = [

@@ -26,7 +26,7 @@ from costmodel.maestro import (
     score_records,
 )
 from mapspace.errors import ConfigError, ContractError
-from orchestrator.search.evaluate_records import evaluate_file
+from orchestrator.records.evaluate_records import evaluate_file
 
 Record = dict[str, Any]
 RECORDS = load()

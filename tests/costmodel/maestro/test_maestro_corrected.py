@@ -25,7 +25,7 @@ from costmodel.maestro import (
     records_from_mappings,
     score_records,
 )
-from orchestrator.search.evaluate_records import evaluate_file
+from orchestrator.records.evaluate_records import evaluate_file
 
 Record = dict[str, Any]
 CORRECTED = MaestroModel(fidelity="corrected")

@@ -12,7 +12,7 @@ import mapspace as ms
 from costmodel.exact_any.explained import DecisionAnswer, Explanation, Neighbour, ResourceAnswer
 from costmodel.exact_any.neighbours import Resource
 from mapspace.errors import ConfigError
-from orchestrator.search.explaining import ExplainedOptimum
+from orchestrator.answers.explained import ExplainedOptimum
 
 SMALL = "gemm:M=8,N=8,K=8"
 DEEP = """

@@ -14,17 +14,16 @@ from commands import call, printed
 
 from costmodel import MapSpace, Workload, accelerator, workload
 from costmodel.exact.certificate import prove
-from orchestrator.search import padding, padding_advice
-from orchestrator.search.padding import (
+from orchestrator.answers.padding import is_awkward, paddable
+from orchestrator.answers.request import Request
+from orchestrator.search import padding_advice, padding_trials
+from orchestrator.search.padding_trials import (
     candidates,
     find_padding,
-    is_awkward,
     pad,
-    paddable,
     padded,
     until,
 )
-from orchestrator.search.request import Request
 
 AWKWARD = "gemm:M=67,N=71,K=73"
 # Small enough for many proofs: 64 elements of 64 words, 4,096 words shared.
@@ -47,8 +46,8 @@ def request(**options: Any) -> Request:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, every size is tried."""
-    monkeypatch.setattr(padding, "PROBLEM_SECONDS", 300.0)
-    monkeypatch.setattr(padding, "PADDING_SECONDS", 300.0)
+    monkeypatch.setattr(padding_trials, "PROBLEM_SECONDS", 300.0)
+    monkeypatch.setattr(padding_trials, "PADDING_SECONDS", 300.0)
     monkeypatch.setattr(padding_advice, "ADVICE_SECONDS", 300.0)
 
 

@@ -18,8 +18,8 @@ from costmodel.exact.objective import KINDS, is_below, rank
 from costmodel.exact.pareto import pareto_front
 from costmodel.exact.prover import Prover
 from costmodel.exact.verification import verify
-from orchestrator.search.network import search_network
-from orchestrator.search.request import Request
+from orchestrator.answers.request import Request
+from orchestrator.networks.search import search_network
 from orchestrator.sweep.proofs import Problem, prove_problem
 
 # Both of the first two answered with more energy than they need at the same cycles.

@@ -1,0 +1,1 @@
+"""What a search is asked, what it returns, and how that reads."""

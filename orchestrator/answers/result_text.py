@@ -1,0 +1,88 @@
+"""What `mapspace search` says of a mapping to people: loop nest, energy, what is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.answers.explained import explained_text
+from orchestrator.answers.facts import tiling
+from orchestrator.answers.padding_text import advice_text, padded_text
+from orchestrator.answers.results import SearchResult
+from orchestrator.report.shown import aligned
+from orchestrator.report.units import percent, value_text
+
+
+def search_text(result: SearchResult) -> str:
+    """A search's result in full."""
+    lines = [
+        f"{result.workload}",
+        "",
+        str(result.mapping),
+        "",
+        *_energy_table(result),
+        "",
+        *aligned(result.facts(every_cost=True)),
+    ]
+    if result.conclusion is not None:
+        lines.append(f"{'':<16}{result.conclusion}")
+    if result.top:
+        lines += ["", *_best(result)]
+    if result.explained is not None:
+        lines += ["", explained_text(result.explained)]
+    elif result.unexplained is not None:
+        lines += ["", f"nothing explained: {result.unexplained}"]
+    lines.append(f"in all          {result.wall_seconds:.2f} s, preparation included")
+    return "\n".join([*lines, *_padding(result)])
+
+
+def _best(result: SearchResult) -> Iterator[str]:
+    """The best tilings that a proof found, as a table."""
+    objective, clock = result.objective, result.accelerator.clock_ghz
+    yield f"the {len(result.top)} best tilings, each with its best loop orders"
+    for rank, entry in enumerate(result.top, start=1):
+        value = value_text(objective, entry.costs.objective(objective), clock)
+        above = percent(entry.above_best)
+        yield f"{rank:>4}  {objective} {value}  + {above}  {tiling(entry.mapping)}"
+
+
+def _padding(result: SearchResult) -> Iterator[str]:
+    """What a result says of padding; nothing where it was not asked for and would not help."""
+    workload, padding = result.workload, result.padding
+    if padding is None:
+        return
+    if result.original is None:
+        clock = result.accelerator.clock_ghz
+        yield from advice_text(workload, padding, result.utilisation, result.objective, clock)
+    else:
+        yield from padded_text(workload, result.original, padding)
+
+
+def _energy_table(result: SearchResult) -> Iterator[str]:
+    """Energy by level (rows) and tensor (columns), in a unit that suits the total."""
+    detail, total = result.detail, result.costs.energy_pj
+    scale, unit = next(
+        (scale, unit)
+        for scale, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
+        if total >= scale or scale == 1.0
+    )
+    names = result.workload.tensor_names
+    width = max(10, *(len(name) + 2 for name in names))
+    first = max(14, *(len(level.name) + 2 for level in result.accelerator.levels))
+    head = f"energy, {unit}"
+    yield f"{head:<{first}}" + "".join(f"{name:>{width}}" for name in (*names, "total", "share"))
+
+    def row(label: str, parts: list[float | None], whole: float) -> str:
+        cells = [" " * width if part is None else f"{part / scale:>{width}.4f}" for part in parts]
+        share = f"{100 * whole / total:.1f} %"
+        return f"{label:<{first}}{''.join(cells)}{whole / scale:>{width}.4f}{share:>{width}}"
+
+    for index, level in enumerate(result.accelerator.levels):
+        parts = detail.energy_pj[0, index].tolist()
+        yield row(level.name, parts, sum(parts))
+    if detail.network_energy_pj.any():
+        parts = detail.network_energy_pj[0].tolist()
+        yield row("network", parts, sum(parts))
+    blank: list[float | None] = [None] * len(names)
+    yield row("MAC", blank, detail.mac_energy_pj)
+    columns = (detail.energy_pj[0].sum(axis=0) + detail.network_energy_pj[0]).tolist()
+    yield row("total", columns, total)

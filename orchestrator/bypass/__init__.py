@@ -1,0 +1,1 @@
+"""`mapspace bypass`: what it is worth that tensors may skip memory levels."""

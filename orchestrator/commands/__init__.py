@@ -1,0 +1,11 @@
+"""The commands that answer for one machine, now. Each imports what it needs itself."""
+
+from orchestrator.commands.bypass import bypass
+from orchestrator.commands.evaluate import evaluate
+from orchestrator.commands.export import export, schema
+from orchestrator.commands.import_files import import_
+from orchestrator.commands.proofs import pareto, verify
+from orchestrator.commands.search import search
+from orchestrator.commands.tile import tile
+
+COMMANDS = (search, tile, verify, pareto, bypass, evaluate, export, schema, import_)

@@ -1,0 +1,82 @@
+"""The command `mapspace import`. It imports what it needs itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mapspace.storage import write_atomically
+from orchestrator.commands.options import PLACE, OnceEach, check_folder
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
+
+
+@click.command("import", cls=OnceEach)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--lenient", is_flag=True, help="Leave out what is not modelled, and list it.")
+@click.option(
+    "--hardware",
+    type=click.Path(path_type=Path),
+    help="MAESTRO's hardware file: FILE's dataflows become mapping records.",
+)
+@click.option(
+    "--word-bits", type=click.IntRange(1, 1024), help="Of AccelForge's architectures: of a value."
+)
+@click.option(
+    "--architecture",
+    type=click.Path(path_type=Path),
+    help="AccelForge's: FILE is a mapping that its search printed.",
+)
+@click.option("--workload", help="With --architecture: what is mapped, as `search` takes it.")
+@click.option("--batch", type=click.IntRange(1), help="Of ONNX: of inputs' open first axes.")
+@click.option("--sequence", type=click.IntRange(1), help="Of ONNX: of their open second axes.")
+@click.option("-o", "--output", type=PLACE, help="Else standard output.")
+def import_(
+    file: Path,
+    lenient: bool,
+    hardware: Path | None,
+    word_bits: int | None,
+    architecture: Path | None,
+    workload: str | None,
+    output: Place | None,
+    **sizes: int | None,
+) -> None:
+    """Reads another tool's FILE, and writes what it says as a file of this one.
+
+    An ONNX model (.onnx), a network of MAESTRO (.m) or a workload of ZigZag (YAML) becomes a
+    network for `search --network`, an architecture of AccelForge (YAML) a machine; with --hardware
+    the mappings of MAESTRO's file become records for `evaluate --model maestro`. What has no effect
+    and what is left out is listed on standard error.
+    """
+    from orchestrator.records.importing import (
+        imported,
+        imported_answer,
+        imported_mappings,
+        imported_onnx,
+    )
+
+    if output is not None:
+        check_folder(output)
+    if (architecture is None) != (workload is None):
+        raise click.UsageError("Expected --architecture and --workload together.")
+    if architecture is not None and hardware is not None:
+        raise click.UsageError("Expected either --architecture or --hardware.")
+    if file.suffix.lower() == ".onnx":
+        if lenient or any(one is not None for one in (hardware, word_bits, architecture)):
+            raise click.UsageError("ONNX models have --batch and --sequence alone.")
+        text = imported_onnx(file, **sizes)
+    elif any(size is not None for size in sizes.values()):
+        raise click.UsageError("--batch and --sequence are for ONNX models (.onnx).")
+    elif architecture is not None and workload is not None:
+        text = imported_answer(file, architecture, word_bits, workload)
+    elif hardware is None:
+        text = imported(file, lenient=lenient, word_bits=word_bits)
+    else:
+        text = imported_mappings(file, hardware, lenient=lenient)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(output, text.encode())

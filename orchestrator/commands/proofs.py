@@ -1,0 +1,73 @@
+"""`mapspace verify` and `pareto`: a proof once more, and a proven front."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from mapspace.errors import MapspaceError
+from orchestrator.commands.options import PLACE, OnceEach, check_plot, check_records_output, fail
+from orchestrator.runs.locations import local_file
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
+
+
+@click.command(cls=OnceEach)
+@click.argument("certificate", type=PLACE)
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="Also count mappings one by one without the prover: all of a small space, else a sample.",
+)
+@click.option("--seconds", type=float, help="The most that it may take; else however long.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def verify(certificate: Place, independent: bool, seconds: float | None, as_json: bool) -> None:
+    """Proves again what CERTIFICATE claims, with the same prover.
+
+    The mapping is evaluated anew and everything below the bound searched anew: a fault in the
+    prover's rules would be made twice. --independent looks without it. What the certificate says
+    and nothing checks is printed as not verified. Exits with 1 if a claim is wrong, and with 3 if
+    --seconds ended before the bound was proven again.
+    """
+    from orchestrator.proofs.certificates import verification_text, verify_file
+
+    with local_file(certificate, there=True) as file:
+        result = verify_file(file, independent=independent, seconds=seconds)
+    click.echo(json.dumps(result.to_dict()) if as_json else verification_text(result))
+    if not result.holds:
+        raise MapspaceError(f"{certificate}: the certificate does not hold.")
+    if not result.complete:
+        left = f"{certificate}: not proven again within {seconds:g} s."
+        raise click.exceptions.Exit(fail(left, 3))
+
+
+@click.command(cls=OnceEach)
+@click.argument("workload")
+@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option("--plot", type=PLACE, help="Also draw it into a PNG file.")
+@click.option("--output", type=PLACE, help="Also write a mapping record per point, as JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def pareto(
+    workload: str, accelerator: str, plot: Place | None, output: Place | None, as_json: bool
+) -> None:
+    """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
+    from orchestrator.proofs.pareto import draw_front, front, front_text
+
+    if plot is not None:
+        check_plot(plot)
+    if output is not None:
+        check_records_output(output)
+    result = front(workload, accelerator)
+    written = []
+    if plot is not None:
+        with local_file(plot) as file:
+            draw_front(result, file)
+        written.append(f"plot     {plot}")
+    if output is not None:
+        result.save(output)
+        written.append(f"records  {output}, one per point")
+    text = "\n".join([front_text(result), *([""] if written else []), *written])
+    click.echo(json.dumps(result.to_dict()) if as_json else text)

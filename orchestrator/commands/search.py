@@ -1,0 +1,242 @@
+"""`mapspace search`: one workload, every layer of a network, every line of a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from costmodel.costs import OBJECTIVES
+from mapspace.errors import ConfigError, MapspaceError
+from orchestrator.commands.options import (
+    COUNTING,
+    LENIENT,
+    PLACE,
+    TIMELOOP,
+    OnceEach,
+    check_certificate_output,
+    check_records_output,
+    check_timeloop,
+    fail,
+    share_of,
+    tensors_by_level,
+)
+from orchestrator.runs.locations import local_file
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
+    from orchestrator.answers.request import Request
+
+
+@click.command(cls=OnceEach)
+@click.argument("workload", required=False, nargs=-1)
+@click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
+@TIMELOOP
+@LENIENT
+@click.option(
+    "--problems",
+    type=PLACE,
+    metavar="FILE.jsonl",
+    help="Every line's problem on its own machine: arch, problem and perhaps constraints.",
+)
+@click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option("--searcher", help="The method; else exact where it applies.")
+@click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
+@click.option("--iterations", type=int, help="Budget of cost queries.")
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES, case_sensitive=False),
+    default="edp",
+    show_default=True,
+    help="What to minimise; less energy (of equal energy: fewer cycles) breaks ties.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--surrogate", help="Surrogate folder for --searcher gradient; else the shipped one.")
+@click.option("--gap", default="0", help="Stop a proof within so much of the optimum, such as 1%.")
+@click.option("--top", type=click.IntRange(1), default=1, help="Find so many of the best tilings.")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="LEVEL=TENSORS",
+    help="Tensors that a level keeps where the machine leaves it open: L1=Weights,Outputs.",
+)
+@click.option(
+    "--factors",
+    type=click.Choice(("perfect", "imperfect")),
+    help="Whether loops may have a shorter last pass; else as the machine says.",
+)
+@click.option(
+    "--continue",
+    "continued",
+    type=PLACE,
+    metavar="CERTIFICATE",
+    help="Go on with the unfinished proof of a certificate, which says the problem.",
+)
+@click.option("--explain", is_flag=True, help="Prove what holds a proven optimum up.")
+@COUNTING
+@click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
+@click.option(
+    "--output",
+    type=PLACE,
+    help="Also write the mapping record (one per layer, line or tiling of --top), and beside it "
+    "the certificate.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+def search(
+    workload: tuple[str, ...],
+    network: str | None,
+    timeloop: bool,
+    lenient: bool,
+    problems: Place | None,
+    seconds: float | None,
+    iterations: int | None,
+    gap: str,
+    keep: tuple[str, ...],
+    continued: Place | None,
+    output: Place | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Finds a mapping of WORKLOAD now: the proven best one where a proof is possible.
+
+    WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
+    prints the best mapping so far and how far from the optimum it can be. With --network in place
+    of WORKLOAD every distinct layer of a network is searched, with --problems every line of a file;
+    budgets are then for each of them.
+    """
+    from orchestrator.answers.request import Request
+    from orchestrator.answers.result_text import search_text
+    from orchestrator.search.one_workload import search as run_search
+
+    check_timeloop(timeloop, lenient, workload)
+    given = [name for name in (*workload, network, problems) if name is not None]
+    if continued is not None and (timeloop or network is not None or problems is not None):
+        raise click.UsageError("Expected --continue alone or with a WORKLOAD.")
+    if not given and continued is None:
+        raise click.UsageError("Missing argument 'WORKLOAD' (or --network), or --problems.")
+    if problems is not None and len(given) > 1:
+        raise click.UsageError("Expected --problems alone, without WORKLOAD or --network.")
+    if len(workload) > 1 and not timeloop:
+        raise click.UsageError(f"Got unexpected extra argument ({workload[1]})")
+    if workload and network is not None:
+        raise click.UsageError("Expected either WORKLOAD or --network, got both.")
+    kept = tensors_by_level(keep)
+    if output is not None:
+        check_records_output(output)
+        if network is None:
+            check_certificate_output(output.with_suffix(".certificate.json"))
+    request = Request(
+        network or (workload or ("",))[0],
+        seconds=seconds,
+        iterations=iterations,
+        gap=share_of(gap),
+        keep=kept,
+        **options,
+    )
+    if problems is not None:
+        _search_problems(request, problems, output, as_json)
+        return
+    if timeloop:
+        _search_timeloop(request, workload, lenient, output, as_json)
+        return
+    if network is not None:
+        _search_network(request, output, as_json)
+        return
+    if continued is not None:
+        request = _continued(request, continued)
+    result = run_search(request)
+    if output is not None:
+        result.save(output)
+    click.echo(json.dumps(result.to_dict()) if as_json else search_text(result))
+    if result.interrupted:
+        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
+    if result.failure is not None:
+        raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
+
+
+def _continued(request: Request, file: Place) -> Request:
+    """The request of a certificate, of the same problem as WORKLOAD where that is given."""
+    from costmodel.exact.certificate import read_certificate
+    from orchestrator.search.continuing import check_same, problem_of
+
+    with local_file(file, there=True) as path:
+        certificate = read_certificate(path)
+    if request.workload:
+        check_same(certificate, request)
+    else:
+        context = click.get_current_context()
+        for name in ("accelerator", "objective", "keep", "factors"):
+            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+                raise ConfigError(f"--{name}: the certificate says it; give WORKLOAD to compare.")
+    return problem_of(certificate, request)
+
+
+def _search_problems(
+    request: Request, problems: Place, output: Place | None, as_json: bool
+) -> None:
+    from orchestrator.records.found_mapping import save_records
+    from orchestrator.search.problem_lines import read_problems, search_problems
+
+    for name, asked in (("pad", request.pad), ("keep", request.keep), ("explain", request.explain)):
+        if asked:
+            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
+    with local_file(problems, there=True) as file:
+        lines = read_problems(file)
+    found = []
+    for answer in search_problems(request, lines):
+        click.echo(json.dumps(answer.to_dict()) if as_json else f"{answer.text()}\n")
+        if answer.result is not None:
+            found.append({"line": answer.problem.where, **answer.result.record})
+        if output is not None:
+            save_records(found, output)
+        if answer.interrupted:
+            raise click.exceptions.Exit(fail("interrupted: lines are missing.", 130))
+
+
+def _search_timeloop(
+    request: Request, files: tuple[str, ...], lenient: bool, output: Place | None, as_json: bool
+) -> None:
+    from orchestrator.records.timeloop_files import read_files
+    from orchestrator.search import timeloop_problem
+    from orchestrator.search.one_workload import with_explanation
+    from orchestrator.search.problem_lines import search_problems
+
+    for name, asked in (("pad", request.pad), ("keep", request.keep)):
+        if asked:
+            raise ConfigError(f"--{name}: Timeloop's files say it themselves.")
+    read = read_files(files, lenient=lenient)
+    context = click.get_current_context()
+    if context.get_parameter_source("objective") is click.core.ParameterSource.DEFAULT:
+        request = replace(request, objective=timeloop_problem.objective_of(read))
+    (answer,) = search_problems(request, [timeloop_problem.problem_of(read, files)])
+    if request.explain and answer.result is not None:
+        explained = with_explanation(request, answer.result, sys.stderr)
+        answer = replace(answer, result=explained)
+    if output is not None and answer.result is not None:
+        timeloop_problem.save(answer.result, output)
+    click.echo(json.dumps(answer.to_dict()) if as_json else answer.text())
+    if answer.interrupted:
+        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
+    if answer.result is None:
+        raise MapspaceError(f"No mapping: {answer.why}")
+
+
+def _search_network(request: Request, output: Place | None, as_json: bool) -> None:
+    from orchestrator.networks.search import search_network
+
+    if request.top > 1:
+        raise ConfigError("--top is for a single WORKLOAD, not for --network.")
+    for name, asked in (("pad", request.pad), ("explain", request.explain)):
+        if asked:
+            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --network.")
+    result = search_network(request)
+    if output is not None:
+        result.save(output)
+    click.echo(json.dumps(result.to_dict()) if as_json else result.picture())
+    if result.interrupted:
+        raise click.exceptions.Exit(fail(str(result.failure), 130))
+    if result.failure is not None:
+        raise MapspaceError(result.failure)

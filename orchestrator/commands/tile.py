@@ -1,0 +1,39 @@
+"""`mapspace tile`: a tiling of a matrix product for this processor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from orchestrator.commands.options import OnceEach, fail
+
+
+@click.command(cls=OnceEach)
+@click.argument("workload")
+@click.option(
+    "--model",
+    default="tvm",
+    show_default=True,
+    help="tvm: measure on this processor; tiling: model a core's caches.",
+)
+@click.option("--searcher", default="na2c", show_default=True)
+@click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
+@click.option("--iterations", type=int, help="Budget of tilings.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--time-limit", type=float, help="The most seconds one measurement takes; else 10.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def tile(as_json: bool, **options: Any) -> None:
+    """Finds a tiling of the matrix product WORKLOAD for this processor, compiled with TVM.
+
+    WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=512,N=512,K=512. Ctrl-C
+    prints the best tiling so far; what was measured once is kept and not measured again.
+    """
+    from orchestrator.search.tiling import TileRequest, tile_text
+    from orchestrator.search.tiling import tile as run_tile
+
+    result = run_tile(TileRequest(**options))
+    click.echo(json.dumps(result.to_dict()) if as_json else tile_text(result))
+    if result.interrupted:
+        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))

@@ -1,0 +1,1 @@
+"""`mapspace search --network`: every layer of a network, and the totals."""

@@ -1,0 +1,278 @@
+"""What a search of a network returns: a result per layer, and totals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapspace.storage import Place, place
+from orchestrator.answers.results import UNDER_RESTRICTION, SearchResult
+from orchestrator.answers.standing import Standing
+from orchestrator.networks.text import RESTRICTED, network_text
+from orchestrator.records.found_mapping import MappingCosts, save_records
+from orchestrator.report.shown import Fact, Shown
+from orchestrator.report.units import energy_text, latency_text, percent, value_text
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
+    from costmodel.costs import Objective
+    from costmodel.exact.restriction import Restriction
+
+# An objective is energy^a x cycles^b; the exponents' sum.
+DEGREES = {"energy": 1, "latency": 1, "edp": 2, "ed2p": 3}
+
+
+@dataclass(frozen=True)
+class LayerResult:
+    """What became of one layer.
+
+    Attributes:
+        workload: the layer.
+        count: how often the network has it.
+        result: its best mapping; None where there is none.
+        obstacle: why no proof is possible; None where one is.
+        failure: why there is no mapping, or why the searcher stopped before its budget.
+    """
+
+    workload: Workload
+    count: int
+    result: SearchResult | None = None
+    obstacle: str | None = None
+    failure: str | None = None
+
+    @property
+    def standing(self) -> str:
+        """What is certain about the mapping, in a word or two."""
+        result = self.result
+        if result is None:
+            return "no mapping"
+        if result.proven:
+            return "proven"
+        if result.certificate is None:
+            return "best known"
+        gap = percent(result.searched.gap)
+        if result.restricted is not None:
+            found = "proven" if result.restricted.proven else f"within {gap}"
+            return f"{found}{RESTRICTED}"
+        return f"{gap} above" if result.gap_to_optimum is not None else f"within {gap}"
+
+    def to_dict(self, accelerator: str) -> dict[str, Any]:
+        """Its row in JSON."""
+        found = {"workload": self.workload.name, "accelerator": accelerator}
+        return {
+            **(found if self.result is None else self.result.to_dict()),
+            "count": self.count,
+            "standing": self.standing,
+            "failure": self.failure,
+        }
+
+
+@dataclass(frozen=True)
+class TotalStanding:
+    """What is certain about a network's totals, in the network's objective.
+
+    Attributes:
+        proven_layers: distinct layers whose mapping is proven the best.
+        proven: whether no other mappings have less in all.
+        lower_bound: what no mappings are below in all, in pJ and cycles.
+        gap: how far the totals can be above the least, as a share.
+    """
+
+    proven_layers: int
+    proven: bool
+    lower_bound: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class NetworkTotals:
+    """Sums over the layers that have a mapping, each as often as it occurs.
+
+    Attributes:
+        complete: whether every layer has one.
+        distinct_layers: how many layers those are.
+        layers: how many with all their repetitions.
+        costs: the sums; the EDP is that of the sums.
+        utilisation: share of the processing elements that work, on average over the cycles.
+        overall: what is certain among all mappings of the machine.
+        restricted: among those of the restriction; None without one.
+    """
+
+    complete: bool
+    distinct_layers: int
+    layers: int
+    costs: MappingCosts
+    utilisation: float
+    overall: TotalStanding
+    restricted: TotalStanding | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON has of it."""
+        return {
+            "complete": self.complete,
+            "distinct_layers": self.distinct_layers,
+            "layers": self.layers,
+            **self.costs.to_dict(),
+            "utilisation": self.utilisation,
+            **vars(self.overall),
+            **{
+                f"{key}{UNDER_RESTRICTION}": getattr(self.restricted, key, None)
+                for key in vars(self.overall)
+            },
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkResult(Shown):
+    """The layers of a network with their best mappings.
+
+    Attributes:
+        network: its name.
+        accelerator: the machine.
+        objective: what each layer's mapping minimises.
+        layers: the distinct layers that were searched.
+        unfinished: names of those that an interruption left out.
+        interrupted: whether there was one.
+        seconds: how long the search took.
+    """
+
+    network: str
+    accelerator: Accelerator
+    objective: Objective
+    layers: tuple[LayerResult, ...]
+    unfinished: tuple[str, ...]
+    interrupted: bool
+    seconds: float
+
+    @property
+    def keep(self) -> Restriction | None:
+        """The restriction of the layers that have one; None without."""
+        kept = (layer.result.keep for layer in self.layers if layer.result is not None)
+        return next((keep for keep in kept if keep is not None), None)
+
+    @property
+    def totals(self) -> NetworkTotals | None:
+        """Sums over the layers; None where no layer has a mapping."""
+        found = [(layer.count, layer.result) for layer in self.layers if layer.result is not None]
+        complete = not self.unfinished and len(found) == len(self.layers)
+        return _totals(self.objective, found, complete=complete) if found else None
+
+    @property
+    def failure(self) -> str | None:
+        """What is missing, in one line; None where nothing is."""
+        if self.unfinished:
+            every = len(self.layers) + len(self.unfinished)
+            missing = f"{len(self.unfinished)} of {every} layers are missing from the totals."
+            return f"interrupted: {missing}"
+        if self.interrupted:
+            # It came during the last layer, which has its best so far.
+            return "interrupted: a layer has the best found so far."
+        failed = sum(layer.failure is not None for layer in self.layers)
+        if failed:
+            return f"{failed} of {len(self.layers)} layers failed; the table says why."
+        return None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A mapping record per layer, with `layer` and `count`."""
+        return [
+            {"layer": layer.workload.name, "count": layer.count, **layer.result.record}
+            for layer in self.layers
+            if layer.result is not None
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `mapspace search --network --json` prints."""
+        totals = self.totals
+        return {
+            "network": self.network,
+            "accelerator": self.accelerator.name,
+            "objective": self.objective,
+            "keep": self.keep,
+            "seconds": self.seconds,
+            "interrupted": self.interrupted,
+            "unfinished": list(self.unfinished),
+            "layers": self.rows(),
+            "totals": None if totals is None else totals.to_dict(),
+        }
+
+    def save(self, path: str | Path | Place) -> None:
+        """Writes the mapping records as JSON lines, into a file or to a URI."""
+        save_records(self.records, place(path))
+
+    def heading(self) -> str:
+        """Network, machine and goal."""
+        goal = f"each layer for its {self.objective}"
+        return f"{self.network} on {self.accelerator.name}, {goal}"
+
+    def facts(self) -> Iterable[Fact]:
+        """The totals."""
+        totals, clock = self.totals, self.accelerator.clock_ghz
+        yield "layers", f"{len(self.layers)} distinct ones in {self.seconds:.2f} s"
+        if totals is not None:
+            certain = totals.restricted or totals.overall
+            yield "proven", f"{certain.proven_layers} of {totals.distinct_layers}"
+            yield "energy", energy_text(totals.costs.energy_pj)
+            yield "latency", latency_text(totals.costs.latency_cycles, clock)
+            yield "EDP", value_text("edp", totals.costs.edp, clock)
+            gap = percent(certain.gap, up=True)
+            yield "in all", "proven optimal" if certain.proven else f"within {gap} of the optimum"
+        if self.failure is not None:
+            yield "missing", self.failure
+
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """A row per layer."""
+        return [layer.to_dict(self.accelerator.name) for layer in self.layers]
+
+    def picture(self) -> str:
+        """The table of layers, and all that is known of the totals."""
+        obstacles = [layer.obstacle for layer in self.layers]
+        interruption = self.failure if self.interrupted else None
+        return network_text(self.to_dict(), obstacles, self.accelerator.clock_ghz, interruption)
+
+
+def _totals(
+    objective: Objective, found: Sequence[tuple[int, SearchResult]], *, complete: bool
+) -> NetworkTotals:
+    """Sums over layers, and what is certain of them.
+
+    The network's objective is that of the sums, and layers that are each the best need not have the
+    best product of sums. But by Hölder's inequality no choice of mappings has less than the sum of
+    the roots of the layers' bounds, raised again: (sum E) (sum T) >= (sum of sqrt(E T))^2.
+    """
+
+    def sum_of(values: Iterable[float]) -> float:
+        return math.fsum(count * x for (count, _), x in zip(found, values, strict=True))
+
+    costs = MappingCosts(
+        sum_of(result.costs.energy_pj for _, result in found),
+        sum_of(result.costs.latency_cycles for _, result in found),
+        found[0][1].accelerator.clock_ghz,
+    )
+    busy = sum_of(result.utilisation * result.costs.latency_cycles for _, result in found)
+    value, degree = costs.objective(objective), DEGREES[objective]
+
+    def certain(standings: Sequence[Standing]) -> TotalStanding:
+        bound: float = sum_of(layer.lower_bound ** (1 / degree) for layer in standings) ** degree
+        layers = sum(layer.proven for layer in standings)
+        # Without a product the sum of the best is the best sum; so is one layer, however often.
+        proven = layers == len(found) and (degree == 1 or len(found) == 1)
+        gap = max(0.0, value / bound - 1) if bound > 0 else math.inf
+        return TotalStanding(
+            layers, proven, value if proven else min(bound, value), 0.0 if proven else gap
+        )
+
+    restricted = [result.restricted for _, result in found if result.restricted is not None]
+    return NetworkTotals(
+        complete=complete,
+        distinct_layers=len(found),
+        layers=sum(count for count, _ in found),
+        costs=costs,
+        utilisation=busy / costs.latency_cycles,
+        overall=certain([result.overall for _, result in found]),
+        restricted=certain([result.searched for _, result in found]) if restricted else None,
+    )

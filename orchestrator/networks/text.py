@@ -1,0 +1,147 @@
+"""What `mapspace search --network` says to people: a row per layer, totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from orchestrator.report.document import LEFT, RIGHT, Row, Table
+from orchestrator.report.text_table import table_lines, wrapped
+from orchestrator.report.units import (
+    energy_text,
+    latency_text,
+    millijoules,
+    percent,
+    value_text,
+)
+
+HEADER = (
+    "layer",
+    "count",
+    "energy, mJ",
+    "cycles",
+    "ms",
+    "EDP, J s",
+    "utilised",
+    "limited by",
+    "standing",
+)
+FORMATS = (LEFT, "{:,}", "{:.5g}", "{:,.0f}", "{:.4g}", "{:.5g}", RIGHT, LEFT, LEFT)
+# Of what was proven among the mappings that keep what was asked for.
+RESTRICTED = ", restricted"
+
+
+def network_text(
+    summary: dict[str, Any],
+    obstacles: Iterable[str | None],
+    clock_ghz: float,
+    interruption: str | None,
+) -> str:
+    """A network's result in full.
+
+    Args:
+        summary: the result, as JSON has it.
+        obstacles: why no proof is possible of each layer; None where one is.
+        clock_ghz: the accelerator's clock, GHz.
+        interruption: what an interruption left out; None without one.
+    """
+    return "\n".join(_lines(summary, obstacles, clock_ghz, interruption))
+
+
+def _lines(
+    summary: dict[str, Any],
+    obstacles: Iterable[str | None],
+    clock_ghz: float,
+    interruption: str | None,
+) -> Iterator[str]:
+    rows = summary["layers"]
+    totals = summary["totals"]
+    all_proven = all(row.get("proven", False) for row in rows)
+    table = _table(summary, standings=not all_proven)
+    lines = table_lines(table)
+    goal = f"each layer for its {summary['objective']}"
+    yield f"{summary['network']} on {summary['accelerator']}, {goal}"
+    yield ""
+    above = 2 if table.foot else 1  # header and rule
+    yield from lines[:above]
+    for line, row in zip(lines[above:], rows, strict=False):
+        yield line
+        if row["failure"] is not None:
+            yield from wrapped(row["failure"], "    ")
+    yield from lines[above + len(rows) :]
+    yield ""
+    for obstacle in dict.fromkeys(obstacles):
+        if obstacle is not None:
+            yield from wrapped(f"best known: no proof is possible: {obstacle}")
+    if all_proven and totals is not None:
+        objective = summary["objective"]
+        yield f"layers          no mapping of any layer has a lower {objective}: all are proven"
+    if totals is not None:
+        yield from _standing_of(summary, clock_ghz)
+    yield f"search          {len(rows)} distinct layers in {summary['seconds']:.2f} s"
+    if interruption is not None:
+        yield interruption
+
+
+def _about(summary: dict[str, Any]) -> tuple[str, str]:
+    """What keys about the mappings that were searched end with, and the note of such figures."""
+    return ("", "") if summary["keep"] is None else ("_under_restriction", RESTRICTED)
+
+
+def _standing_of(summary: dict[str, Any], clock_ghz: float) -> Iterator[str]:
+    from costmodel.exact.restriction import among
+
+    objective, totals, keep = summary["objective"], summary["totals"], summary["keep"]
+    about, _ = _about(summary)
+    which = "" if keep is None else f" among {among(keep)}"
+    missing = "" if totals["complete"] else ", of the layers above that have a mapping"
+    yield f"energy          {energy_text(totals['energy_pj'])}{missing}"
+    latency = latency_text(totals["latency_cycles"], clock_ghz)
+    yield f"latency         {latency}, one layer after another"
+    yield f"mean power      {totals['power_w']:.4g} W"
+    edp = value_text("edp", totals["edp"], clock_ghz)
+    yield f"EDP             {edp} (total energy x total time)"
+    if totals[f"proven{about}"]:
+        start = f"proven optimal{which}:" if which else "proven optimal "
+        yield f"{start} no mappings have a lower {objective} in all"
+    else:
+        bound = value_text(objective, totals[f"lower_bound{about}"], clock_ghz)
+        gap = percent(totals[f"gap{about}"])
+        yield f"certified       within {gap} of the network's optimum{which}: none is below {bound}"
+    if keep is not None:
+        yield f"{'':<16}other mappings of the machine may be better"
+
+
+def _table(summary: dict[str, Any], *, standings: bool) -> Table:
+    """A row per layer and the totals; what holds for every layer is said once, below."""
+    rows, foot = [_cells(row, row["standing"]) for row in summary["layers"]], []
+    totals = summary["totals"]
+    if totals is not None:
+        about, note = _about(summary)
+        every = f"{totals[f'proven_layers{about}']} of {totals['distinct_layers']} proven{note}"
+        foot = [_cells({**totals, "workload": "total", "count": totals["layers"]}, every)]
+    columns = len(HEADER) - (not standings)
+    return Table(
+        "layers",
+        "",
+        HEADER[:columns],
+        FORMATS[:columns],
+        [row[:columns] for row in rows],
+        [row[:columns] for row in foot],
+    )
+
+
+def _cells(row: dict[str, Any], standing: str) -> Row:
+    first = (row["workload"], row["count"])
+    if "energy_pj" not in row:
+        return (*first, *[""] * (len(HEADER) - len(first) - 1), standing)
+    return (
+        *first,
+        millijoules(row["energy_pj"]),
+        row["latency_cycles"],
+        1e3 * row["latency_s"],
+        row["edp_js"],
+        percent(row["utilisation"]),
+        row.get("limited_by", ""),
+        standing,
+    )

@@ -1,0 +1,1 @@
+"""What is proven again, and proven fronts: `mapspace verify` and `mapspace pareto`."""

@@ -1,0 +1,1 @@
+"""Mappings as records: scored, and read and written in the words of other tools."""
