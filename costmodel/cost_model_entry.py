@@ -16,7 +16,7 @@ from costmodel.space import UNLIMITED
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
-    from costmodel.space import CostModel, Space
+    from costmodel.space import Codes, CostModel, Space
     from costmodel.workloads import Workload
 
 
@@ -25,13 +25,14 @@ class RecordScorer:
     """How `mapspace evaluate` scores mapping records with a model.
 
     Attributes:
-        model: makes the model; takes the options by name.
+        model: makes the model, or what holds several, with `name` and `version`; takes the options
+            by name.
         score: `score(records, model)`, the records in order, each with `result`; a `ConfigError`
             starts with `record I:`.
         options: what it can be asked for besides, such as `link_transfers`.
     """
 
-    model: Callable[..., CostModel]
+    model: Callable[..., Any]
     score: Callable[[Sequence[dict[str, Any]], Any], list[dict[str, Any]]]
     options: tuple[str, ...] = ()
 
@@ -54,6 +55,8 @@ class CostModelEntry:
         objectives: those that the model has; None: all.
         units: of objectives, where they are not those of the other models.
         records: how it scores mapping records; None: it does not.
+        record: `record(space, code, accelerator)`, a mapping `[D]` of its space as the record that
+            a benchmark writes; None: it has no form of records.
         figures: figures of its own that a report draws, `module:function` of (results, path) by
             name.
     """
@@ -69,4 +72,5 @@ class CostModelEntry:
     objectives: tuple[Objective, ...] | None = None
     units: Mapping[str, str] = field(default_factory=lambda: UNITS)
     records: RecordScorer | None = None
+    record: Callable[[Any, Codes, Accelerator], dict[str, Any]] | None = None
     figures: Mapping[str, str] = field(default_factory=dict)

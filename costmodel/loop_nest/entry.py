@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.space import Codes
     from costmodel.workloads import Workload
 
 
@@ -33,6 +34,12 @@ def _score(records: Sequence[dict[str, Any]], model: LoopNestModel) -> list[dict
     return score(whole_records(records), model)
 
 
+def _record(space: MapSpace, code: Codes, accelerator: Accelerator) -> dict[str, Any]:
+    from costmodel.loop_nest.records import mapping_record
+
+    return mapping_record(space, code)
+
+
 def _model_for_records(**options: Any) -> LoopNestModel:
     from costmodel.loop_nest.model import LoopNestModel
 
@@ -46,4 +53,5 @@ LOOP_NEST = CostModelEntry(
     model=_model,
     branch_and_bound=True,
     records=RecordScorer(_model_for_records, _score, ("link_transfers", "counting")),
+    record=_record,
 )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from costmodel.costs import Objective
     from costmodel.maestro.model import MaestroModel
     from costmodel.maestro.on_chip import OnChipSpace
+    from costmodel.space import Codes
     from costmodel.workloads import Workload
 
 
@@ -64,6 +65,12 @@ def _score(records: Sequence[dict[str, Any]], model: MaestroModel) -> list[dict[
     return score_records(records, model)
 
 
+def _record(space: OnChipSpace, code: Codes, accelerator: Accelerator) -> dict[str, Any]:
+    from costmodel.maestro.records import records_from_mappings
+
+    return records_from_mappings(space.mappings(code[None]))[0]
+
+
 MAESTRO = CostModelEntry(
     description="Energy and cycles of cluster mappings by MAESTRO's counting, in closed form.",
     accelerator="eyeriss-168",
@@ -73,6 +80,7 @@ MAESTRO = CostModelEntry(
     objectives=("edp", "energy", "latency"),
     units={"edp": "MACs x cycles", "energy": "MACs", "latency": "cycles"},
     records=RecordScorer(_as_released, _score),
+    record=_record,
 )
 CORRECTED = CostModelEntry(
     description="Cluster mappings by true counts: every fetch, remainders, strides, enforced "

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.cost_model_entry import CostModelEntry
+from costmodel.cost_model_entry import CostModelEntry, RecordScorer
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import unknown_name
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
-    from costmodel.space import CostModel
+    from costmodel.space import Codes, CostModel
+    from costmodel.tiling.records import TilingRecords
     from costmodel.tiling.space import TilingSpace
     from costmodel.workloads import Workload
 
@@ -60,12 +61,37 @@ def _measured(accelerator: Accelerator, measurement: Mapping[str, Any]) -> CostM
     return MeasuredTiling(Settings(**options), statistic=statistic)
 
 
+def _model_for_records() -> TilingRecords:
+    from costmodel.tiling.records import TilingRecords
+
+    return TilingRecords()
+
+
+def _score(records: Sequence[dict[str, Any]], model: TilingRecords) -> list[dict[str, Any]]:
+    return model.score(records)
+
+
+def _record(space: TilingSpace, code: Codes, accelerator: Accelerator) -> dict[str, Any]:
+    from costmodel.tiling.records import tiling_record
+
+    return tiling_record(space, code, accelerator)
+
+
+def _measured_record(space: TilingSpace, code: Codes, _: Accelerator) -> dict[str, Any]:
+    from costmodel.tiling.records import tiling_record
+
+    # What was measured was this processor, which no file describes.
+    return tiling_record(space, code)
+
+
 TILING = CostModelEntry(
     description="Energy and cycles of the tilings of a matrix product on one core.",
     accelerator="cpu-avx512",
     space=tiling_space,
     model=_analytical,
     optimum=tiling_optimum,
+    records=RecordScorer(_model_for_records, _score),
+    record=_record,
     figures=FIGURES,
 )
 TVM = CostModelEntry(
@@ -77,5 +103,6 @@ TVM = CostModelEntry(
     largest_batch=16,
     objectives=("latency",),
     units={"latency": "s"},
+    record=_measured_record,
     figures=FIGURES,
 )

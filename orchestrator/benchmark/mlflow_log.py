@@ -20,7 +20,12 @@ import numpy as np
 
 from orchestrator.comparison.page import REPORT_FILE
 from orchestrator.comparison.results import Results, percent_name
-from orchestrator.comparison.results_files import CERTIFICATES_FOLDER, CURVES_FILE, SUMMARY_FILE
+from orchestrator.comparison.results_files import (
+    CERTIFICATES_FOLDER,
+    CURVES_FILE,
+    RECORDS_FILE,
+    SUMMARY_FILE,
+)
 from orchestrator.runs.mlflow_client import connected, experiment_id, metric_name, remembered_run
 from orchestrator.runs.mlflow_record import log_metrics, log_params
 
@@ -64,8 +69,10 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
             settings = {**results.experiment, **results.provenance}
             log_params(client, parent, {**settings, "optimum_proven": results.proven})
             _log_summary(client, parent, results)
-            for name in (CURVES_FILE, SUMMARY_FILE):
-                client.log_artifact(parent, str(folder / name))
+            for name in (CURVES_FILE, SUMMARY_FILE, RECORDS_FILE):
+                # Runs from before there were records, or of a model without, have none.
+                if name != RECORDS_FILE or (folder / name).exists():
+                    client.log_artifact(parent, str(folder / name))
             if (folder / CERTIFICATES_FOLDER).is_dir():
                 client.log_artifacts(parent, str(folder / CERTIFICATES_FOLDER), CERTIFICATES_FOLDER)
             if (folder / REPORT_FILE).exists():

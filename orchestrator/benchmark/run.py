@@ -1,9 +1,9 @@
 """`mapspace benchmark`: searchers x workloads x seeds under one budget, on Ray Tune, resumable.
 
 The run folder holds `experiment.json` (what is run), `certificates/` (the proven optima),
-`searches/` (how the searches stand, while it runs), then `curves.parquet` and `summary.json`. The
-same command again continues an interrupted run and leaves a finished one. Nothing that Tune writes
-is read again.
+`searches/` (how the searches stand, while it runs), then `best.jsonl` (the best mapping of every
+searcher on every workload), `curves.parquet` and `summary.json`. The same command again continues
+an interrupted run and leaves a finished one. Nothing that Tune writes is read again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from costmodel.models import COST_MODELS
 from mapspace.errors import MapspaceError
 from mapspace.storage import Place, file_sizes, place, remove_folder
+from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
 from orchestrator.benchmark.reference_optima import best_measured, bound_workloads
@@ -109,6 +110,8 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
             if reasons:
                 self.say(f"{run.searcher} on {run.workload}, seed {run.seed}: {'; '.join(reasons)}")
         claim.check()
+        # First the records: a folder with a summary is finished.
+        save_best(plan, runs, folder)
         results_module.save(results, folder)
         # What is needed is in the two files; the states are for continuing only.
         remove_folder(folder / SEARCHES_FOLDER)

@@ -30,6 +30,7 @@ COUNTING = click.option(
 )
 # What every mapping record holds, and every certificate.
 _RECORD_KEYS = {"problem", "mapping"}
+_TILING_KEYS = {"workload", "tiling"}
 _CERTIFICATE_KEYS = {"format", "record"}
 
 
@@ -113,6 +114,15 @@ def check_records_output(output: Place) -> None:
             raise ConfigError(f"{output}: exists and holds no mapping; give another name.")
         return
     _check_output(output, _RECORD_KEYS, "mapping records")
+
+
+def check_tiling_output(output: Place) -> None:
+    """Refuses to write the record of a tiling over something else.
+
+    Raises:
+        ConfigError: there is a file that holds none.
+    """
+    _check_output(output, _TILING_KEYS, "records of tilings")
 
 
 def check_certificate_output(output: Place) -> None:

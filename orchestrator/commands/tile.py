@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.commands.options import OnceEach, fail
+from orchestrator.commands.options import PLACE, OnceEach, check_tiling_output, fail
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
 
 
 @click.command(cls=OnceEach)
@@ -23,17 +26,23 @@ from orchestrator.commands.options import OnceEach, fail
 @click.option("--iterations", type=int, help="Budget of tilings.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--time-limit", type=float, help="The most seconds one measurement takes; else 10.")
+@click.option("--output", type=PLACE, help="Write the best tiling as a record.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def tile(as_json: bool, **options: Any) -> None:
+def tile(as_json: bool, output: Place | None, **options: Any) -> None:
     """Finds a tiling of the matrix product WORKLOAD for this processor, compiled with TVM.
 
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=512,N=512,K=512. Ctrl-C
     prints the best tiling so far; what was measured once is kept and not measured again.
     """
+    from orchestrator.records.found_mapping import save_records
     from orchestrator.search.tiling import TileRequest, tile_text
     from orchestrator.search.tiling import tile as run_tile
 
+    if output is not None:
+        check_tiling_output(output)
     result = run_tile(TileRequest(**options))
+    if output is not None:
+        save_records([result.record], output)
     click.echo(json.dumps(result.to_dict()) if as_json else tile_text(result))
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))

@@ -21,6 +21,7 @@ from orchestrator.comparison.results import Results
 from orchestrator.comparison.results_files import (
     CERTIFICATES_FOLDER,
     CURVES_FILE,
+    RECORDS_FILE,
     SUMMARY_FILE,
     load,
 )
@@ -78,7 +79,7 @@ def is_result(name: str) -> bool:
     *folders, file = name.split("/")
     if folders and folders[-1] == CERTIFICATES_FOLDER:
         return len(folders) <= 2
-    return len(folders) <= 1 and file in (CURVES_FILE, SUMMARY_FILE, TRACKING_FILE)
+    return len(folders) <= 1 and file in (CURVES_FILE, SUMMARY_FILE, RECORDS_FILE, TRACKING_FILE)
 
 
 def write_report(

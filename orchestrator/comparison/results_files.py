@@ -25,6 +25,7 @@ from orchestrator.comparison.results import (
 
 CURVES_FILE = "curves.parquet"
 SUMMARY_FILE = "summary.json"
+RECORDS_FILE = "best.jsonl"
 CERTIFICATES_FOLDER = "certificates"
 
 

@@ -19,7 +19,7 @@ from orchestrator.marvel.baselines import brute_force, random_search
 from orchestrator.marvel.joint import joint_search
 from orchestrator.marvel.plan import Task
 from orchestrator.marvel.remainders import remainder_search
-from orchestrator.marvel.rows import Result, bests, memory_of, tiles_of, whole_layer
+from orchestrator.marvel.rows import Result, bests, memory_of, tile_records, tiles_of, whole_layer
 from orchestrator.marvel.space_sizes import space_sizes
 
 
@@ -86,6 +86,7 @@ def _studied(task: Task) -> Result:
             "seconds": on_chip.seconds,
         },
         "whole": whole_layer(on_chip.best, tiles),
+        "records": tile_records(on_chip.best),
         "remainders": remainders,
         "roofline": {
             "cycles": bound.cycles * task.groups,

@@ -186,6 +186,7 @@ class Outcome(Part):
     roofline: Roofline
     space: Space
     baselines: tuple[Baseline, ...]
+    records: Annotated[dict[Text, dict[Text, Any]], Field(default_factory=dict)]
 
 
 class FailedRow(Failed):

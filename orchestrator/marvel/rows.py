@@ -11,6 +11,7 @@ from costmodel.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import Layer
 from costmodel.maestro.on_chip_search import Best
 from costmodel.maestro.platform import Platform
+from costmodel.maestro.records import records_from_mappings
 
 Result = dict[str, Any]
 
@@ -63,3 +64,8 @@ def bests(found: Mapping[str, Best]) -> Result:
         }
         for name, best in found.items()
     }
+
+
+def tile_records(found: Mapping[str, Best]) -> Result:
+    """The best mappings of one level-3 tile as records for `mapspace evaluate`, by objective."""
+    return {name: records_from_mappings(best.mapping)[0] for name, best in found.items()}

@@ -1,8 +1,9 @@
 """`mapspace benchmark` of a Marvel study: every layer on every accelerator, on Ray tasks.
 
 The run folder holds `study.json` (the study), `results/` (what each task has found, from the moment
-that it is finished), then `rows.jsonl`: a row per layer and accelerator, in the experiment's order.
-The same command again computes what is missing only; equal layers are computed once.
+that it is finished), then `rows.jsonl`: a row per layer and accelerator, in the experiment's order,
+and `best.jsonl`: the best mappings as records. The same command again computes what is missing
+only; equal layers are computed once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from orchestrator.runs.mlflow_record import Record, digest
 from orchestrator.runs.run_folder import Execute, Experiment
 
 RESULTS_FOLDER = "results"
+RECORDS_FILE = "best.jsonl"
 
 
 class MarvelExperiment(Experiment[StudyPlan, list[Result]]):
@@ -88,11 +90,15 @@ class MarvelExperiment(Experiment[StudyPlan, list[Result]]):
         compute_one = functools.partial(_computed, results_folder)
         done = len(results)
         results.update(self.spread(claim, compute_one, missing, total=len(tasks), done=done))
-        rows = [
+        found_rows = [
             {**row_head(task, found.name, found.kind, found.networks), **results[task.key]}
             for found, task in plan.rows
         ]
+        records = [record for row in found_rows for record in _records(row)]
+        rows = [{key: row[key] for key in row if key != "records"} for row in found_rows]
         claim.check()
+        best = "".join(f"{json.dumps(record)}\n" for record in records)
+        write_atomically(folder / RECORDS_FILE, best.encode())
         content = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_atomically(folder / ROWS_FILE, content.encode())
         return rows
@@ -148,6 +154,17 @@ def compute(folder: Place, task: Task) -> Result:
         result = study_task(task)
         write_atomically(path, f"{json.dumps(result)}\n".encode())
     return result
+
+
+def _records(row: Result) -> list[Result]:
+    """The records of a row's best mappings; results from before there were records have none."""
+    head = {"layer": row["layer"], "machine": row["accelerator"]}
+    best = {} if row["failure"] else row["on_chip"]["best"]
+    return [
+        {**head, "objective": name, "value": best[name]["value"], **record}
+        for name, record in row.get("records", {}).items()
+        if name in best
+    ]
 
 
 def _read(path: Place) -> Result | None:

@@ -74,6 +74,7 @@ class TileResult(Shown):
         trial: what the search found and spent.
         unit: of the latency: s, or cycles of the model.
         interrupted: whether an interruption ended the search.
+        record: the best tiling as a record that `mapspace evaluate --model tiling` reads.
         numpy_seconds: what NumPy takes on one core, s; None where nothing was measured.
         optimum: the least latency, and how it is known; None where it is not.
     """
@@ -88,6 +89,7 @@ class TileResult(Shown):
     trial: TrialResult
     unit: str
     interrupted: bool
+    record: dict[str, Any]
     numpy_seconds: float | None = None
     optimum: tuple[float, str] | None = None
 
@@ -116,6 +118,7 @@ class TileResult(Shown):
             "latency": self.latency,
             "unit": self.unit,
             "factors": self.tiling.to_record(),
+            "record": self.record,
         }
         if self.numpy_seconds is not None:
             found |= {"gflops": self.gflops, "numpy_seconds": self.numpy_seconds}
@@ -165,12 +168,14 @@ def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
         MapspaceError: no tiling could be measured.
     """
     import searchers
+    from costmodel.accelerators import accelerator
     from costmodel.workloads import workload
 
     searchers.check_budget(request.iterations, request.seconds)
     found = workload(request.workload)
     entry = cost_model_entry(request.model)
     space, model = _problem(request, found, entry)
+    assert entry.record is not None  # models of tilings have records
     searcher = searchers.make(request.searcher, space, seed=request.seed)
     live = Live(stream or sys.stderr)
     live.line(
@@ -235,6 +240,7 @@ def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
         trial=result,
         unit=unit,
         interrupted=ended.is_set(),
+        record=entry.record(space, result.best_code, accelerator(entry.accelerator)),
         numpy_seconds=numpy_seconds,
         optimum=optimum,
     )

@@ -91,7 +91,13 @@ def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_run
     assert_undisturbed(results, plan)
     assert_undisturbed(load(tmp_path / "run"), plan)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["certificates", "curves.parquet", "experiment.json", "summary.json"]
+    assert names == [
+        "best.jsonl",
+        "certificates",
+        "curves.parquet",
+        "experiment.json",
+        "summary.json",
+    ]
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ from orchestrator.marvel.remainders import remainder_search
 from orchestrator.marvel.rows import Result, memory_of, tiles_of, whole_layer
 from orchestrator.marvel.run import compute, study
 from orchestrator.marvel.space_sizes import space_sizes
+from orchestrator.records.evaluate_records import scored
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.ray_runtime import fan_out
 
@@ -290,6 +291,13 @@ def test_a_study_of_two_of_the_papers_layers(tmp_path: Path) -> None:
                 assert flow[name]["value"] >= least
         assert row["whole"]["runtime"] >= 0.9 * row["roofline"]["cycles"]
         assert (row["baselines"], row["remainders"]) == ([], None)
+    (records,) = scored("maestro", tmp_path / "best.jsonl")
+    heads = [(record["layer"], record["machine"], record["objective"]) for record in records]
+    assert heads == [(r["layer"], r["accelerator"], name) for r in rows for name in OBJECTIVES]
+    for record in records:
+        runtime, energy = record["result"]["runtime"], record["result"]["energy_total"]
+        value = {"runtime": runtime, "energy": energy, "edp": runtime * energy}
+        assert value[record["objective"]] == pytest.approx(record["value"], rel=1e-12)
 
 
 def test_groups_run_one_after_another() -> None:
