@@ -37,7 +37,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "orchestrator.benchmark orchestrator.records",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "
         "orchestrator.answers orchestrator.bypass orchestrator.proofs",
-        "orchestrator.search",
+        "orchestrator.explain orchestrator.search",
         "orchestrator.networks",
         "orchestrator.commands",
         "orchestrator",

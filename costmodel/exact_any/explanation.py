@@ -238,29 +238,10 @@ class _Explainer:
         return prover
 
     def _is_better(self, prover: AnyProof, outcome: tuple[int, int]) -> bool:
-        return self._value_of(prover, outcome) < self._value * (1 - EQUAL)
-
-    def _value_of(self, prover: AnyProof, outcome: tuple[int, int]) -> float:
-        unit = 1 if prover.objective == "latency" else prover.unit_pj
-        return float(prover.value_of(outcome) * unit)
+        return value_of(prover, outcome) < self._value * (1 - EQUAL)
 
     def _answer(self, proof: AnyProof | str, amount: float | None = None) -> Neighbour:
-        if isinstance(proof, str):
-            return Neighbour(amount, None, 0.0, False, None, -1.0, proof)
-        best = proof.best_outcome
-        value = None if best is None else self._value_of(proof, best)
-        if proof.finished:
-            bound = math.inf if value is None else value
-        else:
-            bound = self._value_of(proof, proof.lower_outcome)
-        change = None if value is None else self._change(value)
-        return Neighbour(amount, value, bound, proof.finished, change, self._change(bound))
-
-    def _change(self, value: float) -> float:
-        """How far a value is above the explained one, as a share of it."""
-        if self._value > 0:
-            return value / self._value - 1
-        return math.inf if value > 0 else 0.0
+        return neighbour_of(proof, self._value, amount)
 
     def _step(self, resource: Resource, most: Neighbour) -> ResourceAnswer:
         """What a little more of a resource gains."""
@@ -321,3 +302,41 @@ class _Explainer:
         assert costs.detail is not None  # it was asked for
         held = int(costs.detail.tile[0, resource.level].sum())
         return grid.index(needed(resource, self._machine, held, grid[most]))
+
+
+def value_of(prover: AnyProof, outcome: tuple[int, int]) -> float:
+    """The objective of a proof's whole numbers, in pJ and cycles."""
+    unit = 1 if prover.objective == "latency" else prover.unit_pj
+    return float(prover.value_of(outcome) * unit)
+
+
+def neighbour_of(proof: AnyProof | str, value: float, amount: float | None = None) -> Neighbour:
+    """How far a proof of a neighbour came.
+
+    Args:
+        proof: the proof, or why there is none.
+        value: the optimum that is explained, in pJ and cycles.
+        amount: how much of a resource the neighbour has.
+    """
+
+    def change(other: float) -> float:
+        if value > 0:
+            return other / value - 1
+        return math.inf if other > 0 else 0.0
+
+    if isinstance(proof, str):
+        return Neighbour(amount, None, 0.0, False, None, -1.0, proof)
+    best = proof.best_outcome
+    found = None if best is None else value_of(proof, best)
+    if proof.finished:
+        bound = math.inf if found is None else found
+    else:
+        bound = value_of(proof, proof.lower_outcome)
+    return Neighbour(
+        amount,
+        found,
+        bound,
+        proof.finished,
+        None if found is None else change(found),
+        change(bound),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from costmodel.costs import TIE_BREAKERS, UNITS
@@ -11,7 +11,7 @@ from orchestrator.report.shown import Fact
 from orchestrator.report.units import energy_text, latency_text, percent, value_text
 
 if TYPE_CHECKING:
-    from costmodel.costs import Objective
+    from costmodel.costs import Detail, Objective
     from costmodel.map_space.mapping import Mapping
     from orchestrator.answers.standing import Proof, Standing
     from orchestrator.records.found_mapping import MappingCosts
@@ -80,3 +80,41 @@ def tiling(mapping: Mapping) -> str:
             if loops:
                 parts.append(f"{name} {loops}")
     return " | ".join(parts)
+
+
+def energy_table(
+    levels: Sequence[str], tensors: Sequence[str], detail: Detail, total: float
+) -> Iterator[str]:
+    """Energy by level (rows) and tensor (columns), in a unit that suits the total.
+
+    Args:
+        levels: names, outermost first.
+        tensors: names.
+        detail: of one mapping, `[1, L, T]`.
+        total: its energy, pJ.
+    """
+    scale, unit = next(
+        (scale, unit)
+        for scale, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
+        if total >= scale or scale == 1.0
+    )
+    width = max(10, *(len(name) + 2 for name in tensors))
+    first = max(14, *(len(name) + 2 for name in levels))
+    head = f"energy, {unit}"
+    yield f"{head:<{first}}" + "".join(f"{name:>{width}}" for name in (*tensors, "total", "share"))
+
+    def row(label: str, parts: list[float | None], whole: float) -> str:
+        cells = [" " * width if part is None else f"{part / scale:>{width}.4f}" for part in parts]
+        share = f"{100 * whole / total:.1f} %"
+        return f"{label:<{first}}{''.join(cells)}{whole / scale:>{width}.4f}{share:>{width}}"
+
+    for index, name in enumerate(levels):
+        parts = detail.energy_pj[0, index].tolist()
+        yield row(name, parts, sum(parts))
+    if detail.network_energy_pj.any():
+        parts = detail.network_energy_pj[0].tolist()
+        yield row("network", parts, sum(parts))
+    blank: list[float | None] = [None] * len(tensors)
+    yield row("MAC", blank, detail.mac_energy_pj)
+    columns = (detail.energy_pj[0].sum(axis=0) + detail.network_energy_pj[0]).tolist()
+    yield row("total", columns, total)

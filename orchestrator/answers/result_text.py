@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.answers.explained import explained_text
-from orchestrator.answers.facts import tiling
+from orchestrator.answers.facts import energy_table, tiling
 from orchestrator.answers.padding_text import advice_text, padded_text
 from orchestrator.answers.results import SearchResult
 from orchestrator.report.shown import aligned
@@ -19,7 +19,12 @@ def search_text(result: SearchResult) -> str:
         "",
         str(result.mapping),
         "",
-        *_energy_table(result),
+        *energy_table(
+            result.accelerator.level_names,
+            result.workload.tensor_names,
+            result.detail,
+            result.costs.energy_pj,
+        ),
         "",
         *aligned(result.facts(every_cost=True)),
     ]
@@ -55,34 +60,3 @@ def _padding(result: SearchResult) -> Iterator[str]:
         yield from advice_text(workload, padding, result.utilisation, result.objective, clock)
     else:
         yield from padded_text(workload, result.original, padding)
-
-
-def _energy_table(result: SearchResult) -> Iterator[str]:
-    """Energy by level (rows) and tensor (columns), in a unit that suits the total."""
-    detail, total = result.detail, result.costs.energy_pj
-    scale, unit = next(
-        (scale, unit)
-        for scale, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
-        if total >= scale or scale == 1.0
-    )
-    names = result.workload.tensor_names
-    width = max(10, *(len(name) + 2 for name in names))
-    first = max(14, *(len(level.name) + 2 for level in result.accelerator.levels))
-    head = f"energy, {unit}"
-    yield f"{head:<{first}}" + "".join(f"{name:>{width}}" for name in (*names, "total", "share"))
-
-    def row(label: str, parts: list[float | None], whole: float) -> str:
-        cells = [" " * width if part is None else f"{part / scale:>{width}.4f}" for part in parts]
-        share = f"{100 * whole / total:.1f} %"
-        return f"{label:<{first}}{''.join(cells)}{whole / scale:>{width}.4f}{share:>{width}}"
-
-    for index, level in enumerate(result.accelerator.levels):
-        parts = detail.energy_pj[0, index].tolist()
-        yield row(level.name, parts, sum(parts))
-    if detail.network_energy_pj.any():
-        parts = detail.network_energy_pj[0].tolist()
-        yield row("network", parts, sum(parts))
-    blank: list[float | None] = [None] * len(names)
-    yield row("MAC", blank, detail.mac_energy_pj)
-    columns = (detail.energy_pj[0].sum(axis=0) + detail.network_energy_pj[0]).tolist()
-    yield row("total", columns, total)

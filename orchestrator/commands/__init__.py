@@ -2,10 +2,11 @@
 
 from orchestrator.commands.bypass import bypass
 from orchestrator.commands.evaluate import evaluate
+from orchestrator.commands.explain import diff, explain
 from orchestrator.commands.export import export, schema
 from orchestrator.commands.import_files import import_
 from orchestrator.commands.proofs import pareto, verify
 from orchestrator.commands.search import search
 from orchestrator.commands.tile import tile
 
-COMMANDS = (search, tile, verify, pareto, bypass, evaluate, export, schema, import_)
+COMMANDS = (search, tile, verify, pareto, bypass, evaluate, explain, diff, export, schema, import_)

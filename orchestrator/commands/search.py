@@ -29,6 +29,8 @@ from orchestrator.runs.locations import local_file
 if TYPE_CHECKING:
     from mapspace.storage import Place
     from orchestrator.answers.request import Request
+    from orchestrator.answers.results import SearchResult
+    from orchestrator.explain.why_not import WhyNot
 
 
 @click.command(cls=OnceEach)
@@ -76,6 +78,13 @@ if TYPE_CHECKING:
     help="Go on with the unfinished proof of a certificate, which says the problem.",
 )
 @click.option("--explain", is_flag=True, help="Prove what holds a proven optimum up.")
+@click.option(
+    "--why-not",
+    "why_not",
+    type=PLACE,
+    metavar="RECORD",
+    help="Say how far a mapping of your own is from the best, and which decision loses most.",
+)
 @COUNTING
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
 @click.option(
@@ -96,6 +105,7 @@ def search(
     gap: str,
     keep: tuple[str, ...],
     continued: Place | None,
+    why_not: Place | None,
     output: Place | None,
     as_json: bool,
     **options: Any,
@@ -123,6 +133,9 @@ def search(
         raise click.UsageError(f"Got unexpected extra argument ({workload[1]})")
     if workload and network is not None:
         raise click.UsageError("Expected either WORKLOAD or --network, got both.")
+    if why_not is not None and (timeloop or network is not None or problems is not None):
+        raise click.UsageError("--why-not is for a single WORKLOAD.")
+    own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
     if output is not None:
         check_records_output(output)
@@ -150,11 +163,31 @@ def search(
     result = run_search(request)
     if output is not None:
         result.save(output)
-    click.echo(json.dumps(result.to_dict()) if as_json else search_text(result))
-    if result.interrupted:
+    found = None if own is None or result.interrupted else _why_not(result, own, seconds)
+    if as_json:
+        click.echo(json.dumps(result.to_dict() | (found.to_dict() if found else {})))
+    else:
+        click.echo("\n\n".join([search_text(result), *([found.text()] if found else [])]))
+    if result.interrupted or (found is not None and found.interrupted):
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
+
+
+def _own_mapping(file: Place) -> dict[str, Any]:
+    """The first record of a file, read before the search spends any time."""
+    from orchestrator.records.evaluate_records import numbered_record
+
+    with local_file(file, there=True) as path:
+        return numbered_record(path, None)
+
+
+def _why_not(result: SearchResult, own: dict[str, Any], seconds: float | None) -> WhyNot:
+    """What keeps a mapping from the optimum; its proofs may take as long again as the search."""
+    from orchestrator.explain.why_not import explain_why_not
+    from orchestrator.search.one_workload import PROOF_SECONDS
+
+    return explain_why_not(result, own, seconds=seconds or PROOF_SECONDS)
 
 
 def _continued(request: Request, file: Place) -> Request:

@@ -141,6 +141,27 @@ def read_records(source: Path) -> Iterator[tuple[int, Any]]:
         yield from json_lines(source)
 
 
+def numbered_record(source: Path, number: int | None) -> dict[str, Any]:
+    """One record of a file.
+
+    Args:
+        source: as `read_records` takes it.
+        number: which one, from 1; None: the first.
+
+    Raises:
+        ConfigError: there is none, or it is no object; the file is named.
+    """
+    if not source.is_file():
+        raise ConfigError(f"{source}: there is no such file.")
+    wanted = 1 if number is None else number
+    for count, (_, record) in enumerate(read_records(source), start=1):
+        if count == wanted:
+            if not isinstance(record, dict):
+                raise ConfigError(f"{source}: record {count}: expected an object.")
+            return record
+    raise ConfigError(f"{source}: expected at least {wanted} records.")
+
+
 def _chunks(source: Path) -> Iterator[list[tuple[int, dict[str, Any]]]]:
     chunk: list[tuple[int, dict[str, Any]]] = []
     for number, record in read_records(source):

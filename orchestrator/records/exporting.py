@@ -17,9 +17,9 @@ from costmodel.maestro.dataflow_text import network_lines
 from costmodel.timeloop.exporting import to_timeloop
 from costmodel.timeloop.writing import files_text
 from costmodel.workloads import workload
-from mapspace.errors import ArgumentError, ConfigError
+from mapspace.errors import ArgumentError
 from mapspace.strict_yaml import load_yaml
-from orchestrator.records.evaluate_records import read_records
+from orchestrator.records.evaluate_records import numbered_record
 from orchestrator.records.timeloop_files import read_files
 
 Form = Literal["timeloop", "map", "pseudo", "c", "maestro"]
@@ -101,12 +101,4 @@ def _record(source: str, number: int | None) -> dict[str, Any] | None:
         if number is not None:
             raise ArgumentError("record", f" is for a file of records, and {source} is none.")
         return None
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file.")
-    wanted = 1 if number is None else number
-    for count, (_, record) in enumerate(read_records(path), start=1):
-        if count == wanted:
-            if not isinstance(record, dict):
-                raise ConfigError(f"{path}: record {count}: expected an object.")
-            return record
-    raise ConfigError(f"{path}: expected at least {wanted} records.")
+    return numbered_record(path, number)

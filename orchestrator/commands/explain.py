@@ -1,0 +1,65 @@
+"""`mapspace explain` and `diff`: one mapping, or two beside each other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from costmodel.costs import OBJECTIVES
+from orchestrator.commands.options import PLACE, OnceEach
+from orchestrator.runs.locations import local_file
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
+
+
+@click.command(cls=OnceEach)
+@click.argument("record", type=PLACE)
+@click.option(
+    "--record", "number", type=click.IntRange(1), help="Which of the file; else the first."
+)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES, case_sensitive=False),
+    default="edp",
+    show_default=True,
+    help="What a better mapping has less of.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def explain(record: Place, number: int | None, objective: Any, as_json: bool) -> None:
+    """Says where the costs of the mapping RECORD come from.
+
+    What each level and tensor costs, which loops cause it, what binds, and the best mapping one
+    move away, or that none of these is better. `mapspace search --explain` proves what holds an
+    optimum up.
+    """
+    from orchestrator.explain.read_mapping import read_file
+    from orchestrator.explain.record_explanation import explain_mapping
+    from orchestrator.explain.text import explained_text
+
+    with local_file(record, there=True) as file:
+        found = explain_mapping(read_file(file, number), objective)
+    click.echo(json.dumps(found.to_dict()) if as_json else explained_text(found))
+
+
+@click.command(cls=OnceEach)
+@click.argument("first", type=PLACE)
+@click.argument("second", type=PLACE)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def diff(first: Place, second: Place, as_json: bool) -> None:
+    """Says in what the mappings of the records FIRST and SECOND differ, and what that costs.
+
+    Of files with several records the first ones; the machines may differ.
+    """
+    from orchestrator.explain.comparison import compare
+    from orchestrator.explain.read_mapping import read_file
+    from orchestrator.explain.text import compared_text
+
+    with local_file(first, there=True) as one, local_file(second, there=True) as two:
+        found = compare(read_file(one), read_file(two))
+    click.echo(json.dumps(found.to_dict()) if as_json else compared_text(found))
+
+
+COMMANDS = (explain, diff)
