@@ -55,6 +55,10 @@ if TYPE_CHECKING:
         verify,
     )
     from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.explain.comparison import ComparedMappings
+    from orchestrator.explain.functions import diff, explain_mapping, why_not
+    from orchestrator.explain.record_explanation import ExplainedMapping
+    from orchestrator.explain.why_not import WhyNot
     from orchestrator.imports.from_onnx import from_onnx
     from orchestrator.imports.from_torch import from_torch
     from orchestrator.imports.imported import ImportedNetwork
@@ -70,11 +74,13 @@ __all__ = [
     "Accelerator",
     "ArgumentError",
     "BenchmarkResult",
+    "ComparedMappings",
     "ConfigError",
     "ContractError",
     "Costs",
     "DataError",
     "Evaluator",
+    "ExplainedMapping",
     "ExplainedOptimum",
     "Front",
     "ImportedNetwork",
@@ -92,13 +98,16 @@ __all__ = [
     "TimeloopOutput",
     "TrialResult",
     "Verification",
+    "WhyNot",
     "Workload",
     "__version__",
     "accelerator",
     "benchmark",
     "continue_proof",
+    "diff",
     "evaluate",
     "explain",
+    "explain_mapping",
     "from_onnx",
     "from_timeloop",
     "from_torch",
@@ -110,6 +119,7 @@ __all__ = [
     "sweep",
     "to_timeloop",
     "verify",
+    "why_not",
     "workload",
 ]
 
@@ -124,6 +134,10 @@ _PLACES = {
     "orchestrator.api": "benchmark continue_proof evaluate explain pareto prove search "
     "search_network sweep verify",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
+    "orchestrator.explain.comparison": "ComparedMappings",
+    "orchestrator.explain.functions": "diff explain_mapping why_not",
+    "orchestrator.explain.record_explanation": "ExplainedMapping",
+    "orchestrator.explain.why_not": "WhyNot",
     "orchestrator.imports.from_onnx": "from_onnx",
     "orchestrator.imports.from_torch": "from_torch",
     "orchestrator.imports.imported": "ImportedNetwork",

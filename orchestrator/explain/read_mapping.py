@@ -218,7 +218,15 @@ def _of_nest(
     """The map space and the code of a whole nest."""
     imperfect = is_imperfect(validate(HasNestMapping, whole, "").mapping)
     space = MapSpace(work, machine, factors="imperfect" if imperfect else None)
-    return space, nest_code(space, whole["mapping"])
+    try:
+        return space, nest_code(space, whole["mapping"])
+    except ConfigError:
+        if not imperfect:
+            raise
+        raise ConfigError(
+            "mapping: expected remainders of loops in time, or below the innermost buffer: others "
+            "are evaluated, not searched, so that no move from them is known."
+        ) from None
 
 
 def _holding(machine: Accelerator, mapping: NestMapping, work: Workload) -> Accelerator:
