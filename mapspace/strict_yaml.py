@@ -136,12 +136,13 @@ def _source_text(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else "a list or mapping"
 
 
-def load_yaml(path: str | Path, *, tags: bool = False) -> dict[str, Any]:
+def load_yaml(path: str | Path, *, tags: bool = False, text: str | None = None) -> dict[str, Any]:
     """Reads a YAML file whose top level is a mapping.
 
     Args:
         path: the file.
         tags: whether mappings may have tags (`!Component`), which become their key `!`.
+        text: what the file says, where something was filled in; None: what it holds.
 
     Returns:
         The mapping, of plain Python values.
@@ -151,7 +152,7 @@ def load_yaml(path: str | Path, *, tags: bool = False) -> dict[str, Any]:
             key that is no text, or goes beyond the limits of `mapspace.bounded_reading`. The
             message names the file, and the line where there is one.
     """
-    data = _yaml(path, _TaggedLoader if tags else _StrictLoader)
+    data = _yaml(path, _TaggedLoader if tags else _StrictLoader, text)
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a mapping of keys to values, got {shown(data)}.")
     return data
@@ -169,8 +170,8 @@ def load_yaml_list(path: str | Path) -> list[Any]:
     return data
 
 
-def _yaml(path: str | Path, loader: type[yaml.SafeLoader]) -> Any:
-    text = read_text(Path(path))
+def _yaml(path: str | Path, loader: type[yaml.SafeLoader], text: str | None = None) -> Any:
+    text = read_text(Path(path)) if text is None else text
     try:
         check_yaml(text, str(path))
         # Both are SafeLoaders: they build plain values only.

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from costmodel.accelerators import accelerator
 from costmodel.accelforge.expressions import ROLES, number, roles
+from costmodel.accelforge.templates import filled
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, StrictModel, load_yaml, shown, validate
@@ -94,9 +95,8 @@ def read_accelforge_machine(path: Path, word_bits: int) -> ReadMachine:
     Raises:
         ConfigError: `file: key: what`: a key or a node that has no counterpart.
     """
-    if re.search(r"\{[%{]", read_text(path)):
-        raise ConfigError(f"{path}: a template ({{% ... %}}); give the file that it makes.")
-    arch = validate(_File, load_yaml(path, tags=True), str(path)).arch
+    data = load_yaml(path, tags=True, text=filled(read_text(path), path, {}))
+    arch = validate(_File, data, str(path)).arch
     return _Reading(str(path), word_bits).machine(path.stem, arch)
 
 
@@ -266,10 +266,10 @@ class _Reading:
         size = self.number("inf" if node.size is None else node.size, f"{place}.size")
         if size < math.inf:
             level["capacity_words"] = int(size) // self.word_bits
-        elif not outermost:
-            raise ConfigError(f"{place}.size: expected a number: only the outermost has no limit.")
-        if outermost and size == math.inf:
-            level["technology"] = "DRAM"
+        elif node.size is None and not outermost:
+            raise ConfigError(f"{place}.size: expected a number, or inf.")
+        if size == math.inf:
+            level["technology"] = "DRAM" if outermost else "SRAM"
         actions = self.actions(node, ("read", "write"))
         read, write = (_tidy(actions[name][0] * self.word_bits * 1e12) for name in actions)
         if list(actions) != ["read", "write"]:

@@ -64,8 +64,25 @@ def roles(value: object, place: str, known: Mapping[str, frozenset[str]]) -> fro
     """
     names = {"All": ROLES, "Nothing": frozenset(), "Intermediates": frozenset(), **known}
     names |= {role: frozenset({role}) for role in ROLES}
+    return tensor_set(value, place, names, ROLES)
+
+
+def tensor_set(
+    value: object, place: str, names: Mapping[str, frozenset[str]], everything: frozenset[str]
+) -> frozenset[str]:
+    """The tensors that an expression stands for.
+
+    Args:
+        value: text such as `~(input | output)`, also `Inputs if len(All) == 2 else Nothing`.
+        place: where it stands.
+        names: the sets that it may name.
+        everything: what `~` is the rest of.
+
+    Raises:
+        ConfigError: it is no such expression.
+    """
     try:
-        return _roles(_parsed(value), names)
+        return _set(_parsed(value), names, everything)
     except (ValueError, SyntaxError, RecursionError):
         raise ConfigError(
             f"{place}: expected {', '.join(names)}, or ~, |, & and - of them, got {shown(value)}."
@@ -98,13 +115,26 @@ def _number(node: ast.expr, word_bits: int) -> float:
     raise ValueError
 
 
-def _roles(node: ast.expr, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
+def _set(
+    node: ast.expr, names: Mapping[str, frozenset[str]], everything: frozenset[str]
+) -> frozenset[str]:
     match node:
         case ast.Name(id=name) | ast.Attribute(value=ast.Name(id=name), attr="tensors"):
             if name in names:
                 return names[name]
         case ast.UnaryOp(op=ast.Invert(), operand=inner):
-            return ROLES - _roles(inner, names)
+            return everything - _set(inner, names, everything)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _SETS:
-            return _SETS[type(op)](_roles(left, names), _roles(right, names))
+            return _SETS[type(op)](_set(left, names, everything), _set(right, names, everything))
+        case ast.IfExp(
+            test=ast.Compare(
+                left=ast.Call(func=ast.Name(id="len"), args=[counted], keywords=[]),
+                ops=[ast.Eq()],
+                comparators=[ast.Constant(value=int() as count)],
+            ),
+            body=body,
+            orelse=other,
+        ):
+            held = len(_set(counted, names, everything)) == count
+            return _set(body if held else other, names, everything)
     raise ValueError

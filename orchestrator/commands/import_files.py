@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 @click.option(
     "--architecture",
     type=click.Path(path_type=Path),
-    help="AccelForge's: FILE is a mapping that its search printed.",
+    help="AccelForge's: FILE is a mapping, its file or the line that its search printed.",
 )
-@click.option("--workload", help="With --architecture: what is mapped, as `search` takes it.")
-@click.option("--batch", type=click.IntRange(1), help="Of ONNX: of inputs' open first axes.")
+@click.option("--workload", help="With --architecture: AccelForge's file, or as `search` takes it.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    help="Of ONNX: of inputs' open first axes; of AccelForge: BATCH_SIZE.",
+)
 @click.option("--sequence", type=click.IntRange(1), help="Of ONNX: of their open second axes.")
 @click.option("-o", "--output", type=PLACE, help="Else standard output.")
 def import_(
@@ -46,10 +50,11 @@ def import_(
 ) -> None:
     """Reads another tool's FILE, and writes what it says as a file of this one.
 
-    An ONNX model (.onnx), a network of MAESTRO (.m) or a workload of ZigZag (YAML) becomes a
-    network for `search --network`, an architecture of AccelForge (YAML) a machine; with --hardware
-    the mappings of MAESTRO's file become records for `evaluate --model maestro`. What has no effect
-    and what is left out is listed on standard error.
+    An ONNX model (.onnx), a network of MAESTRO (.m) or a workload of ZigZag or AccelForge (YAML)
+    becomes a network for `search --network`, an architecture of AccelForge a machine; with
+    --hardware the mappings of MAESTRO's file become records for `evaluate --model maestro`, with
+    --architecture and --workload those of AccelForge. What has no effect and what is left out is
+    listed on standard error.
     """
     from orchestrator.records.importing import (
         imported,
@@ -68,12 +73,14 @@ def import_(
         if lenient or any(one is not None for one in (hardware, word_bits, architecture)):
             raise click.UsageError("ONNX models have --batch and --sequence alone.")
         text = imported_onnx(file, **sizes)
-    elif any(size is not None for size in sizes.values()):
-        raise click.UsageError("--batch and --sequence are for ONNX models (.onnx).")
+    elif sizes["sequence"] is not None:
+        raise click.UsageError("--sequence is for ONNX models (.onnx).")
     elif architecture is not None and workload is not None:
-        text = imported_answer(file, architecture, word_bits, workload)
+        text = imported_answer(file, architecture, word_bits, workload, batch=sizes["batch"])
     elif hardware is None:
-        text = imported(file, lenient=lenient, word_bits=word_bits)
+        text = imported(file, lenient=lenient, word_bits=word_bits, batch=sizes["batch"])
+    elif sizes["batch"] is not None:
+        raise click.UsageError("--batch is for ONNX and AccelForge's files.")
     else:
         text = imported_mappings(file, hardware, lenient=lenient)
     if output is None:
