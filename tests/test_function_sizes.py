@@ -13,17 +13,7 @@ MOST_LINES = 80
 MOST_ARGUMENTS = 8
 # By name only, with defaults: whoever calls gives the few that are wanted.
 OPTIONS = "options"
-# What is bounded, where, and arrays that are filled; each of them changes from call to call.
-BOUNDS = "compiled bounds"
 EXCEPTIONS = {
-    "costmodel.exact_any.chain._fill_boundary": BOUNDS,
-    "costmodel.exact_any.chain._least_of_pair": BOUNDS,
-    "costmodel.exact_any.chain.charge_moving": BOUNDS,
-    "costmodel.exact_any.chain.charge_others": BOUNDS,
-    "costmodel.exact_any.chain.class_charges": BOUNDS,
-    "costmodel.exact_any.walk._through_slot": BOUNDS,
-    "costmodel.exact_any.walk.bound_tiles": BOUNDS,
-    "costmodel.exact_any.walk.enter_tile": BOUNDS,
     "costmodel.maestro.on_chip_search.on_chip_search": OPTIONS,
     "orchestrator.api.prove": OPTIONS,
     "orchestrator.api.search": OPTIONS,

@@ -69,6 +69,20 @@ class Chain(NamedTuple):
     hull_n: Array
 
 
+class Crossing(NamedTuple):
+    """A tile of a level, the step that it is a part of in the slot outside, and the loops there.
+
+    level: of the tile; inner: the tile; outer: the tile of all children in the slot outside; trips
+    `[n]` of all loops outside that, and all_trips, their product.
+    """
+
+    level: int
+    inner: int
+    outer: int
+    trips: FloatArray
+    all_trips: float
+
+
 @part
 def trips_outside(
     shape: Shape,
@@ -132,33 +146,27 @@ def resting_share(
 @part
 def charge_moving(
     shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    crossing: Crossing,
     t: int,
     slide: int,
-    words: float,
-    extent: Array,
-    step: Array,
-    place: Array,
-    trips: FloatArray,
-    all_trips: float,
-    credit: FloatArray,
 ) -> float:
     """Words that enter a tile at least, where the innermost loop outside it moves tensor t.
 
     Args:
         shape: the operation.
+        tiles: what fits.
+        around: the assignment.
+        crossing: the tile, and the step that one pass of the innermost loop takes.
         t: the tensor.
         slide: the innermost loop's dimension where it moves along an axis of several terms, or -1.
-        words: of the tile.
-        extent: `[n]` of the tile.
-        step: `[n]` of what one step of the innermost loop passes over: the tiles of all children.
-        place: `[n]` of the step's extents.
-        trips: `[n]` of all loops outside.
-        all_trips: their product.
-        credit: the axes' tables.
     """
+    words, all_trips = tiles.words[crossing.inner, t], crossing.all_trips
     whole: float = words * all_trips
     if slide < 0 or shape.sliding[t] == 0 or shape.axis_of[t, slide] < 0:
         return whole
+    extent, credit = tiles.extent[crossing.inner], around.credit[crossing.level - 1]
     axis = shape.axis_start[t] + shape.axis_of[t, slide]
     start = shape.credit_start[axis]
     if start < 0:
@@ -168,13 +176,14 @@ def charge_moving(
     term = 0
     for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
         d = shape.term_dimension[k]
-        along *= trips[d]
+        along *= crossing.trips[d]
         width += shape.term_coefficient[k] * (extent[d] - 1)
         if d == slide:
             term = k - shape.term_start[axis]
-    moved = shape.coefficient_of[t, slide] * step[slide]
+    moved = shape.coefficient_of[t, slide] * tiles.extent[crossing.outer, slide]
     new = words / width * min(width, moved)
-    cell = start + term * shape.credit_cells[axis] + credit_cell(shape, axis, place)
+    place = credit_cell(shape, axis, tiles.place[crossing.outer])
+    cell = start + term * shape.credit_cells[axis] + place
     charged: float = new * all_trips + (words - new) * (all_trips / along) * credit[cell]
     return charged
 
@@ -329,26 +338,20 @@ def class_charges(
     shape: Shape,
     tiles: Tiles,
     around: Around,
-    level: int,
-    i: int,
-    j: int,
+    crossing: Crossing,
     kind: int,
-    trips: FloatArray,
-    all_trips: float,
 ) -> float:
-    """What enters a level's tile i at least, of the tensors that a class of innermost loops moves.
+    """What enters a tile at least, of the tensors that a class of innermost loops moves.
 
-    Those that rest are not charged. j is the tile of all children in the slot outside.
+    Those that rest are not charged.
     """
     cost = 0.0
     for t in range(shape.sliding.size):
-        weight = around.weight[level, t]
+        weight = around.weight[crossing.level, t]
         if weight == 0 or (shape.class_rest[kind] >> t) & 1:
             continue
-        cost += weight * charge_moving(
-            shape, t, shape.class_slide[kind], tiles.words[i, t], tiles.extent[i],
-            tiles.extent[j], tiles.place[j], trips, all_trips, around.credit[level - 1],
-        )  # fmt: skip
+        slide = shape.class_slide[kind]
+        cost += weight * charge_moving(shape, tiles, around, crossing, t, slide)
     return cost
 
 
@@ -373,22 +376,20 @@ def charge_others(
     shape: Shape,
     tiles: Tiles,
     around: Around,
-    level: int,
-    i: int,
-    j: int,
+    crossing: Crossing,
     kind: int,
     followed: int,
-    trips: FloatArray,
 ) -> float:
     """What the tensors that rest beside the followed one cost at least."""
-    cost = 0.0
+    cost, level = 0.0, crossing.level
+    place, credit = tiles.place[crossing.outer], around.credit[level - 1]
     for t in range(shape.sliding.size):
         if t == followed or around.weight[level, t] == 0 or not (shape.class_rest[kind] >> t) & 1:
             continue
         cost += (
             around.weight[level, t]
-            * tiles.words[i, t]
-            * least_resting(shape, t, tiles.place[j], trips, around.credit[level - 1])
+            * tiles.words[crossing.inner, t]
+            * least_resting(shape, t, place, crossing.trips, credit)
         )
     return cost
 
@@ -433,7 +434,8 @@ def build_boundary(
         if chain.slot_free[j] == np.inf:
             continue
         all_trips = trips_outside(shape, tiles.extent[j], around.outer[level - 1], trips)
-        _fill_boundary(shape, tiles, around, chain, level, i, j, trips, all_trips)
+        crossing = Crossing(level, i, j, trips, all_trips)
+        _fill_boundary(shape, tiles, around, chain, crossing)
 
 
 @part
@@ -478,12 +480,8 @@ def _least_of_pair(
     tiles: Tiles,
     around: Around,
     chain: Chain,
-    level: int,
-    i: int,
-    j: int,
+    crossing: Crossing,
     kind: int,
-    trips: FloatArray,
-    all_trips: float,
 ) -> float:
     """What two tensors that rest together and everything outside cost at least; 0 if not two.
 
@@ -499,14 +497,16 @@ def _least_of_pair(
     common = _single_dimension(shape, kind)
     if two < 0 or common < 0:
         return 0.0
+    level, i, j = crossing.level, crossing.inner, crossing.outer
     weight, credit = around.weight[level], around.credit[level - 1]
     price_one, price_two = weight[one] * tiles.words[i, one], weight[two] * tiles.words[i, two]
     if price_one == 0 or price_two == 0:
         return 0.0
-    ended_one = price_one * resting_share(shape, one, tiles.place[j], trips, credit)
-    ended_two = price_two * resting_share(shape, two, tiles.place[j], trips, credit)
-    least_one = price_one * least_resting(shape, one, tiles.place[j], trips, credit)
-    least_two = price_two * least_resting(shape, two, tiles.place[j], trips, credit)
+    outside, trips = tiles.place[j], crossing.trips
+    ended_one = price_one * resting_share(shape, one, outside, trips, credit)
+    ended_two = price_two * resting_share(shape, two, outside, trips, credit)
+    least_one = price_one * least_resting(shape, one, outside, trips, credit)
+    least_two = price_two * least_resting(shape, two, outside, trips, credit)
     least = np.inf
     place, start = tiles.place[j, common], shape.divisor_start[common]
     for row in range(start + place, shape.divisor_start[common + 1]):
@@ -517,7 +517,7 @@ def _least_of_pair(
         if found < 0:
             continue
         e = tiles.start[level - 1] + found
-        left = all_trips / (shape.divisors[row] // tiles.extent[j, common])
+        left = crossing.all_trips / (shape.divisors[row] // tiles.extent[j, common])
         on_one = least_on_hull(
             chain.slot_u[e, one], chain.slot_c[e, one], chain.slot_n[e, one], price_one
         )
@@ -541,14 +541,12 @@ def _fill_boundary(
     tiles: Tiles,
     around: Around,
     chain: Chain,
-    level: int,
-    i: int,
-    j: int,
-    trips: FloatArray,
-    all_trips: float,
+    crossing: Crossing,
 ) -> None:
     """One tile of a level's boundary."""
     tensors = shape.sliding.size
+    level, i, j = crossing.level, crossing.inner, crossing.outer
+    all_trips = crossing.all_trips
     weight, credit = around.weight[level], around.credit[level - 1]
     least = np.inf
     if all_trips == 1:
@@ -556,19 +554,19 @@ def _fill_boundary(
         for t in range(tensors):
             least += weight[t] * tiles.words[i, t]
     for kind in range(shape.class_rest.size):
-        if not is_open(shape, kind, trips):
+        if not is_open(shape, kind, crossing.trips):
             continue
-        base = class_charges(shape, tiles, around, level, i, j, kind, trips, all_trips)
+        base = class_charges(shape, tiles, around, crossing, kind)
         rest = shape.class_rest[kind]
         if rest == 0:
             least = min(least, base + chain.slot_free[j])
             continue
-        others = charge_others(shape, tiles, around, level, i, j, kind, -1, trips)
+        others = charge_others(shape, tiles, around, crossing, kind, -1)
         bound = base + others + chain.slot_free[j]
         for t in range(tensors):
             if not (rest >> t) & 1 or not around.follows[level - 1, t]:
                 continue
-            more = base + charge_others(shape, tiles, around, level, i, j, kind, t, trips)
+            more = base + charge_others(shape, tiles, around, crossing, kind, t)
             price = weight[t] * tiles.words[i, t]
             count = chain.slot_n[j, t]
             # Every resting tensor gives a bound; the class costs at least the largest.
@@ -586,7 +584,7 @@ def _fill_boundary(
                 )  # fmt: skip
         bound = max(
             bound,
-            base + _least_of_pair(shape, tiles, around, chain, level, i, j, kind, trips, all_trips),
+            base + _least_of_pair(shape, tiles, around, chain, crossing, kind),
         )
         least = min(least, bound)
     chain.free[i] = least
@@ -594,7 +592,7 @@ def _fill_boundary(
         for t in range(tensors):
             if not around.follows[level, t]:
                 continue
-            u = all_trips * resting_share(shape, t, tiles.place[j], trips, credit)
+            share = resting_share(shape, t, tiles.place[j], crossing.trips, credit)
             chain.hull_n[i, t] = insert_point(
-                chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], u, least
+                chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], all_trips * share, least
             )

@@ -19,6 +19,7 @@ from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tables import ChainTables
 from costmodel.exact_any.tiles import FloatArray
 from costmodel.exact_any.walk import (
+    Slot,
     bound_tiles,
     cross_boundary,
     empty_lines,
@@ -94,21 +95,22 @@ class View:
         count = list_multiples(self._shape, self._tiles, level, step, self._choice, self._listed)
         return self._listed[:count].copy()
 
+    def _slot(self, level: int, step: int) -> Slot:
+        return Slot(level, step, self._crossed[level + 1], self._trips)
+
     def bounds(self, level: int, step: int, listed: Array) -> FloatArray:
         """`[B]` what all mappings with tiles `[B]` of a level outside a step cost at least."""
         found = np.empty(len(listed))
         bound_tiles(
-            self._shape, self._tiles, self._around, self._chain, level, step,
-            self._crossed[level + 1], listed, found, self._trips,
+            self._shape, self._tiles, self._around, self._chain, self._slot(level, step),
+            listed, found,
         )  # fmt: skip
         return found + self._fixed
 
     def enter(self, level: int, step: int, tile: int) -> int:
         """Chooses a tile outside a step; returns the step outside it, -1 if there is none."""
-        enter_tile(
-            self._shape, self._tiles, self._around, level, step, tile,
-            self._crossed[level + 1], self._inside[level], self._trips,
-        )  # fmt: skip
+        slot = self._slot(level, step)
+        enter_tile(self._shape, self._tiles, self._around, slot, tile, self._inside[level])
         outside: int = cross_boundary(
             self._shape, self._tiles, self._around, level, tile,
             self._inside[level], self._crossed[level], self._trips,

@@ -20,6 +20,7 @@ from costmodel.compiled import lean, part
 from costmodel.exact_any.chain import (
     Around,
     Chain,
+    Crossing,
     charge_others,
     class_charges,
     is_open,
@@ -48,6 +49,18 @@ class Lines(NamedTuple):
     price: FloatArray
     dims: Array
     number: Array
+
+
+class Slot(NamedTuple):
+    """What is known in a level's slot: the step of all children there, a tile of that level.
+
+    lines: those in the slot; trips `[n]` scratch.
+    """
+
+    level: int
+    step: int
+    lines: Lines
+    trips: FloatArray
 
 
 def empty_lines() -> Lines:
@@ -125,18 +138,19 @@ def cross_boundary(
             ended = lines.price[m] if lines.tensor[m] >= 0 else 0.0
             add_line(crossed, -1, lines.cost[m] + whole + ended, 0.0, 0)
         return j
+    crossing = Crossing(level, i, j, trips, all_trips)
     for kind in range(shape.class_rest.size):
         if not is_open(shape, kind, trips):
             continue
         rest, dims = shape.class_rest[kind], shape.class_dims[kind]
-        base = class_charges(shape, tiles, around, level, i, j, kind, trips, all_trips)
+        base = class_charges(shape, tiles, around, crossing, kind)
         for m in range(lines.number[0]):
             before = lines.tensor[m]
             followed = _followed(shape, tiles, around, level, i, rest, before)
             cost = lines.cost[m] + base
             price = 0.0
             if followed >= 0:
-                cost += charge_others(shape, tiles, around, level, i, j, kind, followed, trips)
+                cost += charge_others(shape, tiles, around, crossing, kind, followed)
                 price = weight[followed] * tiles.words[i, followed]
             if before == followed:
                 price += lines.price[m]
@@ -179,18 +193,16 @@ def _through_slot(
     shape: Shape,
     tiles: Tiles,
     around: Around,
-    level: int,
-    j: int,
+    slot: Slot,
     b: int,
-    crossed: Lines,
     m: int,
-    trips: FloatArray,
 ) -> tuple[bool, bool, float]:
-    """What becomes of a line in the slot between the step j and the level's tile b.
+    """What becomes of a line in the slot between the step there and the level's tile b.
 
     Returns:
         Whether there are such loops, whether its tensor rests on outside b, and else its cost.
     """
+    level, j, crossed = slot.level, slot.step, slot.lines
     moved = 0
     for d in range(shape.sizes.size):
         if tiles.extent[b, d] > tiles.extent[j, d]:
@@ -210,8 +222,8 @@ def _through_slot(
                 passed *= tiles.extent[b, d] // tiles.extent[j, d]
     if rests:
         return True, True, crossed.cost[m]
-    all_trips = trips_outside(shape, tiles.extent[j], around.outer[level], trips)
-    share = resting_share(shape, t, tiles.place[j], trips, around.credit[level])
+    all_trips = trips_outside(shape, tiles.extent[j], around.outer[level], slot.trips)
+    share = resting_share(shape, t, tiles.place[j], slot.trips, around.credit[level])
     return True, False, crossed.cost[m] + crossed.price[m] * (all_trips * share / passed)
 
 
@@ -273,22 +285,18 @@ def bound_tiles(
     tiles: Tiles,
     around: Around,
     chain: Chain,
-    level: int,
-    j: int,
-    crossed: Lines,
+    slot: Slot,
     listed: Array,
     bounds: FloatArray,
-    trips: FloatArray,
 ) -> None:
-    """Bounds tiles of a level outside the step j: listed `[B]`, bounds `[B]`, inf if none."""
+    """Bounds tiles of a level outside the step: listed `[B]`, bounds `[B]`, inf if none."""
+    crossed = slot.lines
     for k in range(listed.size):
         b = listed[k]
         least = np.inf
         if chain.free[b] < np.inf:
             for m in range(crossed.number[0]):
-                possible, rests, cost = _through_slot(
-                    shape, tiles, around, level, j, b, crossed, m, trips
-                )
+                possible, rests, cost = _through_slot(shape, tiles, around, slot, b, m)
                 if not possible:
                     continue
                 if rests:
@@ -308,17 +316,15 @@ def enter_tile(
     shape: Shape,
     tiles: Tiles,
     around: Around,
-    level: int,
-    j: int,
+    slot: Slot,
     b: int,
-    crossed: Lines,
     lines: Lines,
-    trips: FloatArray,
 ) -> None:
-    """The lines at the boundary of tile b, from those in the slot outside the step j."""
+    """The lines at the boundary of tile b, from those in the slot outside the step."""
+    crossed = slot.lines
     lines.number[0] = 0
     for m in range(crossed.number[0]):
-        possible, rests, cost = _through_slot(shape, tiles, around, level, j, b, crossed, m, trips)
+        possible, rests, cost = _through_slot(shape, tiles, around, slot, b, m)
         if possible and rests:
             add_line(lines, crossed.tensor[m], cost, crossed.price[m], 0)
         elif possible:
