@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, Unpack
 
 from costmodel.accelerators import AcceleratorSource
-from costmodel.costs import Objective
 from costmodel.exact.certificate import Certificate, read_certificate
 from costmodel.workloads import WorkloadSource
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, validate
 from orchestrator.answers.explained import ExplainedOptimum
+from orchestrator.answers.options import (
+    NetworkOptions,
+    ProofOptions,
+    SearchOptions,
+    asked,
+    one_by_one,
+)
 from orchestrator.answers.request import Request
 from orchestrator.answers.results import SearchResult
 from orchestrator.proofs import certificates
@@ -32,34 +39,18 @@ if TYPE_CHECKING:
     from orchestrator.networks.result import NetworkResult
     from orchestrator.sweep.results import SweepResults
 
-Keep = Mapping[str, str | Sequence[str]]
-"""Tensors, one or several, that a level keeps."""
-Constraints = Sequence[Mapping[str, Any]]
-"""Entries as under `constraints` of an accelerator's file."""
 Experiment = str | Path | Mapping[str, Any]
 """A shipped experiment's name, a YAML file or its URI, or the content of such a file."""
 Config = TypeVar("Config", bound=StrictModel)
 
 
+@one_by_one(SearchOptions)
 def search(
     workload: WorkloadSource,
     accelerator: AcceleratorSource = "mm256",
     *,
-    searcher: str | None = None,
-    objective: Objective = "edp",
-    seconds: float | None = None,
-    iterations: int | None = None,
-    seed: int = 0,
-    surrogate: str | None = None,
-    gap: float = 0.0,
-    top: int = 1,
-    keep: Keep | None = None,
-    pad: bool = False,
-    factors: Literal["perfect", "imperfect"] | None = None,
-    counting: Literal["timeloop", "true"] | None = None,
-    constraints: Constraints = (),
-    threads: int | None = None,
     progress: bool = False,
+    **options: Unpack[SearchOptions],
 ) -> SearchResult:
     """Finds a mapping: the proven best one where a proof is possible.
 
@@ -69,74 +60,53 @@ def search(
         workload: a preset's name, a YAML file, inline text such as `gemm:M=384,N=4096,K=1024`, the
             content of a file, or a workload.
         accelerator: a preset's name, a YAML file, the content of one, or an accelerator.
-        searcher: a key of `SEARCHERS`; None: `exact` where it applies, else `structured`.
-        objective: what to minimise: `edp`, `energy`, `latency` or `ed2p`.
-        seconds: budget of search time, s; with no budget 60 for a proof, else 2.
-        iterations: budget of cost queries.
-        seed: decides a search under a budget of iterations.
-        surrogate: folder of a surrogate for the gradient searcher; None: a shipped one.
-        gap: a proof ends when the mapping is certainly within this share of the optimum.
-        top: how many of the best tilings a proof finds.
-        keep: tensors kept per level where the machine leaves that open.
-        pad: search larger sizes too, and take those that are better.
-        factors: `imperfect` lets loops have a shorter last pass; None: as the accelerator says.
-        counting: of such loops: `timeloop`, or `true`, every element by itself; None: likewise.
-        constraints: what mappings must obey, entries as under `constraints` of an accelerator's
-            file, beside those of the accelerator.
-        threads: how many work on a proof; None: one per processor, at most four.
         progress: whether progress is printed on standard error.
+        options: by name:
+
+            * searcher: a key of `SEARCHERS`; None: `exact` where it applies, else `structured`.
+            * objective: what to minimise: `edp`, `energy`, `latency` or `ed2p`.
+            * seconds: budget of search time, s; with no budget 60 for a proof, else 2.
+            * iterations: budget of cost queries.
+            * seed: decides a search under a budget of iterations.
+            * surrogate: folder of a surrogate for the gradient searcher; None: a shipped one.
+            * gap: a proof ends when the mapping is certainly within this share of the optimum.
+            * top: how many of the best tilings a proof finds.
+            * keep: tensors kept per level where the machine leaves that open.
+            * pad: search larger sizes too, and take those that are better.
+            * factors: `imperfect` lets loops have a shorter last pass; None: as the accelerator
+              says.
+            * counting: of such loops: `timeloop`, or `true`, every element by itself; None:
+              likewise.
+            * constraints: what mappings must obey, entries as under `constraints` of an
+              accelerator's file, beside those of the accelerator.
+            * threads: how many work on a proof; None: one per processor, at most four.
 
     Raises:
         ConfigError: an unknown name, a value that is not allowed, or no mapping is feasible.
         MapspaceError: no feasible mapping was found in the budget.
     """
-    request = Request(
-        workload=workload,
-        accelerator=accelerator,
-        searcher=searcher,
-        seconds=seconds,
-        iterations=iterations,
-        objective=objective,
-        seed=seed,
-        surrogate=surrogate,
-        gap=gap,
-        top=top,
-        keep=_kept(keep),
-        constraints=constraints,
-        threads=threads,
-        pad=pad,
-        factors=factors,
-        counting=counting,
-    )
-    return one_workload.search(request, _stream(progress))
+    return one_workload.search(asked(workload, accelerator, options), _stream(progress))
 
 
+@one_by_one(ProofOptions)
 def prove(
     workload: WorkloadSource,
     accelerator: AcceleratorSource = "mm256",
     *,
-    objective: Objective = "edp",
     seconds: float = one_workload.PROOF_SECONDS,
-    gap: float = 0.0,
     top: int = 1,
-    keep: Keep | None = None,
-    constraints: Constraints = (),
-    threads: int | None = None,
     progress: bool = False,
+    **options: Unpack[ProofOptions],
 ) -> SearchResult:
     """Proves the best mapping, or gets as far as the time allows.
 
     Args:
         workload: as in `search`.
         accelerator: as in `search`.
-        objective: as in `search`.
         seconds: the most that the proof may take, s; `math.inf`: what it takes.
-        gap: as in `search`.
         top: as in `search`.
-        keep: as in `search`.
-        constraints: as in `search`.
-        threads: as in `search`.
         progress: as in `search`.
+        options: `objective`, `gap`, `keep`, `constraints` and `threads`, as in `search`.
 
     Returns:
         A result whose `proven` says whether the mapping is the best one, and whose `gap` how far
@@ -146,19 +116,9 @@ def prove(
         ConfigError: as in `search`, or no proof is possible; the message says why.
         MapspaceError: no feasible mapping was found in the time.
     """
-    return search(
-        workload,
-        accelerator,
-        searcher="exact",
-        objective=objective,
-        seconds=seconds,
-        gap=gap,
-        top=top,
-        keep=keep,
-        constraints=constraints,
-        threads=threads,
-        progress=progress,
-    )
+    request = asked(workload, accelerator, options)
+    request = replace(request, searcher="exact", seconds=seconds, top=top)
+    return one_workload.search(request, _stream(progress))
 
 
 def continue_proof(
@@ -214,21 +174,13 @@ def explain(
     return explaining.explain_result(result, seconds=seconds, stream=_stream(progress))
 
 
+@one_by_one(NetworkOptions)
 def search_network(
     network: str | Path,
     accelerator: AcceleratorSource = "mm256",
     *,
-    searcher: str | None = None,
-    objective: Objective = "edp",
-    seconds: float | None = None,
-    iterations: int | None = None,
-    seed: int = 0,
-    surrogate: str | None = None,
-    gap: float = 0.0,
-    keep: Keep | None = None,
-    constraints: Constraints = (),
-    threads: int | None = None,
     progress: bool = False,
+    **options: Unpack[NetworkOptions],
 ) -> NetworkResult:
     """Searches every distinct layer of a network, and adds up what they cost.
 
@@ -237,38 +189,16 @@ def search_network(
     Args:
         network: a preset's name, or a YAML file with layers.
         accelerator: as in `search`.
-        searcher: as in `search`.
-        objective: what each layer's mapping minimises.
-        seconds: as in `search`, for each layer.
-        iterations: as in `search`, for each layer.
-        seed: as in `search`.
-        surrogate: as in `search`.
-        gap: as in `search`.
-        keep: as in `search`.
-        constraints: as in `search`.
-        threads: as in `search`.
         progress: as in `search`.
+        options: as in `search`, each for every layer, but for `top`, `pad`, `factors` and
+            `counting`.
 
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
     """
     from orchestrator.networks.search import search_network as search_layers
 
-    request = Request(
-        workload=str(network),
-        accelerator=accelerator,
-        searcher=searcher,
-        seconds=seconds,
-        iterations=iterations,
-        objective=objective,
-        seed=seed,
-        surrogate=surrogate,
-        gap=gap,
-        keep=_kept(keep),
-        constraints=constraints,
-        threads=threads,
-    )
-    return search_layers(request, _stream(progress))
+    return search_layers(asked(str(network), accelerator, options), _stream(progress))
 
 
 def verify(
@@ -414,14 +344,6 @@ def _read(kind: type[Config], experiment: Experiment) -> tuple[Config, str]:
         return validate(kind, experiment, "experiment"), "experiment"
     path = find_experiment(str(experiment))
     return validate(kind, load_yaml(path), str(path)), str(path)
-
-
-def _kept(keep: Keep | None) -> dict[str, tuple[str, ...]] | None:
-    if not keep:
-        return None
-    return {
-        level: (names,) if isinstance(names, str) else tuple(names) for level, names in keep.items()
-    }
 
 
 def _stream(progress: bool) -> TextIO:

@@ -15,10 +15,6 @@ MOST_ARGUMENTS = 8
 OPTIONS = "options"
 EXCEPTIONS = {
     "costmodel.maestro.on_chip_search.on_chip_search": OPTIONS,
-    "orchestrator.api.prove": OPTIONS,
-    "orchestrator.api.search": OPTIONS,
-    "orchestrator.api.search_network": OPTIONS,
-    "orchestrator.commands.search.search": OPTIONS,
     "searchers.evaluator.__init__": OPTIONS,
     "searchers.reinforcement.environment.__init__": OPTIONS,
     "surrogate.predictor.write": OPTIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +31,48 @@ if TYPE_CHECKING:
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
     from orchestrator.explain.why_not import WhyNot
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Where the problems of a search stand: one of these, each an argument or an option."""
+
+    workload: tuple[str, ...]
+    network: str | None
+    problems: Place | None
+    continued: Place | None
+    timeloop: bool
+    lenient: bool
+
+    @property
+    def name(self) -> str:
+        """The workload's or the network's name; empty where a file says it."""
+        return self.network or (self.workload or ("",))[0]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one workload, of its name or of a certificate."""
+        return not self.timeloop and self.network is None and self.problems is None
+
+    def check(self) -> None:
+        """Refuses none and several.
+
+        Raises:
+            UsageError: what is expected.
+        """
+        workload, network, problems = self.workload, self.network, self.problems
+        check_timeloop(self.timeloop, self.lenient, workload)
+        given = [name for name in (*workload, network, problems) if name is not None]
+        if self.continued is not None and not self.single:
+            raise click.UsageError("Expected --continue alone or with a WORKLOAD.")
+        if not given and self.continued is None:
+            raise click.UsageError("Missing argument 'WORKLOAD' (or --network), or --problems.")
+        if problems is not None and len(given) > 1:
+            raise click.UsageError("Expected --problems alone, without WORKLOAD or --network.")
+        if len(workload) > 1 and not self.timeloop:
+            raise click.UsageError(f"Got unexpected extra argument ({workload[1]})")
+        if workload and network is not None:
+            raise click.UsageError("Expected either WORKLOAD or --network, got both.")
 
 
 @click.command(cls=OnceEach)
@@ -95,16 +137,8 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def search(
-    workload: tuple[str, ...],
-    network: str | None,
-    timeloop: bool,
-    lenient: bool,
-    problems: Place | None,
-    seconds: float | None,
-    iterations: int | None,
     gap: str,
     keep: tuple[str, ...],
-    continued: Place | None,
     why_not: Place | None,
     output: Place | None,
     as_json: bool,
@@ -121,49 +155,32 @@ def search(
     from orchestrator.answers.result_text import search_text
     from orchestrator.search.one_workload import search as run_search
 
-    check_timeloop(timeloop, lenient, workload)
-    given = [name for name in (*workload, network, problems) if name is not None]
-    if continued is not None and (timeloop or network is not None or problems is not None):
-        raise click.UsageError("Expected --continue alone or with a WORKLOAD.")
-    if not given and continued is None:
-        raise click.UsageError("Missing argument 'WORKLOAD' (or --network), or --problems.")
-    if problems is not None and len(given) > 1:
-        raise click.UsageError("Expected --problems alone, without WORKLOAD or --network.")
-    if len(workload) > 1 and not timeloop:
-        raise click.UsageError(f"Got unexpected extra argument ({workload[1]})")
-    if workload and network is not None:
-        raise click.UsageError("Expected either WORKLOAD or --network, got both.")
-    if why_not is not None and (timeloop or network is not None or problems is not None):
+    asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
+    asked.check()
+    if why_not is not None and not asked.single:
         raise click.UsageError("--why-not is for a single WORKLOAD.")
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
     if output is not None:
         check_records_output(output)
-        if network is None:
+        if asked.network is None:
             check_certificate_output(output.with_suffix(".certificate.json"))
-    request = Request(
-        network or (workload or ("",))[0],
-        seconds=seconds,
-        iterations=iterations,
-        gap=share_of(gap),
-        keep=kept,
-        **options,
-    )
-    if problems is not None:
-        _search_problems(request, problems, output, as_json)
+    request = Request(asked.name, gap=share_of(gap), keep=kept, **options)
+    if asked.problems is not None:
+        _search_problems(request, asked.problems, output, as_json)
         return
-    if timeloop:
-        _search_timeloop(request, workload, lenient, output, as_json)
+    if asked.timeloop:
+        _search_timeloop(request, asked, output, as_json)
         return
-    if network is not None:
+    if asked.network is not None:
         _search_network(request, output, as_json)
         return
-    if continued is not None:
-        request = _continued(request, continued)
+    if asked.continued is not None:
+        request = _continued(request, asked.continued)
     result = run_search(request)
     if output is not None:
         result.save(output)
-    found = None if own is None or result.interrupted else _why_not(result, own, seconds)
+    found = None if own is None or result.interrupted else _why_not(result, own, request.seconds)
     if as_json:
         click.echo(json.dumps(result.to_dict() | (found.to_dict() if found else {})))
     else:
@@ -229,22 +246,20 @@ def _search_problems(
             raise click.exceptions.Exit(fail("interrupted: lines are missing.", 130))
 
 
-def _search_timeloop(
-    request: Request, files: tuple[str, ...], lenient: bool, output: Place | None, as_json: bool
-) -> None:
+def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_json: bool) -> None:
     from orchestrator.records.timeloop_files import read_files
     from orchestrator.search import timeloop_problem
     from orchestrator.search.one_workload import with_explanation
     from orchestrator.search.problem_lines import search_problems
 
-    for name, asked in (("pad", request.pad), ("keep", request.keep)):
-        if asked:
+    for name, given in (("pad", request.pad), ("keep", request.keep)):
+        if given:
             raise ConfigError(f"--{name}: Timeloop's files say it themselves.")
-    read = read_files(files, lenient=lenient)
+    read = read_files(asked.workload, lenient=asked.lenient)
     context = click.get_current_context()
     if context.get_parameter_source("objective") is click.core.ParameterSource.DEFAULT:
         request = replace(request, objective=timeloop_problem.objective_of(read))
-    (answer,) = search_problems(request, [timeloop_problem.problem_of(read, files)])
+    (answer,) = search_problems(request, [timeloop_problem.problem_of(read, asked.workload)])
     if request.explain and answer.result is not None:
         explained = with_explanation(request, answer.result, sys.stderr)
         answer = replace(answer, result=explained)
@@ -262,8 +277,8 @@ def _search_network(request: Request, output: Place | None, as_json: bool) -> No
 
     if request.top > 1:
         raise ConfigError("--top is for a single WORKLOAD, not for --network.")
-    for name, asked in (("pad", request.pad), ("explain", request.explain)):
-        if asked:
+    for name, given in (("pad", request.pad), ("explain", request.explain)):
+        if given:
             raise ConfigError(f"--{name} is for a single WORKLOAD, not for --network.")
     result = search_network(request)
     if output is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import json
 import math
 import re
@@ -202,3 +203,15 @@ def test_no_library_function_names_an_option() -> None:
         if re.search(r"(^|\W)--[a-z]", text)
     ]
     assert not wrong
+
+
+def test_options_are_shown_one_by_one_and_checked() -> None:
+    shown = inspect.signature(ms.search).parameters
+    assert shown["objective"].default == "edp"
+    assert shown["top"].default == 1
+    assert len(shown) == 17
+    assert "searcher" not in inspect.signature(ms.prove).parameters
+    with pytest.raises(TypeError, match=r"search\(\): got an unexpected keyword argument 'sedd'"):
+        ms.search("gemm-512", sedd=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"prove\(\): .* 'searcher'"):
+        ms.prove("gemm-512", searcher="random")  # type: ignore[call-arg]

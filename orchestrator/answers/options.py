@@ -1,0 +1,93 @@
+"""What a search is told by name in Python: said once, for every function that takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, TypeVar, cast
+
+from costmodel.accelerators import AcceleratorSource
+from costmodel.costs import Objective
+from costmodel.workloads import WorkloadSource
+from orchestrator.answers.request import Request
+
+Keep = Mapping[str, str | Sequence[str]]
+"""Tensors, one or several, that a level keeps."""
+Constraints = Sequence[Mapping[str, Any]]
+"""Entries as under `constraints` of an accelerator's file."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ProofOptions(TypedDict, total=False):
+    """What a proof can be told, by name; the defaults are those of `Request`."""
+
+    objective: Objective
+    gap: float
+    keep: Keep | None
+    constraints: Constraints
+    threads: int | None
+
+
+class NetworkOptions(ProofOptions, total=False):
+    """What a search of several layers can be told."""
+
+    searcher: str | None
+    seconds: float | None
+    iterations: int | None
+    seed: int
+    surrogate: str | None
+
+
+class SearchOptions(NetworkOptions, total=False):
+    """What a search of one workload can be told."""
+
+    top: int
+    pad: bool
+    factors: Literal["perfect", "imperfect"] | None
+    counting: Literal["timeloop", "true"] | None
+
+
+def one_by_one(options: type) -> Callable[[Function], Function]:
+    """Gives a function's signature its options one by one, with their defaults.
+
+    `help` and notebooks show them, and one that is misspelt is refused by its name.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(Request)}
+
+    def shown(function: Function) -> Function:
+        plain = inspect.signature(function)
+        given = [one for one in plain.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        given += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name],
+                              annotation=getattr(annotation, "__forward_arg__", annotation))
+            for name, annotation in inspect.get_annotations(options).items()
+        ]  # fmt: skip
+        signature = plain.replace(parameters=given)
+
+        @functools.wraps(function)
+        def checked(*arguments: Any, **named: Any) -> Any:
+            try:
+                signature.bind(*arguments, **named)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}(): {error}") from None
+            return function(*arguments, **named)
+
+        checked.__signature__ = signature  # type: ignore[attr-defined]
+        return cast(Function, checked)
+
+    return shown
+
+
+def asked(
+    workload: WorkloadSource, accelerator: AcceleratorSource, options: SearchOptions | ProofOptions
+) -> Request:
+    """The request of a workload and what was told by name."""
+    said: dict[str, Any] = dict(options)
+    keep: Keep | None = said.pop("keep", None)
+    kept = {
+        level: (names,) if isinstance(names, str) else tuple(names)
+        for level, names in (keep or {}).items()
+    }
+    return Request(workload, accelerator, keep=kept or None, **said)
