@@ -6,8 +6,11 @@ extra of the package, and is imported by what needs it, when it needs it.
 
 from __future__ import annotations
 
+import importlib.util
+
 EXTRA_OF = {
     "cmaes": "baselines",
+    "duckdb": "store",
     "fsspec": "ray",
     "gymnasium": "ray",
     "mlflow": "tracking",
@@ -28,6 +31,14 @@ EXTRA_OF = {
 def install(extra: str) -> str:
     """What a user types to have an extra."""
     return f"pip install 'mapspace[{extra}]'"
+
+
+def is_installed(library: str) -> bool:
+    """Whether a library is there; it is not imported."""
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def what_is_missing(error: ModuleNotFoundError) -> str | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -204,8 +205,48 @@ def file_sizes(folder: Place) -> dict[str, int]:
     if isinstance(folder, Path):
         if not folder.is_dir():
             return {}
-        return {file.name: file.stat().st_size for file in folder.iterdir() if file.is_file()}
+        sizes = {}
+        for file in folder.iterdir():
+            with suppress(FileNotFoundError):  # somebody has just removed it
+                if file.is_file():
+                    sizes[file.name] = file.stat().st_size
+        return sizes
     return {name: size for name, size in _listed(folder).items() if "/" not in name}
+
+
+def folders(folder: Place) -> list[str]:
+    """Names of the folders directly in a folder, sorted; none where there is no such folder."""
+    if isinstance(folder, Path):
+        if not folder.is_dir():
+            return []
+        return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    from pyarrow.fs import FileSelector, FileType
+
+    filesystem = folder.filesystem
+    with _told(folder, "listed"):
+        found = filesystem.get_file_info(FileSelector(folder.key, allow_not_found=True))
+    return sorted(entry.base_name for entry in found if entry.type == FileType.Directory)
+
+
+def file_ages(folder: Place) -> dict[str, float]:
+    """How long ago the files directly in a folder were written, s, by name."""
+    now = time.time()
+    if isinstance(folder, Path):
+        ages = {}
+        for name in file_sizes(folder):
+            with suppress(FileNotFoundError):  # as there
+                ages[name] = now - (folder / name).stat().st_mtime
+        return ages
+    from pyarrow.fs import FileSelector, FileType
+
+    filesystem = folder.filesystem
+    with _told(folder, "listed"):
+        found = filesystem.get_file_info(FileSelector(folder.key, allow_not_found=True))
+    return {
+        entry.base_name: now - entry.mtime.timestamp()
+        for entry in found
+        if entry.type == FileType.File
+    }
 
 
 def write_atomically(path: Place, content: bytes) -> None:
@@ -224,7 +265,8 @@ def write_atomically(path: Place, content: bytes) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A file to write in the place of another one, which it replaces only if the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Processes of other machines may have the same number.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         yield temporary
         temporary.replace(path)

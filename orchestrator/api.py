@@ -80,6 +80,8 @@ def search(
             * constraints: what mappings must obey, entries as under `constraints` of an
               accelerator's file, beside those of the accelerator.
             * threads: how many work on a proof; None: one per processor, at most four.
+            * store: where answers are kept and looked for: a path or a URI; None: what
+              MAPSPACE_STORE says, else the user's own, as on the command line; False: nowhere.
 
     Raises:
         ConfigError: an unknown name, a value that is not allowed, or no mapping is feasible.
@@ -106,7 +108,7 @@ def prove(
         seconds: the most that the proof may take, s; `math.inf`: what it takes.
         top: as in `search`.
         progress: as in `search`.
-        options: `objective`, `gap`, `keep`, `constraints` and `threads`, as in `search`.
+        options: `objective`, `gap`, `keep`, `constraints`, `threads` and `store`, as in `search`.
 
     Returns:
         A result whose `proven` says whether the mapping is the best one, and whose `gap` how far

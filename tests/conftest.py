@@ -30,6 +30,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # Ray makes its workers nice, and beside other tests they would hardly get a processor.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# No test reads or feeds the user's own store; one that wants a store names it. Processes that tests
+# start inherit it.
+os.environ["MAPSPACE_STORE"] = "off"
 # Of the S3 server that tests start. Ray's workers inherit what is set before Ray starts.
 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
     os.environ[name] = "testing"

@@ -36,7 +36,7 @@ from costmodel.loop_nest.records import mapping_record
 from costmodel.map_space.impossible import all_constraints
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
-from mapspace.bounded_reading import read_json
+from mapspace.bounded_reading import parse_json, read_json
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, shown, validate
 
@@ -192,11 +192,27 @@ def read_certificate(path: str | Path) -> Certificate:
         ConfigError: there is none, it is no certificate, or a value lies beyond what a proof can
             write.
     """
-    data = read_json(Path(path))
+    return _certificate(read_json(Path(path)), str(path))
+
+
+def parse_certificate(text: str, where: str) -> Certificate:
+    """What the text of a certificate says, as `read_certificate` reads its file.
+
+    Args:
+        text: the text.
+        where: what the message starts with.
+
+    Raises:
+        ConfigError: as there.
+    """
+    return _certificate(parse_json(text, where), where)
+
+
+def _certificate(data: Any, path: str) -> Certificate:
     formats = (FORMAT, FIRST_FORMAT, NEST_FORMAT, ORDERS_FORMAT)
     if not isinstance(data, dict) or data.get("format") not in formats:
         raise ConfigError(f"{path}: format: expected {FORMAT!r}; this is no certificate.")
-    found = validate(Certificate, data, str(path))
+    found = validate(Certificate, data, path)
     return _of_today(found) if found.format == FIRST_FORMAT else found
 
 

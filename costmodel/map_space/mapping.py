@@ -94,6 +94,45 @@ class Mapping:
         return record
 
 
+def renamed(
+    mapping: Mapping,
+    dimensions: MappingType[str, str],
+    tensors: MappingType[str, str],
+    order: tuple[str, ...],
+) -> Mapping:
+    """A mapping under other names of dimensions and tensors.
+
+    Args:
+        mapping: the mapping.
+        dimensions: new names by old ones.
+        tensors: likewise.
+        order: the new names of the tensors, in the order that the workload has them in.
+    """
+
+    def keys(values: MappingType[str, Any], names: MappingType[str, str]) -> dict[str, Any]:
+        return {names[name]: value for name, value in values.items()}
+
+    def listed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dimensions[name] for name in names)
+
+    levels = tuple(
+        LevelMapping(
+            name=level.name,
+            temporal=keys(level.temporal, dimensions),
+            order=listed(level.order),
+            spatial=keys(level.spatial, dimensions),
+            spatial_order=listed(level.spatial_order),
+            spatial_axis=keys(level.spatial_axis, dimensions),
+            keep=tuple(sorted((tensors[name] for name in level.keep), key=order.index)),
+            banks=keys(level.banks, tensors),
+            temporal_rests=keys(level.temporal_rests, dimensions),
+            spatial_rests=keys(level.spatial_rests, dimensions),
+        )
+        for level in mapping.levels
+    )
+    return Mapping(levels, order)
+
+
 def _trips(factor: int, rest: int | None) -> str:
     """How often a loop runs, and in its last pass where that is shorter."""
     return str(factor) if rest is None or rest == factor else f"{factor} ({rest} at last)"

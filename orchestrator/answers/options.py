@@ -12,6 +12,7 @@ from costmodel.accelerators import AcceleratorSource
 from costmodel.costs import Objective
 from costmodel.workloads import WorkloadSource
 from orchestrator.answers.request import Request
+from orchestrator.store.choice import StoreChoice, chosen
 
 Keep = Mapping[str, str | Sequence[str]]
 """Tensors, one or several, that a level keeps."""
@@ -28,6 +29,7 @@ class ProofOptions(TypedDict, total=False):
     keep: Keep | None
     constraints: Constraints
     threads: int | None
+    store: StoreChoice
 
 
 class NetworkOptions(ProofOptions, total=False):
@@ -83,11 +85,16 @@ def one_by_one(options: type) -> Callable[[Function], Function]:
 def asked(
     workload: WorkloadSource, accelerator: AcceleratorSource, options: SearchOptions | ProofOptions
 ) -> Request:
-    """The request of a workload and what was told by name."""
+    """The request of a workload and what was told by name.
+
+    Raises:
+        ConfigError: the store is none, or of another version.
+    """
     said: dict[str, Any] = dict(options)
+    store = chosen(said.pop("store", None))
     keep: Keep | None = said.pop("keep", None)
     kept = {
         level: (names,) if isinstance(names, str) else tuple(names)
         for level, names in (keep or {}).items()
     }
-    return Request(workload, accelerator, keep=kept or None, **said)
+    return Request(workload, accelerator, keep=kept or None, store=store, **said)

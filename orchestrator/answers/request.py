@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
     from costmodel.workloads import WorkloadSource
+    from orchestrator.store.folder import Store
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Request:
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
         constraints: what mappings must obey, beside what the accelerator says.
+        store: where answers are kept and looked for; None: nowhere.
     """
 
     workload: WorkloadSource
@@ -59,6 +61,7 @@ class Request:
     counting: Literal["timeloop", "true"] | None = None
     continued: Certificate | None = None
     constraints: Sequence[Mapping[str, Any]] = ()
+    store: Store | None = None
 
     @property
     def device(self) -> Accelerator:

@@ -80,6 +80,7 @@ class SearchResult(Shown):
         padding: the larger sizes that were tried; None where the sizes are not to blame.
         explained: what holds the optimum up; None where nobody asked, or nothing is proven.
         unexplained: why nothing is explained though somebody asked; else None.
+        stored: where it was read, and when it was found; None: it was searched now.
     """
 
     workload: Workload
@@ -111,6 +112,12 @@ class SearchResult(Shown):
     padding: Padding | None = None
     explained: ExplainedOptimum | None = None
     unexplained: str | None = None
+    stored: str | None = None
+
+    @property
+    def from_store(self) -> bool:
+        """Whether it was read from a store, and not searched now."""
+        return self.stored is not None
 
     @property
     def proven(self) -> bool:
@@ -211,7 +218,11 @@ class SearchResult(Shown):
         }
         if self.top:
             found["top"] = [entry.to_dict() for entry in self.top]
-        found |= {"wall_seconds": self.wall_seconds, "interrupted": self.interrupted}
+        found |= {
+            "wall_seconds": self.wall_seconds,
+            "interrupted": self.interrupted,
+            "from_store": self.from_store,
+        }
         if self.original is not None:
             sizes = self.original.dimensions
             found |= {
@@ -257,6 +268,8 @@ class SearchResult(Shown):
         yield from self._standing_facts()
         how = f"with {self.searcher}, seed {self.seed}"
         yield "search", f"{self.iterations:,} iterations in {self.seconds:.2f} s {how}"
+        if self.stored is not None:
+            yield "from the store", self.stored
 
     def _standing_facts(self) -> Iterator[Fact]:
         rules, clock = self.accelerator.constraints, self.accelerator.clock_ghz

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,34 @@ COUNTING = click.option(
     type=click.Choice(("timeloop", "true")),
     help="Of remainders: as Timeloop, or every element by itself; else as the machine says.",
 )
+
+
+def with_store(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with `--store` and `--no-store`, which takes what they come to as `store`."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, store: str | None, no_store: bool, **options: Any) -> None:
+        from orchestrator.store.choice import chosen
+
+        if store is not None and no_store:
+            raise click.UsageError("Expected either --store or --no-store, got both.")
+        if store == "":
+            raise ConfigError("--store: expected a path or a URI, got nothing; see --no-store.")
+        found = chosen(False if no_store else store)
+        function(*arguments, store=found, **options)
+
+    for add in (
+        click.option("--no-store", is_flag=True, help="Read nothing from a store, keep nothing."),
+        click.option(
+            "--store",
+            metavar="PATH|URI",
+            help="Where answers are kept and looked for; else MAPSPACE_STORE, else the user's own.",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
 # What every mapping record holds, and every certificate.
 _RECORD_KEYS = {"problem", "mapping"}
 _TILING_KEYS = {"workload", "tiling"}

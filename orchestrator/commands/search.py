@@ -23,6 +23,7 @@ from orchestrator.commands.options import (
     fail,
     share_of,
     tensors_by_level,
+    with_store,
 )
 from orchestrator.runs.locations import local_file
 
@@ -135,6 +136,7 @@ class _Asked:
     help="Also write the mapping record (one per layer, line or tiling of --top), and beside it "
     "the certificate.",
 )
+@with_store
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def search(
     gap: str,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from costmodel.bounds import algorithmic_minimum, floor
 from costmodel.exact.certificate import certify
@@ -16,8 +17,11 @@ from orchestrator.answers.standing import Proof, Standing
 from orchestrator.records.found_mapping import MappingCosts
 
 if TYPE_CHECKING:
+    from costmodel.costs import Objective
     from costmodel.exact.face import AnyProof
+    from costmodel.exact.restriction import Restriction
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.space import Codes
     from orchestrator.answers.request import Request
     from searchers import TrialResult
 
@@ -54,24 +58,66 @@ def assess(
         trial: what it found; there is a mapping.
         prover: the proof, as far as it came; None where there is none.
     """
-    code, model, clock = trial.best_code, LoopNestModel(), space.accelerator.clock_ghz
-    assert code is not None
-    evaluated = model.evaluate(space, code[None], detail=True)
-    assert evaluated.detail is not None
-    costs = MappingCosts(float(evaluated.energy_pj[0]), float(evaluated.latency_cycles[0]), clock)
+    assert trial.best_code is not None
     lower = floor(space.workload, space.accelerator).objective(request.objective)
     # The floor is a true lower bound, so a mapping on it is optimal.
     on_floor = prover is None and trial.best_loss <= lower * (1 + 1e-9)
     above_floor = trial.best_loss / lower - 1 if lower > 0 else math.inf
     overall, restricted, proof = Standing(on_floor, False, lower, above_floor), None, None
     if prover is not None:
-        certificate = certify(prover, trial.seconds, code)
+        certificate = certify(prover, trial.seconds, trial.best_code)
         proof = Proof(prover.finished, prover.bounds_computed, certificate)
         if prover.keep is None:
             overall = _proven(prover, trial)
         else:
             restricted = _proven(prover, trial)
-    keep = None if prover is None else prover.keep
+    return describe(
+        request,
+        name,
+        space,
+        trial,
+        Certain(overall, restricted, proof, None if prover is None else prover.keep),
+        conclusion=searcher.conclusion,
+        top=best_tilings(space, prover.codes(), prover.objective)
+        if prover is not None and request.top > 1
+        else (),
+        failure=searcher.failure,
+    )
+
+
+@dataclass(frozen=True)
+class Certain:
+    """What is certain of a winner, as `SearchResult` has it."""
+
+    overall: Standing
+    restricted: Standing | None
+    proof: Proof | None
+    keep: Restriction | None
+
+
+def describe(
+    request: Request,
+    name: str,
+    space: MapSpace,
+    trial: TrialResult,
+    certain: Certain,
+    **further: Any,
+) -> SearchResult:
+    """Evaluates a winner of which it is known what is certain.
+
+    Args:
+        request: what was asked.
+        name: the searcher's name.
+        space: the map space.
+        trial: what was found; there is a mapping.
+        certain: what is certain of it.
+        further: attributes of the result.
+    """
+    code, model, clock = trial.best_code, LoopNestModel(), space.accelerator.clock_ghz
+    assert code is not None
+    evaluated = model.evaluate(space, code[None], detail=True)
+    assert evaluated.detail is not None
+    costs = MappingCosts(float(evaluated.energy_pj[0]), float(evaluated.latency_cycles[0]), clock)
     hashes = space.workload.hash, space.accelerator.hash
     return SearchResult(
         workload=space.workload,
@@ -87,18 +133,16 @@ def assess(
         detail=evaluated.detail,
         limits=limits_of(space, code, evaluated.detail, costs.latency_cycles),
         minimum_edp=algorithmic_minimum(space.workload, space.accelerator).edp,
-        floor=lower,
-        overall=overall,
-        restricted=restricted,
-        keep=keep,
+        floor=floor(space.workload, space.accelerator).objective(request.objective),
+        overall=certain.overall,
+        restricted=certain.restricted,
+        keep=certain.keep,
         problem_hash=problem_hash(
-            *hashes, request.objective, keep, every_order=space.orders is not None
+            *hashes, request.objective, certain.keep, every_order=space.orders is not None
         ),
-        proof=proof,
+        proof=certain.proof,
         trial=trial,
-        conclusion=searcher.conclusion,
-        top=_best(space, prover) if prover is not None and request.top > 1 else (),
-        failure=searcher.failure,
+        **further,
     )
 
 
@@ -117,11 +161,10 @@ def _proven(prover: AnyProof, trial: TrialResult) -> Standing:
     )
 
 
-def _best(space: MapSpace, prover: AnyProof) -> tuple[RankedMapping, ...]:
-    """The best tilings that a proof found."""
-    codes = prover.codes()
+def best_tilings(space: MapSpace, codes: Codes, objective: Objective) -> tuple[RankedMapping, ...]:
+    """The best tilings that a proof found, from their codes `[k, D]`, the best first."""
     costs = LoopNestModel().evaluate(space, codes)
-    values = costs.objective(prover.objective)
+    values = costs.objective(objective)
     clock = space.accelerator.clock_ghz
     return tuple(
         RankedMapping(

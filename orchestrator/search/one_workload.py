@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from costmodel.map_space.map_space import MapSpace
     from costmodel.space import CostModel
     from orchestrator.answers.results import SearchResult
+    from orchestrator.search.stored import Asked
     from searchers import TrialResult
 
 WARM_UP_ITERATIONS = 256
@@ -129,6 +130,48 @@ def search_workload(
         MapspaceError: no feasible mapping was found.
         KeyboardInterrupt: an interruption came before the first one.
     """
+    if request.store is None:
+        return _search_or_why_not(request, found, device, live, interrupted)
+    from orchestrator.search.stored import read_or_search
+
+    return read_or_search(
+        asked_of(request, found, device),
+        lambda: _search_or_why_not(request, found, device, live, interrupted),
+        live.line,
+    )
+
+
+def asked_of(request: Request, found: Workload, device: Accelerator) -> Asked:
+    """What a search of a workload asks of the store.
+
+    Raises:
+        ConfigError: a value that is not allowed.
+    """
+    import searchers
+    from costmodel.map_space.map_space import MapSpace
+    from orchestrator.search.stored import Asked
+
+    searchers.check_budget(request.iterations, request.seconds)
+    space = MapSpace(found, device)
+    name = method(request, space)[0]
+    seconds = budget_seconds(request, name)
+    return Asked(request, space, name, None if seconds == math.inf else seconds)
+
+
+def budget_seconds(request: Request, name: str) -> float | None:
+    """The budget of time of a search with a method, s; None: none."""
+    if request.seconds is not None or request.iterations is not None:
+        return request.seconds
+    return PROOF_SECONDS if name == "exact" else SEARCH_SECONDS
+
+
+def _search_or_why_not(
+    request: Request,
+    found: Workload,
+    device: Accelerator,
+    live: Live,
+    interrupted: threading.Event | None,
+) -> SearchResult:
     try:
         return _search_workload(request, found, device, live, interrupted)
     except NoMappingError as error:
@@ -174,9 +217,7 @@ def _search_workload(
         assert isinstance(searcher, _exact())  # `continuing` asks for it
         go_on(searcher.prover, request.continued, live)
     bound = floor(space.workload, space.accelerator).objective(request.objective)
-    seconds = request.seconds
-    if seconds is None and request.iterations is None:
-        seconds = PROOF_SECONDS if name == "exact" else SEARCH_SECONDS
+    seconds = budget_seconds(request, name)
 
     def progress() -> str:
         return (

@@ -1,0 +1,365 @@
+"""An answer is looked for in the store, and kept there where it had to be searched."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from costmodel.affine import Workload
+from costmodel.exact.certificate import Certificate, parse_certificate
+from costmodel.exact.restriction import Restriction, problem_hash, restriction
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.mapping import renamed
+from costmodel.space import Codes
+from mapspace.errors import DataError, MapspaceError
+from mapspace.storage import place
+from mapspace.strict_yaml import StrictModel, validate
+from mapspace.version import __version__
+from orchestrator.answers.request import Request
+from orchestrator.answers.results import SearchResult
+from orchestrator.answers.standing import Proof, Standing
+from orchestrator.search.assess import Certain, best_tilings, describe
+from orchestrator.store.address import Question, content_digest, problem
+from orchestrator.store.canonical import canonical
+from orchestrator.store.compaction import tidy
+from orchestrator.store.folder import Say, Store
+from orchestrator.store.rows import Number, Row, Whole, content_id, finite
+from searchers import TrialResult
+
+# Losses of equal mappings may differ in rounding where dimensions stand in another order.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the store.
+
+    Attributes:
+        request: how to search.
+        space: where.
+        method: the searcher that the request comes to.
+        seconds: its budget of time, s, where none was named the usual one; None: none.
+    """
+
+    request: Request
+    space: MapSpace
+    method: str
+    seconds: float | None
+
+    @property
+    def question(self) -> Question:
+        """Everything that decides the answer.
+
+        Raises:
+            ConfigError: the searcher is unknown, or its surrogate cannot be read.
+        """
+        request, space = self.request, self.space
+        model = LoopNestModel()
+        content = {
+            "kind": "search",
+            "problem": problem(space.workload, space.accelerator, self._keep),
+            "objective": request.objective,
+            "model": [model.name, model.version],
+            "method": _method(request, self.method, space.workload),
+            "seed": request.seed,
+            "top": request.top,
+        }
+        limits = {"seconds": self.seconds, "iterations": request.iterations, "gap": request.gap}
+        return Question(content, limits)
+
+    @property
+    def _keep(self) -> Restriction | None:
+        return restriction(self.space.workload, self.space.accelerator, self.request.keep)
+
+    def is_served_by(self, row: Row) -> bool:
+        """Whether a row of this question will do: a proven one, or one with budget enough."""
+        request = self.request
+        seconds = row.budget_seconds is None or (
+            self.seconds is not None and row.budget_seconds >= self.seconds
+        )
+        if request.iterations is not None and self.method != "exact":
+            # The seed decides what is found, and it is the same for the very same workload alone.
+            same = row.workload_hash == self.space.workload.hash
+            return same and row.budget_iterations == request.iterations and seconds
+        near = self.method == "exact" and row.gap is not None and row.gap <= request.gap
+        if row.proven or near or request.continued is not None:
+            return row.proven or near
+        iterations = row.budget_iterations is None or (
+            request.iterations is not None and row.budget_iterations >= request.iterations
+        )
+        return seconds and iterations and row.budget_gap <= request.gap
+
+
+def read_or_search(asked: Asked, search: Callable[[], SearchResult], say: Say) -> SearchResult:
+    """The answer that the store has; else what a search finds, which is then kept there.
+
+    Args:
+        asked: what is asked; its request names the store.
+        search: searches.
+        say: takes a line where the store has the answer.
+    """
+    store = asked.request.store
+    assert store is not None  # whoever calls has looked
+    try:
+        question = asked.question
+    except MapspaceError:
+        return search()  # which says what is wrong
+    found = read(asked, question)
+    if found is not None:
+        say(f"answered from the store: {found.stored}")
+        return found
+    result = search()
+    if result.searched.proven or not (result.interrupted or result.failure or asked.request.continued):
+        certificate = result.certificate
+        texts = [] if certificate is None else [certificate.text()]
+        if store.add([_row(asked, question, result, texts)], texts):
+            tidy(store)
+    return result
+
+
+def read(asked: Asked, question: Question | None = None) -> SearchResult | None:
+    """The answer that the store has; None where it has none that will do."""
+    store, started = asked.request.store, time.monotonic()
+    if store is None:
+        return None
+    row = store.find((question or asked.question).question, asked.is_served_by)
+    if row is None:
+        return None
+    try:
+        result = _result(asked, row, store)
+    except MapspaceError as error:
+        store.tell(f"row {row.id}: cannot be used, so it is computed anew: {error}")
+        return None
+    return replace(result, wall_seconds=time.monotonic() - started)
+
+
+def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
+    """A method with what it was told, as JSON types."""
+    import searchers
+
+    known = searchers.hyperparameters(name)
+    told = {key: value for key, value in known.items() if key not in ("threads", "predictor")}
+    method: dict[str, Any] = {"name": name, "parameters": json.loads(json.dumps(told, default=str))}
+    if name == "exact":
+        return method
+    method["family"] = workload.family
+    method["package"] = searchers.SEARCHERS.package(name) or f"mapspace {__version__}"
+    if "predictor" in known:
+        folder = request.surrogate
+        method["surrogate"] = "shipped" if folder is None else content_digest(place(folder))
+    return method
+
+
+def _row(asked: Asked, question: Question, result: SearchResult, texts: list[str]) -> Row:
+    space, request, trial, standing = asked.space, asked.request, result.trial, result.searched
+    certificate = content_id(texts[0].encode()) + ".json" if texts else None
+    return Row(
+        kind="search",
+        question=question.question,
+        address=question.address,
+        workload=space.workload.name,
+        workload_hash=space.workload.hash,
+        problem=canonical(space.workload).hash,
+        accelerator=space.accelerator.name,
+        accelerator_hash=space.accelerator.hash,
+        objective=request.objective,
+        model=result.model,
+        model_version=result.model_version,
+        method=asked.method,
+        parameters=json.dumps(question.content["method"]["parameters"], sort_keys=True),
+        seed=request.seed,
+        budget_seconds=asked.seconds,
+        budget_iterations=request.iterations,
+        budget_gap=request.gap,
+        value=trial.best_loss,
+        energy_pj=result.costs.energy_pj,
+        latency_cycles=result.costs.latency_cycles,
+        proven=standing.proven,
+        lower_bound=finite(standing.lower_bound),
+        gap=finite(standing.gap),
+        iterations=trial.iterations,
+        seconds=trial.seconds,
+        certificate=certificate,
+        stored=time.time(),
+        mapspace=__version__,
+        payload=json.dumps(_payload(result)),
+    )
+
+
+def _payload(result: SearchResult) -> dict[str, Any]:
+    """What makes a result again, as JSON types; NaN and infinities are null."""
+    trial, proof = result.trial, result.proof
+    assert trial.best_code is not None  # a result has a mapping
+    return {
+        "workload": result.workload.model_dump(mode="json"),
+        "record": result.record,
+        "code": [int(part) for part in trial.best_code],
+        "top": [entry.record for entry in result.top],
+        "overall": _standing_values(result.overall),
+        "restricted": _standing_values(result.restricted),
+        "finished": None if proof is None else proof.finished,
+        "bounds": None if proof is None else proof.bounds,
+        "conclusion": result.conclusion,
+        "trial": {
+            "true_queries": trial.true_queries,
+            "surrogate_queries": trial.surrogate_queries,
+            "evaluation": trial.curve_iteration.tolist(),
+            "seconds": trial.curve_seconds.tolist(),
+            "loss": [finite(loss) for loss in trial.curve_loss.tolist()],
+            "counted": trial.curve_counted.tolist(),
+        },
+    }
+
+
+def _standing_values(standing: Standing | None) -> dict[str, Any] | None:
+    if standing is None:
+        return None
+    return {
+        key: finite(value) if isinstance(value, float) else value
+        for key, value in vars(standing).items()
+    }
+
+
+class _Standing(StrictModel):
+    proven: bool
+    tie_proven: bool
+    lower_bound: float | None
+    gap: float | None
+
+    def value(self) -> Standing:
+        return Standing(
+            self.proven,
+            self.tie_proven,
+            math.inf if self.lower_bound is None else self.lower_bound,
+            math.inf if self.gap is None else self.gap,
+        )
+
+
+class _Trial(StrictModel):
+    true_queries: Whole
+    surrogate_queries: Whole
+    evaluation: tuple[Whole, ...]
+    seconds: tuple[Number, ...]
+    loss: tuple[Number | None, ...]
+    counted: tuple[Whole, ...]
+
+
+class _Payload(StrictModel):
+    """What a row of a search holds."""
+
+    workload: Workload
+    record: dict[str, Any]
+    code: tuple[Whole, ...]
+    top: tuple[dict[str, Any], ...]
+    overall: _Standing
+    restricted: _Standing | None
+    finished: bool | None
+    bounds: Whole | None
+    conclusion: str | None
+    trial: _Trial
+
+
+def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
+    """The result of a row, in the names of who asks.
+
+    Raises:
+        DataError: the row or its certificate is damaged.
+        ConfigError: its mapping is none of the space.
+    """
+    payload = validate(_Payload, row.content(), f"row {row.id}", DataError)
+    space, request, told = asked.space, asked.request, payload.trial
+    code = _code(space, payload.workload, payload.record, payload.code)
+    loss = float(LoopNestModel().evaluate(space, code[None]).objective(request.objective)[0])
+    if row.value is None or not math.isclose(loss, row.value, rel_tol=ROUNDING):
+        raise DataError(f"expected {request.objective} of {row.value!r}, the mapping has {loss!r}.")
+    trial = TrialResult(
+        best_code=code,
+        best_loss=loss,
+        iterations=row.iterations,
+        true_queries=told.true_queries,
+        surrogate_queries=told.surrogate_queries,
+        seconds=row.seconds,
+        curve_iteration=np.array(told.evaluation, dtype=np.int64),
+        curve_seconds=np.array(told.seconds),
+        curve_loss=np.array([math.inf if loss is None else loss for loss in told.loss]),
+        curve_counted=np.array(told.counted, dtype=np.int64),
+    )
+    proof, keep = None, None
+    if row.certificate is not None:
+        certificate = _certificate(asked, row, store, code)
+        keep = certificate.keep
+        proof = Proof(bool(payload.finished), payload.bounds or 0, certificate)
+    restricted = None if payload.restricted is None else payload.restricted.value()
+    top = [_code(space, payload.workload, record) for record in payload.top]
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.stored))
+    return describe(
+        request,
+        asked.method,
+        space,
+        trial,
+        Certain(payload.overall.value(), restricted, proof, keep),
+        conclusion=payload.conclusion,
+        top=best_tilings(space, np.stack(top), request.objective) if top else (),
+        stored=f"{store.place}, found on {when}",
+    )
+
+
+def _code(
+    space: MapSpace, workload: Workload, record: Mapping[str, Any], code: Sequence[int] = ()
+) -> Codes:
+    """The code of a stored mapping in the space of who asks, whose names may be others.
+
+    Args:
+        space: of who asks.
+        workload: of the mapping.
+        record: the mapping.
+        code: its code, which also says the order of loops that do not run; empty: any will do.
+    """
+    if workload.hash == space.workload.hash:
+        exact = np.array(code, np.int32)
+        same = exact.shape == space.cardinality.shape and bool((exact < space.cardinality).all())
+        if same and mapping_record(space, exact)["mapping"] == record["mapping"]:
+            return exact
+        return record_code(space, record)
+    its = MapSpace(workload, space.accelerator)
+    mapping = its.describe(record_code(its, record))
+    ours, theirs = canonical(space.workload), canonical(workload)
+    if ours.form != theirs.form:
+        raise DataError("its workload is another one.")
+    names = dict(zip(theirs.dimensions, ours.dimensions, strict=True))
+    names_of_tensors = dict(zip(theirs.tensors, ours.tensors, strict=True))
+    return space.code(renamed(mapping, names, names_of_tensors, space.workload.tensor_names))
+
+
+def _certificate(asked: Asked, row: Row, store: Store, code: Codes) -> Certificate:
+    """The certificate of a row, in the names of who asks."""
+    space = asked.space
+    found = parse_certificate(store.certificate(row), f"certificate {row.certificate}")
+    if found.workload == space.workload and found.accelerator.name == space.accelerator.name:
+        return found
+    keep = restriction(space.workload, space.accelerator, asked.request.keep)
+    hashes = space.workload.hash, space.accelerator.hash
+    same = found.workload_hash == hashes[0]
+    return found.model_copy(
+        update={
+            "workload": space.workload,
+            "workload_hash": hashes[0],
+            "accelerator": space.accelerator,
+            "accelerator_hash": hashes[1],
+            "keep": keep,
+            "problem_hash": problem_hash(
+                *hashes, asked.request.objective, keep, every_order=space.orders is not None
+            ),
+            "record": mapping_record(space, code),
+            # It numbers its pieces by the order of dimensions.
+            "progress": found.progress if same else None,
+        }
+    )

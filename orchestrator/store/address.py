@@ -1,0 +1,90 @@
+"""What is asked, as a hash of its content: two equal ones have the same answer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapspace.storage import Place, file_sizes
+from orchestrator.store.canonical import canonical, digest
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
+
+# What a level, a constraint or a restriction may call a tensor without naming it.
+ROLES = frozenset({"input", "weight", "output"})
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that decides an answer.
+
+    Attributes:
+        content: problem, machine, objective, model, method, seed: JSON types.
+        limits: budget and the gap that is enough: what may be larger than was asked for.
+    """
+
+    content: Mapping[str, Any]
+    limits: Mapping[str, Any]
+
+    @property
+    def question(self) -> str:
+        """32 hexadecimal digits: of everything but the limits."""
+        return digest(self.content)[:32]
+
+    @property
+    def address(self) -> str:
+        """32 hexadecimal digits: of everything."""
+        return digest([self.content, self.limits])[:32]
+
+
+def problem(
+    workload: Workload,
+    machine: Accelerator,
+    keep: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """The canonical problem of a workload on a machine, as JSON types.
+
+    Names of dimensions and tensors and the order of both are left out. Where the machine names any,
+    in constraints or as what a level keeps, the names that the workload has for them decide too.
+
+    Args:
+        workload: the operation.
+        machine: the machine, its constraints included; its own name is left out.
+        keep: tensors kept per level.
+    """
+    found = canonical(workload)
+    content: dict[str, Any] = {"workload": found.form, "machine": machine.hash}
+    if keep:
+        at = {name: position for position, name in enumerate(found.tensors)}
+        content["keep"] = {
+            level: sorted(at[name] for name in names) for level, names in keep.items()
+        }
+    named = {name for level in machine.levels for name in (*level.keep, *level.bypass)} - ROLES
+    if named or any(_names_something(entry.model_dump()) for entry in machine.constraints):
+        content["names"] = [found.dimensions, found.tensors]
+    return content
+
+
+def _names_something(entry: Mapping[str, Any]) -> bool:
+    return bool({"factors", "permutation", "keep", "bypass"} & entry.keys())
+
+
+def content_digest(source: Place) -> str:
+    """SHA-256 over the files of a surrogate or the like, 16 digits."""
+    found = hashlib.sha256()
+    files: list[Place]
+    if not source.is_dir():
+        files = [source]
+    elif isinstance(source, Path):
+        files = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    else:
+        files = [source / name for name in sorted(file_sizes(source))]
+    for file in files:
+        found.update(file.name.encode())
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]

@@ -1,0 +1,127 @@
+"""Rows in Parquet files: sorted by question, so that those of one are found by its row groups."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapspace.errors import DataError
+from mapspace.strict_yaml import validate
+from orchestrator.store.rows import COLUMNS, Row
+
+if TYPE_CHECKING:
+    from mapspace.storage import Place
+
+# Rows that are read to find one.
+ROW_GROUP = 8192
+
+
+def schema() -> Any:
+    """The columns of a Parquet file: the row's id, then those of a row."""
+    import pyarrow as pa
+
+    kinds = {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
+
+    def kind_of(name: str) -> Any:
+        text = str(Row.model_fields[name].annotation)
+        return next((kinds[kind] for kind in kinds if kind.__name__ in text), pa.string())
+
+    return pa.schema([("id", pa.string()), *((name, kind_of(name)) for name in COLUMNS)])
+
+
+def parquet_bytes(rows: Iterable[Row]) -> bytes:
+    """A Parquet file of rows."""
+    import pyarrow as pa
+
+    listed = [{"id": row.id, **row.model_dump()} for row in rows]
+    return table_bytes(pa.Table.from_pylist(listed, schema=schema()))
+
+
+def table_bytes(table: Any) -> bytes:
+    """A Parquet file of a table of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = pa.BufferOutputStream()
+    pq.write_table(
+        table.sort_by([("question", "ascending"), ("id", "ascending")]),
+        content,
+        compression="zstd",
+        row_group_size=ROW_GROUP,
+        write_page_checksum=True,
+    )
+    found: bytes = content.getvalue().to_pybytes()
+    return found
+
+
+def rows_in(file: Place, questions: Sequence[str]) -> Iterator[Row]:
+    """The rows of a Parquet file that answer one of some questions, which are sorted.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+        DataError: it is damaged, or another file; the message names it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.array(questions, pa.string())
+    for table in row_groups(file, questions):
+        found = table.filter(pc.is_in(table["question"], value_set=wanted))
+        for values in found.drop_columns(["id"]).to_pylist():
+            yield validate(Row, values, str(file), DataError)
+
+
+def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[Any]:
+    """The tables of a Parquet file, part by part.
+
+    Args:
+        file: the file.
+        questions: sorted; parts that answer none of them are left out. None: all parts.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+        DataError: it is damaged, or another file; the message names it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    column = COLUMNS.index("question") + 1
+    try:
+        with _opened(file) as source:
+            parquet = pq.ParquetFile(source, page_checksum_verification=True)
+            if parquet.schema_arrow.names != schema().names:
+                raise DataError(f"{file}: expected the columns of a store, found other ones.")
+            for part in range(parquet.num_row_groups):
+                if questions is not None:
+                    bounds = parquet.metadata.row_group(part).column(column).statistics
+                    place = bisect_left(questions, bounds.min)
+                    if place == len(questions) or questions[place] > bounds.max:
+                        continue
+                    asked = pa.array(questions, pa.string())
+                    column_of = parquet.read_row_group(part, ["question"], use_threads=False)
+                    if not pc.any(pc.is_in(column_of["question"], value_set=asked)).as_py():
+                        continue
+                yield parquet.read_row_group(part, use_threads=False).cast(schema())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, AttributeError, pa.ArrowException) as error:
+        if isinstance(error, DataError):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{file}: the file is damaged ({reason.rstrip('.')}).") from error
+
+
+def _opened(file: Place) -> Any:
+    """A Parquet file as Arrow reads it.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    import pyarrow as pa
+
+    if isinstance(file, Path):
+        return pa.OSFile(str(file), "rb")
+    return file.filesystem.open_input_file(file.key)

@@ -1,0 +1,137 @@
+"""A row of the store: one answer, with what it was asked as columns.
+
+A single row lies in a JSON file of its own until many are brought together in Parquet; both hold
+the same columns. `payload` is what makes the answer again; the other columns are for questions in
+SQL, and for finding it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mapspace.bounded_reading import parse_json
+from mapspace.errors import DataError
+from mapspace.storage import Place
+from mapspace.strict_yaml import StrictModel, validate
+
+Kind = Literal["search", "front", "run", "evaluation", "dataset", "surrogate"]
+KINDS: tuple[Kind, ...] = ("search", "front", "run", "evaluation", "dataset", "surrogate")
+
+Hash = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{32}$")]
+Text = Annotated[str, Field(strict=True, max_length=1 << 20)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+
+
+class Row(StrictModel):
+    """One answer."""
+
+    kind: Kind
+    """What was computed: a search, a front, a search of a benchmark, an evaluation."""
+    question: Hash
+    """Of everything that decides the answer but the budget."""
+    address: Hash
+    """Of everything, the budget included."""
+    workload: Text
+    """The workload's name."""
+    workload_hash: Text
+    """Of the workload as it was written, names and orders included."""
+    problem: Text
+    """Of the workload without names."""
+    accelerator: Text
+    """The machine's name."""
+    accelerator_hash: Text
+    """Of the machine without its name."""
+    objective: Text
+    """What was minimised: edp, energy, latency, ed2p."""
+    model: Text
+    """The cost model."""
+    model_version: Text
+    """Its version."""
+    method: Text
+    """The searcher."""
+    parameters: Text = "{}"
+    """What the searcher was told, as JSON."""
+    seed: Whole = 0
+    """Its seed."""
+    budget_seconds: Number | None = None
+    """Budget of search time, s; null: none."""
+    budget_iterations: Whole | None = None
+    """Budget of cost queries; null: none."""
+    budget_gap: Number = 0.0
+    """The gap that was enough, as a share."""
+    value: Number | None = None
+    """The objective of the best mapping, in pJ and cycles; null: none was found."""
+    energy_pj: Number | None = None
+    """Its energy, pJ."""
+    latency_cycles: Number | None = None
+    """Its latency, cycles."""
+    proven: Annotated[bool, Field(strict=True)] = False
+    """Whether no mapping that was allowed is better."""
+    lower_bound: Number | None = None
+    """What no mapping is below, in pJ and cycles; null where nothing is known."""
+    gap: Number | None = None
+    """How far the mapping can be above the best one, as a share; null where nothing is known."""
+    iterations: Whole = 0
+    """Cost queries that were made."""
+    seconds: Number = 0.0
+    """Time of the search, s."""
+    certificate: Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{32}\.json$")] | None = None
+    """The certificate's file in the store's folder `certificates`."""
+    stored: Number
+    """When it was stored, s since 1970 (UTC)."""
+    mapspace: Text
+    """The version that computed it."""
+    payload: Text = Field(default="{}", repr=False)
+    """What makes the answer again, as JSON."""
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits of the SHA-256 of the row."""
+        return content_id(self.text().encode())
+
+    def text(self) -> str:
+        """The row's file."""
+        return json.dumps(self.model_dump(), sort_keys=True, allow_nan=False) + "\n"
+
+    def content(self) -> dict[str, Any]:
+        """What makes the answer again.
+
+        Raises:
+            DataError: it is damaged.
+        """
+        found = parse_json(self.payload, f"row {self.id}", DataError)
+        if not isinstance(found, dict):
+            raise DataError(f"row {self.id}: payload: expected an object.")
+        return found
+
+
+COLUMNS: tuple[str, ...] = tuple(Row.model_fields)
+
+
+def content_id(content: bytes) -> str:
+    """32 hexadecimal digits that name a content."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def read_row(file: Place) -> Row:
+    """The row of a JSON file, whose name is that of its content.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+        DataError: it is damaged; the message names it.
+    """
+    content = file.read_bytes()
+    if f"{content_id(content)}.json" != file.name:
+        raise DataError(f"{file}: the file is damaged (its content is not what its name says).")
+    return validate(Row, parse_json(content, str(file), DataError), str(file), DataError)
+
+
+def finite(number: float) -> float | None:
+    """A number for a column; None for what no number is."""
+    return number if math.isfinite(number) else None

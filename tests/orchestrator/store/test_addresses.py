@@ -1,0 +1,204 @@
+"""Addresses: names and orders do not matter; everything that changes the answer does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.accelerators import accelerator, constrained
+from costmodel.affine import Axis, Tensor, Workload
+from costmodel.workloads import workload
+from orchestrator.answers.request import Request
+from orchestrator.search.one_workload import asked_of
+from orchestrator.store.address import problem
+from orchestrator.store.canonical import canonical
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    """Loop nests of up to five dimensions, many of whose dimensions look alike."""
+    count = draw(st.integers(1, 5))
+    names = [f"d{i}" for i in range(count)]
+    sizes = {name: draw(st.sampled_from((2, 2, 3))) for name in names}
+    tensors = []
+    for index in range(draw(st.integers(1, 3))):
+        chosen = draw(st.permutations(names))[: draw(st.integers(1, count))]
+        axes, terms = [], []
+        for name in chosen:
+            terms.append((name, draw(st.sampled_from((1, 1, 2)))))
+            if draw(st.booleans()):
+                axes.append(Axis(terms=tuple(terms)))
+                terms = []
+        if terms:
+            axes.append(Axis(terms=tuple(terms)))
+        tensors.append(Tensor(name=f"t{index}", axes=tuple(axes)))
+    used = {name for tensor in tensors for name in tensor.dimensions}
+    missing = [name for name in names if name not in used]
+    # Whatever no input has, the output has.
+    kept = draw(st.lists(st.sampled_from(names), unique=True))
+    out = sorted({*kept, *missing})
+    output = Tensor(name="out", axes=tuple(Axis(terms=((name, 1),)) for name in out), output=True)
+    return Workload(name="w", family="einsum", dimensions=sizes, tensors=(*tensors, output))
+
+
+def other_names(found: Workload, draw: st.DrawFn) -> Workload:
+    """The same workload with other names, and everything that has an order in another one."""
+    order = draw(st.permutations(list(found.dimensions)))
+    new = dict(zip(order, draw(st.permutations([f"x{i}" for i in range(len(order))])), strict=True))
+    tensors = []
+    for number, tensor in enumerate(draw(st.permutations(list(found.tensors[:-1])))):
+        tensors.append((f"y{number}", tensor))
+    tensors.append(("z", found.tensors[-1]))
+    return Workload(
+        name="other",
+        family=found.family,
+        dimensions={new[name]: found.dimensions[name] for name in order},
+        tensors=tuple(
+            Tensor(
+                name=name,
+                output=tensor.output,
+                role=tensor.role,
+                axes=tuple(
+                    Axis(
+                        terms=tuple(
+                            (new[term], factor)
+                            for term, factor in draw(st.permutations(axis.terms))
+                        )
+                    )
+                    for axis in draw(st.permutations(tensor.axes))
+                ),
+            )
+            for name, tensor in tensors
+        ),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_names_and_orders_do_not_matter(data: st.DataObject) -> None:
+    found = data.draw(workloads())
+    other = data.draw(st.composite(lambda draw: other_names(found, draw))())
+    assert canonical(found).form == canonical(other).form
+    machine = accelerator("tiny3")
+    assert problem(found, machine) == problem(other, machine)
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads(), st.data())
+def test_a_size_matters(found: Workload, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(list(found.dimensions)))
+    larger = found.model_copy(
+        update={"dimensions": {**found.dimensions, name: found.dimensions[name] + 5}}
+    )
+    assert canonical(found).form != canonical(larger).form
+
+
+def test_a_coefficient_and_a_role_matter() -> None:
+    first = workload("conv1d:N=1,K=1,C=1,P=14,R=3")
+    strided = workload("conv1d:N=1,K=1,C=1,P=14,R=3,stride=2")
+    assert canonical(first).form != canonical(strided).form
+    swapped = first.model_copy(
+        update={
+            "family": "einsum",
+            "tensors": (
+                first.tensors[0].model_copy(update={"role": "input"}),
+                first.tensors[1].model_copy(update={"role": "weight"}),
+                first.tensors[2],
+            ),
+        }
+    )
+    assert canonical(first).form != canonical(swapped).form
+
+
+def test_nine_dimensions_that_all_look_alike_take_no_time() -> None:
+    names = "abcdefghi"
+    axes = tuple(Axis(terms=((name, 1),)) for name in names)
+    found = Workload(
+        name="w",
+        family="einsum",
+        dimensions=dict.fromkeys(names, 2),
+        tensors=(
+            Tensor(name="t", axes=axes),
+            Tensor(name="o", axes=axes, output=True),
+        ),
+    )
+    assert canonical(found).dimensions == tuple(names)
+
+
+BASE = Request("gemm:M=8,N=4,K=6", "tiny3")
+
+
+def address(request: Request) -> tuple[str, str]:
+    question = asked_of(request, workload(request.workload), request.device).question
+    return question.question, question.address
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workload": "gemm:M=8,N=4,K=12"},
+        {"accelerator": "tiny4"},
+        {"objective": "energy"},
+        {"searcher": "random"},
+        {"seed": 1},
+        {"top": 2},
+        {"factors": "imperfect"},
+        {"counting": "true"},
+        {"constraints": ({"target": "L1", "type": "temporal", "factors": "K=2"},)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_changes_the_answer_changes_the_question(changes: dict[str, Any]) -> None:
+    machine = accelerator(BASE.accelerator)
+    if "constraints" in changes:
+        level = machine.levels[-1].name
+        changes = {"constraints": ({**changes["constraints"][0], "target": level},)}
+    assert address(replace(BASE, **changes))[0] != address(BASE)[0]
+
+
+@pytest.mark.parametrize("changes", [{"seconds": 3.0}, {"iterations": 10}, {"gap": 0.1}], ids=str)
+def test_a_budget_changes_the_address_alone(changes: dict[str, Any]) -> None:
+    question, whole = address(replace(BASE, **changes))
+    assert question == address(BASE)[0]
+    assert whole != address(BASE)[1]
+
+
+def test_an_energy_matters_and_a_machines_name_does_not() -> None:
+    machine = accelerator("tiny3")
+    renamed = machine.model_copy(update={"name": "mine"})
+    dearer = machine.model_copy(update={"mac_energy_pj": math.nextafter(machine.mac_energy_pj, 9)})
+    assert address(replace(BASE, accelerator=renamed)) == address(BASE)
+    assert address(replace(BASE, accelerator=dearer))[0] != address(BASE)[0]
+
+
+def test_threads_and_the_way_it_is_shown_do_not_matter() -> None:
+    assert address(replace(BASE, threads=3, explain=True)) == address(BASE)
+
+
+def test_where_constraints_name_dimensions_the_names_matter() -> None:
+    machine = accelerator("tiny3")
+    level = machine.levels[-1].name
+    named = constrained(machine, [{"target": level, "type": "temporal", "factors": "K=2"}])
+    ours, theirs = workload("gemm:M=8,N=4,K=6"), workload("gemm:M=8,N=4,K=6")
+    swapped = Workload.model_validate(
+        {
+            **theirs.model_dump(),
+            "dimensions": {"K": 8, "N": 4, "M": 6},
+            "tensors": [
+                {
+                    **tensor.model_dump(),
+                    "axes": [
+                        str(axis).translate(str.maketrans("MK", "KM")) for axis in tensor.axes
+                    ],
+                }
+                for tensor in theirs.tensors
+            ],
+        }
+    )
+    assert problem(ours, machine) == problem(swapped, machine)
+    assert problem(ours, named) != problem(swapped, named)

@@ -1,0 +1,344 @@
+"""The store's folder: what is written is there whole, and stays there whatever others do."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mapspace.errors import ConfigError
+from mapspace.storage import RemotePath
+from orchestrator.store import compaction, folder
+from orchestrator.store.choice import chosen, own_folder
+from orchestrator.store.compaction import clear, compact
+from orchestrator.store.folder import MARKER, NEW, ROWS, Store
+from orchestrator.store.rows import Row, content_id
+
+
+def row_of(number: int, **changes: Any) -> Row:
+    """A row that differs from those of other numbers."""
+    values: dict[str, Any] = {
+        "kind": "search",
+        "question": content_id(f"question {number}".encode()),
+        "address": content_id(f"address {number}".encode()),
+        "workload": "gemm",
+        "workload_hash": "w",
+        "problem": "p",
+        "accelerator": "mm256",
+        "accelerator_hash": "a",
+        "objective": "edp",
+        "model": "loopnest",
+        "model_version": "1",
+        "method": "random",
+        "seed": number,
+        "value": 1.5 + number,
+        "stored": 1.0,
+        "mapspace": "0",
+        "payload": json.dumps({"number": number}),
+    }
+    return Row(**{**values, **changes})
+
+
+class Quiet(Store):
+    """A store that keeps what it says."""
+
+    def __init__(self, place: Path | RemotePath) -> None:
+        self.lines: list[str] = []
+        super().__init__(place, self.lines.append)
+
+
+def found(store: Store, number: int) -> Row | None:
+    return store.find(row_of(number).question, lambda _: True)
+
+
+def numbers(store: Store) -> list[int]:
+    everything = [row_of(number).question for number in range(300)]
+    return sorted(row.seed for row in store.rows(everything))
+
+
+def test_a_row_is_found_alone_together_and_beside_others(tmp_path: Path) -> None:
+    store = Quiet(tmp_path / "store")
+    assert found(store, 1) is None
+    for number in range(3):
+        store.add([row_of(number)])
+    assert found(store, 1) == row_of(1)
+    compact(store)
+    assert not list((tmp_path / "store" / NEW).iterdir())
+    assert len(list((tmp_path / "store" / ROWS).iterdir())) == 1
+    store.add([row_of(number) for number in range(3, 200)])
+    store.add([row_of(200)])
+    assert numbers(store) == list(range(201))
+    assert found(store, 1) == row_of(1)
+    assert found(store, 150) == row_of(150)
+    assert not store.lines
+
+
+def test_the_best_row_of_a_question_counts(tmp_path: Path) -> None:
+    store = Quiet(tmp_path)
+    question = row_of(0).question
+    for value, proven in ((3.0, False), (5.0, True), (4.0, True), (1.0, False)):
+        store.add([row_of(0, value=value, proven=proven)])
+    best = store.find(question, lambda _: True)
+    assert best is not None
+    assert (best.value, best.proven) == (4.0, True)
+    unproven = store.find(question, lambda row: not row.proven)
+    assert unproven is not None
+    assert unproven.value == 1.0
+
+
+def test_equal_rows_count_once(tmp_path: Path) -> None:
+    store = Quiet(tmp_path)
+    for _ in range(2):
+        store.add([row_of(number) for number in range(70)])
+        store.add([row_of(3)])
+    assert numbers(store) == list(range(70))
+    clear(store)
+    assert numbers(store) == list(range(70))
+
+
+def test_bringing_together_loses_nothing_whenever_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before any of its writes and removals, in turn."""
+    real_write, real_unlink = folder.write_atomically, Path.unlink
+    for stop in range(60):
+        store = Quiet(tmp_path / str(stop))
+        for number in range(12):
+            store.add([row_of(number)])
+            if number % 2:
+                compact(store)
+        steps = 0
+
+        def step(stop: int = stop) -> None:
+            nonlocal steps
+            if steps == stop:
+                raise KeyboardInterrupt
+            steps += 1
+
+        def write(path: Any, content: bytes, step: Any = step) -> None:
+            step()
+            real_write(path, content)
+
+        def unlink(path: Path, missing_ok: bool = False, step: Any = step) -> None:
+            if path.suffix != ".tmp":
+                step()
+            real_unlink(path, missing_ok=missing_ok)
+
+        monkeypatch.setattr(compaction, "SMALL_FILES", 2)
+        monkeypatch.setattr(folder, "write_atomically", write)
+        monkeypatch.setattr(Path, "unlink", unlink)
+        try:
+            clear(store)
+            stopped = False
+        except KeyboardInterrupt:
+            stopped = True
+        monkeypatch.undo()
+        assert numbers(store) == list(range(12)), stop
+        assert not store.lines
+        if not stopped:
+            break
+    else:
+        pytest.fail("never came to its end")
+    assert stop > 3
+
+
+def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> None:
+    store = Quiet(tmp_path)
+    for number in range(2):
+        store.add([row_of(number)])
+    compact(store)
+    for number in range(2, 4):
+        store.add([row_of(number)])
+    (parquet,) = (tmp_path / ROWS).iterdir()
+    whole = parquet.read_bytes()
+    single = tmp_path / NEW / row_of(2).question / f"{row_of(2).id}.json"
+    single.write_bytes(single.read_bytes().replace(b"3.5", b"3.4"))
+    (tmp_path / ROWS / "holiday.txt").write_text("x")
+    (tmp_path / ROWS / "other.parquet").write_bytes(whole[: len(whole) // 2])
+    assert numbers(store) == [0, 1, 3]
+    assert len(store.lines) == 3
+    for name in (single.name, "holiday.txt", "other.parquet"):
+        assert sum(name in line for line in store.lines) == 1
+    assert all("\n" not in line for line in store.lines)
+    # Bringing rows together leaves what it cannot read where it is; clearing removes it.
+    compact(store)
+    assert single.exists()
+    done = clear(store)
+    assert done.damaged == 2
+    assert numbers(Quiet(tmp_path)) == [0, 1, 3]
+    assert not single.exists()
+    assert (tmp_path / ROWS / "holiday.txt").exists()
+
+
+@pytest.mark.parametrize("position", range(0, 100, 7))
+def test_a_flipped_bit_is_never_an_answer(tmp_path: Path, position: int) -> None:
+    store = Quiet(tmp_path)
+    store.add([row_of(number) for number in range(70)])
+    (parquet,) = (tmp_path / ROWS).iterdir()
+    content = bytearray(parquet.read_bytes())
+    content[len(content) * position // 100] ^= 4
+    parquet.write_bytes(content)
+    answer = found(store, 33)
+    assert answer in (None, row_of(33))
+
+
+def test_removed_rows_count_no_more_even_where_somebody_writes_them_again(tmp_path: Path) -> None:
+    store = Quiet(tmp_path)
+    store.add([row_of(number) for number in range(70)])
+    store.add([row_of(70)])
+    store.remove([row_of(3).id, row_of(70).id])
+    left = [number for number in range(70) if number != 3]
+    assert numbers(store) == left
+    assert clear(store).removed == 2
+    assert numbers(store) == left
+    store.add([row_of(3)])  # a compaction that had read it before
+    assert numbers(store) == left
+
+
+def test_certificates_that_no_row_names_go_after_a_while(tmp_path: Path) -> None:
+    store = Quiet(tmp_path)
+    text = '{"a": 1}\n'
+    row = row_of(0, certificate=f"{content_id(text.encode())}.json")
+    store.add([row], [text])
+    store.add([], ["{}"])
+    assert store.certificate(row) == text
+    assert clear(store).certificates == 0
+    assert clear(store, grace=0.0).certificates == 1
+    assert store.certificate(row) == text
+
+
+def test_other_folders_and_versions_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"x")
+    with pytest.raises(ConfigError, match=r"expected a store or an empty folder"):
+        Store(tmp_path)
+    with pytest.raises(ConfigError, match="found a file"):
+        Store(tmp_path / "photo.jpg")
+    other = tmp_path / "other"
+    Store(other).add([row_of(0)])
+    (other / MARKER).write_text('{"format": "mapspace-store-2"}')
+    with pytest.raises(ConfigError, match=r"expected a store of format 'mapspace-store-1', got"):
+        Store(other)
+    (other / MARKER).write_text("{")
+    with pytest.raises(ConfigError, match="not JSON"):
+        Store(other)
+
+
+def test_a_store_that_cannot_be_written_says_so_and_nothing_fails(tmp_path: Path) -> None:
+    store = Quiet(tmp_path / "store")
+    store.add([row_of(0)])
+    (tmp_path / "store" / NEW / row_of(1).question).write_text("a file in its place")
+    assert not store.add([row_of(1)])
+    assert len(store.lines) == 1
+    assert "nothing is kept" in store.lines[0]
+
+
+def test_which_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen() is None  # as in all tests
+    monkeypatch.setenv("MAPSPACE_STORE", str(tmp_path / "shared"))
+    shared = chosen()
+    assert shared is not None
+    assert shared.place == tmp_path / "shared"
+    assert chosen(False) is None
+    monkeypatch.setenv("MAPSPACE_STORE", "")
+    assert chosen() is None
+    monkeypatch.delenv("MAPSPACE_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    own = chosen()
+    assert own is not None
+    assert own.place == own_folder() == tmp_path / "data" / "mapspace" / "mapspace-store-1"
+    # Where the user's own cannot be had, commands run without one.
+    said: list[str] = []
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    assert chosen(say=said.append) is None
+    assert len(said) == 1
+
+
+def test_a_store_in_a_bucket(bucket: RemotePath) -> None:
+    store = Quiet(bucket / "store")
+    store.add([row_of(number) for number in range(3)], ["{}"])
+    store.add([row_of(number) for number in range(3, 70)])
+    assert numbers(store) == list(range(70))
+    store.remove([row_of(1).id])
+    done = clear(store, grace=0.0)
+    assert (done.removed, done.certificates) == (1, 1)
+    assert numbers(store) == [0, *range(2, 70)]
+    assert not store.lines
+
+
+WRITER = """
+import sys
+import time
+sys.path[:0] = [{root!r}, {tests!r}]
+from pathlib import Path
+from test_store_folder import Quiet, row_of
+store = Quiet(Path(sys.argv[1]))
+for number in range(int(sys.argv[2]), int(sys.argv[3])):
+    assert store.add([row_of(number)])
+    time.sleep(0.02)
+    print(number, flush=True)
+"""
+COMPACTOR = """
+import sys
+sys.path[:0] = [{root!r}, {tests!r}]
+from pathlib import Path
+from orchestrator.store import compaction
+from test_store_folder import Quiet
+compaction.SMALL_FILES = 2
+store = Quiet(Path(sys.argv[1]))
+print("ready", flush=True)
+while True:
+    compaction.clear(store)
+    assert not store.lines, store.lines
+"""
+
+
+def start(code: str, *arguments: object) -> subprocess.Popen[str]:
+    from paths import ROOT
+
+    code = code.format(root=str(ROOT), tests=str(Path(__file__).parent))
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_many_writers_and_compactions_at_once_some_killed(tmp_path: Path) -> None:
+    """Every row whose writer said that it is there, is there."""
+    rng = random.Random(time.time_ns())
+    compactors = [start(COMPACTOR, tmp_path) for _ in range(2)]
+    for process in compactors:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    writers = [start(WRITER, tmp_path, 100 * part, 100 * part + 60) for part in range(3)]
+    until = time.monotonic() + 30
+    while any(writer.poll() is None for writer in writers) and time.monotonic() < until:
+        time.sleep(rng.random() * 0.2)
+        victim = rng.randrange(2)
+        compactors[victim].send_signal(signal.SIGKILL)
+        compactors[victim].communicate()
+        compactors[victim] = start(COMPACTOR, tmp_path)
+        if rng.random() < 0.3 and writers[0].poll() is None:
+            writers[0].send_signal(signal.SIGKILL)
+    said: list[int] = []
+    for writer in writers:
+        out, error = writer.communicate(timeout=60)
+        assert not error or writer is writers[0], error
+        said += map(int, out.split())
+    for process in compactors:
+        process.kill()
+        error = process.communicate()[1]
+        assert "Traceback" not in error, error
+    store = Quiet(tmp_path)
+    there = numbers(store)
+    assert set(said) <= set(there)
+    assert len(there) == len(set(there))
+    clear(store, grace=0.0)
+    assert numbers(store) == there
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert not store.lines

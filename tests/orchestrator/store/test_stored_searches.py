@@ -1,0 +1,232 @@
+"""A search that was made once is answered from the store, and is the same answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import answer, call, printed
+from test_store_folder import row_of
+
+import mapspace as ms
+from costmodel.workloads import workload
+from orchestrator.answers.request import Request
+from orchestrator.answers.results import SearchResult
+from orchestrator.search import one_workload
+from orchestrator.store.folder import CERTIFICATES, MARKER, NEW, Store
+
+GEMM = "gemm:M=12,N=8,K=6"
+# One operation under two sets of names, in two orders.
+FIRST = {
+    "name": "first",
+    "dimensions": {"m": 12, "n": 8, "k": 6},
+    "tensors": {"A": ["m", "k"], "B": ["k", "n"], "C": ["m", "n"]},
+    "output": "C",
+}
+OTHER = {
+    "name": "other",
+    "dimensions": {"red": 6, "left": 12, "right": 8},
+    "tensors": {"Y": ["red", "right"], "X": ["left", "red"], "Z": ["left", "right"]},
+    "output": "Z",
+}
+RANDOM: dict[str, Any] = {"searcher": "random"}
+# What differs between an answer and the same answer from the store.
+OF_NOW = {"wall_seconds", "from_store"}
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the workloads that were really searched."""
+    names: list[str] = []
+    real = one_workload._search_workload
+
+    def search(request: Any, found: Any, *further: Any) -> SearchResult:
+        names.append(found.name)
+        return real(request, found, *further)
+
+    monkeypatch.setattr(one_workload, "_search_workload", search)
+    return names
+
+
+def content(result: SearchResult) -> dict[str, Any]:
+    return {key: value for key, value in result.to_dict().items() if key not in OF_NOW}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"top": 3},
+        {"objective": "latency"},
+        {"accelerator": "mm256-bypass", "keep": {"L1": ["A", "Z"]}},
+        {"accelerator": "tiny3"},
+        {"accelerator": "eyeriss", "seconds": 20.0},
+        {"searcher": "random", "iterations": 300, "seed": 4},
+        {"searcher": "structured", "seconds": 0.2},
+        {"factors": "imperfect", "searcher": "genetic", "iterations": 200},
+    ],
+    ids=str,
+)
+def test_the_second_answer_is_the_first(
+    tmp_path: Path, searched: list[str], options: dict[str, Any]
+) -> None:
+    if "keep" in options:
+        names = workload(GEMM).tensor_names
+        options = {**options, "keep": {"L1": [names[0], names[-1]]}}
+    first = ms.search(GEMM, **options, store=tmp_path)
+    second = ms.search(GEMM, **options, store=tmp_path)
+    assert len(searched) == 1
+    assert (first.from_store, second.from_store) == (False, True)
+    assert content(second) == content(first)
+    assert second.to_dict()["from_store"] is True
+    assert str(tmp_path) in str(second.stored)
+    assert second.certificate == first.certificate
+    assert second.mapping == first.mapping
+    for name, value in vars(first.trial).items():
+        assert np.array_equal(getattr(second.trial, name), value), name
+    ms.search(GEMM, **options, store=False)
+    assert len(searched) == 2
+
+
+def test_the_same_operation_under_other_names(tmp_path: Path, searched: list[str]) -> None:
+    first = ms.search(FIRST, "mm256-bypass", store=tmp_path)
+    other = ms.search(OTHER, "mm256-bypass", store=tmp_path)
+    assert other.from_store
+    assert len(searched) == 1
+    assert other.workload == workload(OTHER)
+    assert other.costs == first.costs
+    anew = ms.search(OTHER, "mm256-bypass", store=False)
+    assert anew.costs == first.costs
+    assert other.problem_hash == anew.problem_hash
+    assert other.record["problem"] == anew.record["problem"]
+    # The certificate is of the problem as it was asked, and holds.
+    assert other.certificate is not None
+    assert other.certificate.workload == other.workload
+    assert ms.verify(other).holds
+
+
+ROW = {"proven": False, "gap": 0.3, "budget_seconds": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "stored", "serves"),
+    [
+        ({"seconds": 4.0}, {}, True),
+        ({"seconds": 2.0}, {}, True),
+        ({"seconds": 5.0}, {}, False),
+        ({"seconds": 5.0}, {"proven": True}, True),
+        ({"seconds": 5.0}, {"budget_seconds": None}, True),
+        ({"seconds": math.inf}, {}, False),
+        ({"seconds": math.inf}, {"budget_seconds": None}, True),
+        # A proof may take a minute unless told otherwise.
+        ({}, {}, False),
+        ({}, {"budget_seconds": 60.0}, True),
+        # It may have stopped because so much was enough.
+        ({"seconds": 4.0}, {"budget_gap": 0.1}, False),
+        ({"seconds": 4.0, "gap": 0.1}, {"budget_gap": 0.1}, True),
+        ({"seconds": 9.0, "gap": 0.3}, {}, True),
+        ({"seconds": 9.0, "gap": 0.2}, {}, False),
+        ({"iterations": 9}, {"budget_seconds": None, "budget_iterations": 9}, True),
+        ({"iterations": 8}, {"budget_seconds": None, "budget_iterations": 9}, True),
+        ({"iterations": 10}, {"budget_seconds": None, "budget_iterations": 9}, False),
+        ({"seconds": 4.0}, {"budget_iterations": 9}, False),
+        # Of other searchers the seed decides what so many iterations find.
+        (RANDOM | {"iterations": 9}, {"budget_seconds": None, "budget_iterations": 9}, True),
+        (RANDOM | {"iterations": 8}, {"budget_seconds": None, "budget_iterations": 9}, False),
+        (
+            RANDOM | {"iterations": 8},
+            {"proven": True, "budget_seconds": None, "budget_iterations": 9},
+            False,
+        ),
+        (
+            RANDOM | {"iterations": 9},
+            {"budget_seconds": None, "budget_iterations": 9, "workload_hash": "of others"},
+            False,
+        ),
+        (RANDOM | {"seconds": 3.0}, {"workload_hash": "of others"}, True),
+        (RANDOM | {"seconds": 5.0}, {}, False),
+    ],
+)
+def test_a_row_serves_if_it_is_proven_or_had_the_budget(
+    asked_for: dict[str, Any], stored: dict[str, Any], serves: bool
+) -> None:
+    found = workload(GEMM)
+    request = Request(GEMM, **asked_for)
+    row = row_of(0, **{"workload_hash": found.hash, **ROW, **stored})
+    assert one_workload.asked_of(request, found, request.device).is_served_by(row) == serves
+
+
+def test_a_gap_that_is_enough(tmp_path: Path, searched: list[str]) -> None:
+    first = ms.search(GEMM, gap=0.5, store=tmp_path)
+    assert ms.search(GEMM, gap=0.5, store=tmp_path).from_store
+    again = ms.search(GEMM, gap=0.0, store=tmp_path)
+    assert again.from_store == first.proven
+    assert ms.search(GEMM, gap=0.9, store=tmp_path).from_store
+
+
+def test_what_was_interrupted_is_kept_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = one_workload._search_workload
+
+    def interrupted(*arguments: Any) -> SearchResult:
+        return replace(real(*arguments), interrupted=True)
+
+    monkeypatch.setattr(one_workload, "_search_workload", interrupted)
+    options = {"searcher": "random", "iterations": 50, "store": tmp_path}
+    assert not ms.search("resnet-conv4", **options).from_store
+    assert not ms.search("resnet-conv4", **options).from_store
+
+
+def test_what_is_damaged_is_named_and_searched_anew(
+    tmp_path: Path, searched: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ms.search(GEMM, store=tmp_path)
+    (row,) = (tmp_path / NEW).rglob("*.json")
+    (certificate,) = (tmp_path / CERTIFICATES).iterdir()
+    for damaged in (certificate, row):
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[:-20])
+        for path in {*(tmp_path / NEW).rglob("*.json")} - {row}:
+            path.unlink()
+        capsys.readouterr()
+        assert not ms.search(GEMM, store=tmp_path).from_store
+        (line,) = (line for line in capsys.readouterr().err.splitlines() if "anew" in line)
+        assert damaged.name in line
+    assert len(searched) == 3
+
+
+def test_a_row_that_lies_about_its_value_is_no_answer(
+    tmp_path: Path, searched: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ms.search(GEMM, store=tmp_path)
+    store = Store(tmp_path)
+    (path,) = (tmp_path / NEW).rglob("*.json")
+    (_, row), *_ = store.single(path.parent.name)
+    path.unlink()
+    assert row.value is not None
+    store.add([row.model_copy(update={"value": row.value / 2})])
+    assert not ms.search(GEMM, store=tmp_path).from_store
+    assert "computed anew" in capsys.readouterr().err
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MAPSPACE_STORE", str(tmp_path / "store"))
+    assert answer(capsys, "search", GEMM)["from_store"] is False
+    assert answer(capsys, "search", GEMM)["from_store"] is True
+    shown = printed(capsys, "search", GEMM, "--output", tmp_path / "best.jsonl")
+    assert f"from the store  {tmp_path / 'store'}, found on" in shown
+    printed(capsys, "verify", tmp_path / "best.certificate.json")
+    assert answer(capsys, "search", GEMM, "--no-store")["from_store"] is False
+    assert answer(capsys, "search", GEMM, "--store", tmp_path / "new")["from_store"] is False
+    (tmp_path / "store" / MARKER).write_text('{"format": "mapspace-store-9"}')
+    for arguments in (("search", GEMM), ("search", GEMM, "--no-store", "--store", "x")):
+        capsys.readouterr()
+        assert call(*arguments) == 2
+        assert capsys.readouterr().err.count("\n") == 1
