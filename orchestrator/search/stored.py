@@ -117,7 +117,8 @@ def read_or_search(asked: Asked, search: Callable[[], SearchResult], say: Say) -
         say(f"answered from the store: {found.stored}")
         return found
     result = search()
-    if result.searched.proven or not (result.interrupted or result.failure or asked.request.continued):
+    cut = result.interrupted or result.failure or asked.request.continued is not None
+    if result.searched.proven or not cut:
         certificate = result.certificate
         texts = [] if certificate is None else [certificate.text()]
         if store.add([_row(asked, question, result, texts)], texts):
