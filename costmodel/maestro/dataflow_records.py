@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,8 @@ Record = dict[str, Any]
 
 _AXES = {"P": ("X", "S"), "Q": ("Y", "R")}
 _NAMES = {"K": "K", "C": "C", "X": "P", "Y": "Q", "X'": "P", "Y'": "Q"}
+_OF_PRODUCT = {"N": "K", "K": "C", "M": "Y"}
+"""Dimensions of a matrix product by those of the 1 x 1 convolution that it is."""
 _HARDWARE = {
     "num_pes": "num_pes",
     "noc_bw_cstr": "noc_bw",
@@ -104,13 +107,46 @@ def record_of(layer: Layer, platform: Mapping[str, int]) -> Record:
     """The cluster mapping that a layer's dataflow is.
 
     Args:
-        layer: a convolution or depthwise convolution with a dataflow.
+        layer: a convolution, depthwise convolution or matrix product with a dataflow.
         platform: `num_pes`, which the dataflow's clusters share, and `noc_bw`.
 
     Raises:
         ConfigError: the dataflow has no counterpart, and which directive.
     """
-    return _Reading(layer).record(platform)
+    return _Reading(_as_convolution(layer)).record(platform)
+
+
+def _as_convolution(layer: Layer) -> Layer:
+    """A matrix product as the 1 x 1 convolution for which MAESTRO counts the same.
+
+    Its tensors there are indexed by M and K, K and N, M and N, as those of such a convolution by
+    Y and C, C and K, Y and K (`ConfigConvTensors`); the real MAESTRO counts both alike.
+
+    Raises:
+        ConfigError: dimensions are missing, or a dataflow speaks of others.
+    """
+    if layer.kind != "GEMM":
+        return layer
+    for name in _OF_PRODUCT:
+        if name not in layer.dimensions:
+            raise ConfigError(f"{layer.place}: Dimensions.{name} is missing.")
+    sizes = {ours: layer.dimensions[name] for name, ours in _OF_PRODUCT.items()}
+    dataflow: list[Directive] = []
+    for directive in layer.dataflow:
+        if isinstance(directive, Map):
+            if directive.dimension not in _OF_PRODUCT:
+                raise ConfigError(
+                    f"{layer.place}: Dataflow: {directive}: a GEMM's dataflow has M, N and K."
+                )
+            directive = directive._replace(dimension=_OF_PRODUCT[directive.dimension])
+        dataflow.append(directive)
+    return replace(
+        layer,
+        kind="CONV",
+        dimensions={**sizes, "R": 1, "S": 1, "X": 1},
+        dataflow=tuple(dataflow),
+        place=f"{layer.place} (M, N and K as Y, K and C)",
+    )
 
 
 class _Reading:
@@ -122,7 +158,7 @@ class _Reading:
         sizes = layer.dimensions
         if layer.kind not in ("CONV", "DSCONV"):
             raise ConfigError(
-                f"{layer.place}: Type: expected CONV or DSCONV to score a dataflow, got "
+                f"{layer.place}: Type: expected CONV, DSCONV or GEMM to score a dataflow, got "
                 f"{layer.kind}."
             )
         if not layer.dataflow:

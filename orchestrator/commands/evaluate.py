@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 @click.command(cls=OnceEach)
 @click.option(
     "--model",
-    default="loopnest",
-    show_default=True,
-    help="Cost model; see `mapspace list models`.",
+    help="Cost model, see `mapspace list models`; else loopnest, of MAESTRO's files maestro.",
+)
+@click.option(
+    "--hardware",
+    type=PLACE,
+    help="MAESTRO's hardware file: RECORDS is one of its mapping files (.m).",
 )
 @click.argument("records", nargs=-1, required=True)
 @click.option("--output", type=PLACE, help="Else standard output.")
@@ -38,29 +41,34 @@ if TYPE_CHECKING:
 @LENIENT
 @click.option("--json", "as_json", is_flag=True, help="With --timeloop: print one JSON object.")
 def evaluate(
-    model: str,
+    model: str | None,
+    hardware: Place | None,
     records: tuple[str, ...],
     output: Place | None,
-    link_transfers: bool,
-    counting: str | None,
     timeloop: bool,
     lenient: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Scores the mapping RECORDS (JSON lines, plain or .gz), or a mapping in Timeloop's files.
+    """Scores the mapping RECORDS (JSON lines, plain or .gz), or mappings in others' files.
 
-    With --timeloop any number of files, in any order, say architecture, problem, mapping and
+    MAESTRO's mapping file (.m) needs --hardware; --lenient leaves out what is not modelled. With
+    --timeloop any number of files, in any order, say architecture, problem, mapping and
     perhaps energies (ERT); link transfers are off unless asked for.
     """
     from orchestrator.records.evaluate_records import evaluate_file
 
-    check_timeloop(timeloop, lenient, records)
+    check_timeloop(timeloop, lenient and hardware is None, records)
+    if timeloop and hardware is not None:
+        raise click.UsageError("--hardware is for MAESTRO's files, not for --timeloop.")
+    if (hardware is not None) != (records[0].endswith(".m") and not timeloop):
+        raise click.UsageError("Expected MAESTRO's mapping file (.m) and --hardware together.")
     if timeloop:
         from orchestrator.records.timeloop_files import costs_text, evaluate_files
 
-        if output is not None or counting or model != "loopnest":
+        if output is not None or options["counting"] or model not in (None, "loopnest"):
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
-        result = evaluate_files(records, lenient=lenient, link_transfers=link_transfers)
+        result = evaluate_files(records, lenient=lenient, link_transfers=options["link_transfers"])
         click.echo(json.dumps(result) if as_json else costs_text(result))
         return
     if len(records) > 1 or as_json:
@@ -68,10 +76,16 @@ def evaluate(
         raise click.UsageError(f"Got unexpected extra {more}")
     with (
         local_file(place(records[0]), there=True) as source,
+        nullcontext() if hardware is None else local_file(hardware, there=True) as machine,
         nullcontext() if output is None else local_file(output) as target,
     ):
         scored, infeasible = evaluate_file(
-            model, source, target, link_transfers=link_transfers, counting=counting
+            model or ("loopnest" if hardware is None else "maestro"),
+            source,
+            target,
+            hardware=machine,
+            lenient=lenient,
+            **options,
         )
     note = f", {infeasible:,} of them infeasible" if infeasible else ""
     click.echo(f"{scored:,} records scored{note}", err=True)

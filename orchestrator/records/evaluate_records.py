@@ -6,11 +6,12 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from costmodel.maestro.dataflow_records import read_mappings
 from costmodel.models import RecordScorer, cost_model_entry
 from mapspace.bounded_reading import json_lines, read_json
 from mapspace.errors import ConfigError
@@ -35,7 +36,13 @@ def record_scorer(name: str) -> RecordScorer:
 
 
 def evaluate_file(
-    model_name: str, source: Path, output: Path | None, **options: Any
+    model_name: str,
+    source: Path,
+    output: Path | None,
+    *,
+    hardware: Path | None = None,
+    lenient: bool = False,
+    **options: Any,
 ) -> tuple[int, int]:
     """Scores a file of mapping records.
 
@@ -44,6 +51,9 @@ def evaluate_file(
         source: JSON lines, compressed if the name ends in `.gz`.
         output: where to write the records with their `result`, which also names the model and its
             version; compressed likewise; None: standard output. It appears whole or not at all.
+        hardware: MAESTRO's hardware file, where the source is one of its mapping files (`.m`).
+        lenient: whether to leave out layers of that whose dataflow has no counterpart, and list
+            them on standard error.
         options: as `scorer` takes them.
 
     Returns:
@@ -55,8 +65,9 @@ def evaluate_file(
     """
     count = infeasible = 0
     score = scorer(model_name, **options)
+    listed = read_records(source) if hardware is None else _of_maestro(source, hardware, lenient)
     with _written(output) as out:
-        for results in _scored(score, source):
+        for results in _scored(score, source, listed):
             for record in results:
                 out.write(json.dumps(record, separators=(",", ":")) + "\n")
                 found = record["result"]
@@ -69,7 +80,7 @@ def evaluate_file(
 
 def scored(model_name: str, source: Path, **options: Any) -> Iterator[list[dict[str, Any]]]:
     """The records of a file with their `result`, in chunks; raises what `evaluate_file` does."""
-    return _scored(scorer(model_name, **options), source)
+    return _scored(scorer(model_name, **options), source, read_records(source))
 
 
 def scorer(
@@ -103,12 +114,21 @@ def scorer(
     return scores
 
 
+def _of_maestro(source: Path, hardware: Path, lenient: bool) -> Iterator[tuple[int, Any]]:
+    records, left_out = read_mappings(source, hardware, lenient=lenient)
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    return iter(enumerate(records, start=1))
+
+
 def _scored(
-    score: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], source: Path
+    score: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    source: Path,
+    listed: Iterable[tuple[int, Any]],
 ) -> Iterator[list[dict[str, Any]]]:
     if not source.is_file():
         raise ConfigError(f"{source}: there is no such file.")
-    for records in _chunks(source):
+    for records in _chunks(listed):
         try:
             yield score([record for _, record in records])
         except ConfigError as error:
@@ -162,9 +182,9 @@ def numbered_record(source: Path, number: int | None) -> dict[str, Any]:
     raise ConfigError(f"{source}: expected at least {wanted} records.")
 
 
-def _chunks(source: Path) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+def _chunks(listed: Iterable[tuple[int, Any]]) -> Iterator[list[tuple[int, dict[str, Any]]]]:
     chunk: list[tuple[int, dict[str, Any]]] = []
-    for number, record in read_records(source):
+    for number, record in listed:
         chunk.append((number, record))
         if len(chunk) == CHUNK:
             yield chunk

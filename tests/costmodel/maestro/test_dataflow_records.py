@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call
 from paths import GOLDEN
 
 from costmodel.maestro.dataflow_records import (
@@ -62,6 +63,52 @@ def test_dimensions_that_a_cluster_leaves_out_are_whole() -> None:
     assert read[1]["t1"] == {"K": 1, "C": 1, "P": 1, "Q": 1}
 
 
+def test_matrix_products_as_the_real_maestro_counts_them() -> None:
+    """120 dataflows of GEMM layers that it was run with: every count and the cycles."""
+    with gzip.open(GOLDEN / "maestro" / "gemm.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    records = [
+        record_of(
+            parse_network(row["dfsl"], "golden").layers[0],
+            {"num_pes": row["num_pes"], "noc_bw": row["noc_bw"]},
+        )
+        for row in rows
+    ]
+    assert len(rows) == 120
+    for row, scored in zip(rows, score_records(records, MaestroModel()), strict=True):
+        assert scored["result"]["runtime"] == row["maestro"]["runtime"]
+        assert scored["result"]["tensors"] == row["maestro"]["tensors"]
+
+
+def test_its_own_matrix_product_is_scored_by_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """10,001 cycles, 980,200 inputs read from L2: as MAESTRO prints with a hop of one cycle."""
+    files = ("evaluate", str(IMPORTS / "GEMM_Example.m"))
+    assert call(*files, "--hardware", str(IMPORTS / "accelerator_1.m")) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    result = json.loads(line)["result"]
+    assert (result["model"], result["runtime"]) == ("maestro", 10_001)
+    assert result["tensors"]["input"]["l2_read"] == 980_200
+    assert call(*files) == 2
+    assert "mapping file (.m) and --hardware together" in capsys.readouterr().err
+
+
+def test_layers_without_a_counterpart_are_left_out_where_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "two.m"
+    good = with_dataflow("SpatialMap(1,1) K").removesuffix(" }")
+    file.write_text(f"{good} {with_dataflow('TemporalMap(1,1) K').partition('{')[2]}")
+    hardware = ("--hardware", str(IMPORTS / "accelerator_1.m"))
+    assert call("evaluate", str(file), *hardware) == 2
+    assert "expected one SpatialMap" in capsys.readouterr().err
+    assert call("evaluate", str(file), *hardware, "--lenient") == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1
+    assert "left out: " in printed.err
+
+
 def with_dataflow(directives: str, kind: str = "CONV", sizes: str = "") -> str:
     sizes = sizes or "K: 8, C: 8, R: 3, S: 3, Y: 10, X: 10"
     layer = f"Type: {kind} Stride {{X: 1, Y: 1}} Dimensions {{ {sizes} }}"
@@ -94,8 +141,14 @@ def test_dataflows_without_a_counterpart(directives: str, message: str) -> None:
 
 def test_layers_without_a_counterpart() -> None:
     platform = {"num_pes": 4, "noc_bw": 1}
-    product = with_dataflow("SpatialMap(1,1) K", "GEMM", "K: 1, M: 1, N: 1")
-    with pytest.raises(ConfigError, match="Type: expected CONV or DSCONV"):
+    other = with_dataflow("SpatialMap(1,1) K", "NGCONV")
+    with pytest.raises(ConfigError, match="Type: expected CONV, DSCONV or GEMM"):
+        record_of(parse_network(other, "a.m").layers[0], platform)
+    product = with_dataflow("SpatialMap(1,1) X", "GEMM", "K: 1, M: 1, N: 1")
+    with pytest.raises(ConfigError, match=r"SpatialMap\(1,1\) X: a GEMM's dataflow has M, N and K"):
+        record_of(parse_network(product, "a.m").layers[0], platform)
+    product = with_dataflow("SpatialMap(1,1) K", "GEMM", "K: 1, N: 1")
+    with pytest.raises(ConfigError, match=r"Dimensions\.M is missing"):
         record_of(parse_network(product, "a.m").layers[0], platform)
     batch = with_dataflow("SpatialMap(1,1) K", sizes="N: 2, K: 1, C: 1, R: 1, S: 1, Y: 1, X: 1")
     with pytest.raises(ConfigError, match=r"Dimensions\.N: expected 1, got 2"):
