@@ -189,7 +189,7 @@ def describe(machine: str, plot: Place | None, as_json: bool) -> None:
 
     found = accelerator(machine)
     if plot is not None:
-        from orchestrator.machine_figure import draw
+        from orchestrator.answers.machine_figure import draw
 
         check_plot(plot, ".svg")
         with local_file(plot) as file:

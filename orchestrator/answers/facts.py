@@ -82,6 +82,15 @@ def tiling(mapping: Mapping) -> str:
     return " | ".join(parts)
 
 
+def energy_scale(energy_pj: float) -> tuple[float, str]:
+    """A unit of energy that suits a value: picojoules in it, and its name."""
+    return next(
+        (scale, unit)
+        for scale, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
+        if energy_pj >= scale or scale == 1.0
+    )
+
+
 def energy_table(
     levels: Sequence[str], tensors: Sequence[str], detail: Detail, total: float
 ) -> Iterator[str]:
@@ -93,11 +102,7 @@ def energy_table(
         detail: of one mapping, `[1, L, T]`.
         total: its energy, pJ.
     """
-    scale, unit = next(
-        (scale, unit)
-        for scale, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
-        if total >= scale or scale == 1.0
-    )
+    scale, unit = energy_scale(total)
     width = max(10, *(len(name) + 2 for name in tensors))
     first = max(14, *(len(name) + 2 for name in levels))
     head = f"energy, {unit}"

@@ -15,6 +15,8 @@ from orchestrator.records.found_mapping import FoundMapping, MappingCosts, save_
 from orchestrator.report.shown import Fact, Shown
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
     from costmodel.costs import Detail, Objective
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from costmodel.map_space.mapping import Mapping
     from orchestrator.answers.explained import ExplainedOptimum
     from orchestrator.answers.limits import Limit
+    from orchestrator.answers.mapping_figure import DrawnMapping
     from orchestrator.answers.padding import Padding
     from orchestrator.answers.standing import Proof, Standing
     from searchers import TrialResult
@@ -296,6 +299,18 @@ class SearchResult(Shown):
             for entry in self.top or (self,)
         ]
 
-    def picture(self) -> str:
-        """The loop nest."""
-        return str(self.mapping)
+    @property
+    def drawn(self) -> DrawnMapping:
+        """What is drawn of the mapping."""
+        from orchestrator.answers.mapping_figure import DrawnMapping
+
+        cycles = self.costs.latency_cycles
+        return DrawnMapping(
+            self.heading(), self.accelerator, self.mapping, self.detail, self.limits, cycles
+        )
+
+    def plot(self) -> Figure:
+        """The mapping as a drawing: `result.plot().savefig("mapping.svg")`."""
+        from orchestrator.answers.mapping_figure import mapping_figure
+
+        return mapping_figure(self.drawn)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from costmodel.costs import OBJECTIVES
-from orchestrator.commands.options import PLACE, OnceEach
+from orchestrator.commands.options import HTML, PLACE, OnceEach, check_page
 from orchestrator.runs.locations import local_file
 
 if TYPE_CHECKING:
@@ -27,38 +27,52 @@ if TYPE_CHECKING:
     show_default=True,
     help="What a better mapping has less of.",
 )
+@HTML
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def explain(record: Place, number: int | None, objective: Any, as_json: bool) -> None:
+def explain(
+    record: Place, number: int | None, objective: Any, page: Place | None, as_json: bool
+) -> None:
     """Says where the costs of the mapping RECORD come from.
 
     What each level and tensor costs, which loops cause it, what binds, and the best mapping one
     move away, or that none of these is better. `mapspace search --explain` proves what holds an
     optimum up.
     """
+    from orchestrator.answers.mapping_page import save_document
     from orchestrator.explain.read_mapping import read_file
     from orchestrator.explain.record_explanation import explain_mapping
-    from orchestrator.explain.text import explained_text
+    from orchestrator.explain.text import explained_document, explained_text
 
+    check_page(page)
     with local_file(record, there=True) as file:
         found = explain_mapping(read_file(file, number), objective)
+    if page is not None:
+        with local_file(page) as file:
+            save_document(explained_document(found), file)
     click.echo(json.dumps(found.to_dict()) if as_json else explained_text(found))
 
 
 @click.command(cls=OnceEach)
 @click.argument("first", type=PLACE)
 @click.argument("second", type=PLACE)
+@HTML
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def diff(first: Place, second: Place, as_json: bool) -> None:
+def diff(first: Place, second: Place, page: Place | None, as_json: bool) -> None:
     """Says in what the mappings of the records FIRST and SECOND differ, and what that costs.
 
     Of files with several records the first ones; the machines may differ.
     """
+    from orchestrator.answers.mapping_page import save_document
     from orchestrator.explain.comparison import compare
     from orchestrator.explain.read_mapping import read_file
-    from orchestrator.explain.text import compared_text
+    from orchestrator.explain.text import compared_document, compared_text
 
+    check_page(page)
     with local_file(first, there=True) as one, local_file(second, there=True) as two:
         found = compare(read_file(one), read_file(two))
+    if page is not None:
+        with local_file(page) as file:
+            save_document(compared_document(found), file)
     click.echo(json.dumps(found.to_dict()) if as_json else compared_text(found))
 
 

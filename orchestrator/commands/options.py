@@ -121,6 +121,24 @@ def check_plot(plot: Place, *further: str) -> None:
     check_folder(plot)
 
 
+HTML = click.option(
+    "--html", "page", type=PLACE, help="Also write a page with drawings, one file for browsers."
+)
+
+
+def check_page(page: Place | None) -> None:
+    """Refuses a file that no page can be written to.
+
+    Raises:
+        ConfigError: its name does not end in `.html`, or there is no such folder.
+    """
+    if page is None:
+        return
+    if not page.name.lower().endswith((".html", ".htm")):
+        raise ConfigError(f"{page}: expected a page's name to end in .html.")
+    check_folder(page)
+
+
 def check_folder(file: Place) -> None:
     """Refuses a file whose folder is not there.
 

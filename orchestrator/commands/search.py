@@ -13,11 +13,13 @@ from costmodel.costs import OBJECTIVES
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.commands.options import (
     COUNTING,
+    HTML,
     LENIENT,
     PLACE,
     TIMELOOP,
     OnceEach,
     check_certificate_output,
+    check_page,
     check_records_output,
     check_timeloop,
     fail,
@@ -137,12 +139,14 @@ class _Asked:
     "the certificate.",
 )
 @with_store
+@HTML
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def search(
     gap: str,
     keep: tuple[str, ...],
     why_not: Place | None,
     output: Place | None,
+    page: Place | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -159,8 +163,10 @@ def search(
 
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
-    if why_not is not None and not asked.single:
-        raise click.UsageError("--why-not is for a single WORKLOAD.")
+    for name, given in (("why-not", why_not), ("html", page)):
+        if given is not None and not asked.single:
+            raise click.UsageError(f"--{name} is for a single WORKLOAD.")
+    check_page(page)
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
     if output is not None:
@@ -183,6 +189,8 @@ def search(
     if output is not None:
         result.save(output)
     found = None if own is None or result.interrupted else _why_not(result, own, request.seconds)
+    if page is not None:
+        _write_page(page, result, found)
     if as_json:
         click.echo(json.dumps(result.to_dict() | (found.to_dict() if found else {})))
     else:
@@ -207,6 +215,14 @@ def _why_not(result: SearchResult, own: dict[str, Any], seconds: float | None) -
     from orchestrator.search.one_workload import PROOF_SECONDS
 
     return explain_why_not(result, own, seconds=seconds or PROOF_SECONDS)
+
+
+def _write_page(page: Place, result: SearchResult, why_not: WhyNot | None) -> None:
+    from orchestrator.answers.mapping_page import facts_section, save_document, search_document
+
+    further = [] if why_not is None else [facts_section(why_not.heading(), why_not.facts())]
+    with local_file(page) as file:
+        save_document(search_document(result, further), file)
 
 
 def _continued(request: Request, file: Place) -> Request:

@@ -32,6 +32,7 @@ from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 from orchestrator.answers.limits import Limit, limits_of
+from orchestrator.answers.mapping_figure import DrawnMapping
 from orchestrator.records.evaluate_records import numbered_record
 from orchestrator.records.found_mapping import MappingCosts
 
@@ -97,6 +98,14 @@ class ReadMapping:
     def limits(self) -> tuple[Limit, ...]:
         """Every bound of the machine with what is used of it."""
         return limits_of(self.space, self.code, self.detail, self.cycles)
+
+    @property
+    def drawn(self) -> DrawnMapping:
+        """What is drawn of it."""
+        machine = self.space.in_order(self.code)[0].accelerator
+        return DrawnMapping(
+            self.heading, machine, self.mapping, self.detail, self.limits, self.cycles
+        )
 
     @property
     def heading(self) -> str:

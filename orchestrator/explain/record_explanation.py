@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from costmodel.costs import Objective
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.refetching import Cause, Refetching, refetching
+from orchestrator.answers.mapping_figure import mapping_figure
 from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import ReadMapping
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Transfers below this share of the energy are not worth a line of text; JSON has all.
 _LEAST_SHARE = 0.005
@@ -153,9 +157,9 @@ class ExplainedMapping(Shown):
         """One row per level and tensor."""
         return [one.to_dict() for one in self.transfers]
 
-    def picture(self) -> str:
-        """The loop nest."""
-        return str(self.read.mapping)
+    def plot(self) -> Figure:
+        """The mapping as a drawing."""
+        return mapping_figure(self.read.drawn)
 
     def _move(self) -> str:
         move = self.best_move

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 # Where the text of a fact begins: after its label.
 LABEL_WIDTH = 16
@@ -38,6 +41,10 @@ class Shown:
         """What a notebook shows below the facts, as plain text; empty: nothing."""
         return ""
 
+    def plot(self) -> Figure | None:
+        """It as a drawing, which a notebook shows below the facts; None: there is none."""
+        return None
+
     @property
     def frame(self) -> pd.DataFrame:
         """Its parts as a table of pandas."""
@@ -57,4 +64,9 @@ class Shown:
         parts.append("</table>")
         if picture := self.picture():
             parts.append(f"<pre>{html.escape(picture)}</pre>")
+        if (figure := self.plot()) is not None:
+            content = io.BytesIO()
+            figure.savefig(content, format="svg")
+            data = base64.b64encode(content.getvalue()).decode()
+            parts.append(f'<img alt="" src="data:image/svg+xml;base64,{data}">')
         return "\n".join(parts)

@@ -10,7 +10,11 @@ from marvel_rows import REMAINDERS, joint, row, sampled, second
 from paths import ROOT
 from sample_results import make_results
 
+import mapspace as ms
+from costmodel.loop_nest.record_forms import as_nest
+from orchestrator.answers.mapping_page import facts_section, search_document
 from orchestrator.comparison.page import benchmark_document
+from orchestrator.explain.text import compared_document, explained_document
 from orchestrator.marvel.numbers import Study
 from orchestrator.marvel.sections import sections
 from orchestrator.report.document import Document
@@ -25,6 +29,13 @@ from orchestrator.training.surrogate_report import surrogate_document
 from surrogate.options import CurvePoint, FitOptions
 from surrogate.predictor import Card, read_card
 
+OWN = as_nest(
+    {
+        "workload": "gemm:M=4,N=2,K=2",
+        "accelerator": "mm256-bw",
+        "mapping": [{"level": "L1", "temporal": [["M", 4], ["N", 2], ["K", 2]]}],
+    }
+)
 CURVE = tuple(
     CurvePoint(
         views=views, seconds=1.0, loss=1 / views, held_out_loss=2 / views, rmse=0.3, spearman=found
@@ -96,6 +107,20 @@ def training_study(folder: Path, name: str) -> Document:
     return study_document(study, outcomes)
 
 
+def search(folder: Path, name: str) -> Document:
+    layer = ms.workload("gemm:M=4,N=2,K=2").model_copy(update={"name": name})
+    result = ms.search(layer, "mm256-bw")
+    return search_document(result, [facts_section("Further", [("label", name)])])
+
+
+def explained(folder: Path, name: str) -> Document:
+    return explained_document(ms.explain_mapping(OWN | {"arch_name": name}))
+
+
+def compared(folder: Path, name: str) -> Document:
+    return compared_document(ms.diff(OWN | {"arch_name": name}, OWN))
+
+
 def _card() -> Card:
     return read_card(ROOT / "surrogate" / "weights" / "cnn-mm256.json")
 
@@ -106,4 +131,7 @@ DOCUMENTS: dict[str, Callable[[Path, str], Document]] = {
     "marvel": marvel,
     "train": training,
     "training-study": training_study,
+    "search": search,
+    "explain": explained,
+    "diff": compared,
 }

@@ -1,0 +1,97 @@
+"""A mapping as a page: facts, drawings, energy by level and tensor."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.answers.machine_figure import draw
+from orchestrator.answers.mapping_figure import DrawnMapping, cycles_figure, mapping_figure
+from orchestrator.report.document import LEFT, Document, Figure, Row, Section, Table
+from orchestrator.report.figure_style import save
+from orchestrator.report.page import write_page
+from orchestrator.report.shown import Fact
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+    from costmodel.accelerators import Accelerator
+    from orchestrator.answers.results import SearchResult
+
+
+def search_document(result: SearchResult, further: Iterable[Section] = ()) -> Document:
+    """The page of a search.
+
+    Args:
+        result: its result.
+        further: sections about it that others write.
+    """
+    sections = [facts_section("Costs, and what is certain", result.facts(every_cost=True))]
+    sections += mapping_sections(result.drawn._replace(title="The mapping"))
+    if result.explained is not None:
+        sections.append(facts_section("What holds the optimum up", result.explained.facts()))
+    sections += [*further, machine_section(result.accelerator)]
+    return Document(result.heading(), f"`{result.workload}`", sections)
+
+
+def save_document(document: Document, page: Path) -> None:
+    """Writes a page that needs no other file."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_page(document, page, Path(folder))
+
+
+def facts_section(heading: str, facts: Iterable[Fact]) -> Section:
+    """Labels and texts as a table."""
+    rows = tuple(facts)
+    return Section(heading, [Table("facts", "", ("", ""), (LEFT, LEFT), rows)] if rows else [])
+
+
+def mapping_sections(drawn: DrawnMapping, key: str = "mapping") -> list[Section]:
+    """The loop nest as a drawing, energies as a table, and cycles where several things take some.
+
+    Args:
+        drawn: the mapping.
+        key: what its files are called.
+    """
+    nest = Figure(
+        key, "loop nest", _into(lambda: mapping_figure(drawn)),
+        "Bars in the nest: the tiles that each instance of a level holds, against what it takes. "
+        "Loops in time are dark, loops across children blue.",
+    )  # fmt: skip
+    found = [Section(drawn.title, [nest, _energies(drawn, key)])]
+    if sum(one.cycles > 0 for one in drawn.limits) > 1:
+        title = "cycles by cause"
+        figure = Figure(f"{key}-cycles", title, _into(lambda: cycles_figure(drawn)))
+        found.append(Section(f"{drawn.title}: {title}", [figure]))
+    return found
+
+
+def machine_section(machine: Accelerator) -> Section:
+    """A machine as a drawing."""
+    figure = Figure("machine", machine.name, lambda path: draw(machine, path))
+    return Section("The machine", [figure])
+
+
+def _into(make: Callable[[], Drawing]) -> Callable[[Path], None]:
+    return lambda path: save(make(), path)
+
+
+def _energies(drawn: DrawnMapping, key: str) -> Table:
+    """Energy by level and tensor."""
+    scale, unit = drawn.scale
+    detail, tensors = drawn.detail, drawn.mapping.tensors
+    blank: Sequence[float | None] = [None] * len(tensors)
+    rows: list[Row] = []
+    for index, level in enumerate(drawn.mapping.levels):
+        parts = [float(energy) / scale for energy in detail.energy_pj[0, index]]
+        rows.append((level.name, *parts, sum(parts)))
+    hops = [float(energy) / scale for energy in detail.network_energy_pj[0]]
+    if any(hops):
+        rows.append(("network", *hops, sum(hops)))
+    return Table(
+        f"{key}-energy", f"energy, {unit}", ("level", *tensors, "total"),
+        (LEFT, *["{:.4f}"] * (len(tensors) + 1)), rows,
+        foot=[("MAC", *blank, detail.mac_energy_pj / scale)],
+    )  # fmt: skip
