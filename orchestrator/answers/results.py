@@ -309,6 +309,10 @@ class SearchResult(Shown):
             self.heading(), self.accelerator, self.mapping, self.detail, self.limits, cycles
         )
 
+    def picture(self) -> str:
+        """The loop nest."""
+        return str(self.mapping)
+
     def plot(self) -> Figure:
         """The mapping as a drawing: `result.plot().savefig("mapping.svg")`."""
         from orchestrator.answers.mapping_figure import mapping_figure

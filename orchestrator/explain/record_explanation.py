@@ -157,6 +157,10 @@ class ExplainedMapping(Shown):
         """One row per level and tensor."""
         return [one.to_dict() for one in self.transfers]
 
+    def picture(self) -> str:
+        """The loop nest."""
+        return str(self.read.mapping)
+
     def plot(self) -> Figure:
         """The mapping as a drawing."""
         return mapping_figure(self.read.drawn)

@@ -38,11 +38,11 @@ class Shown:
         return ()
 
     def picture(self) -> str:
-        """What a notebook shows below the facts, as plain text; empty: nothing."""
+        """What a notebook shows below the facts, as plain text, where it is not drawn."""
         return ""
 
     def plot(self) -> Figure | None:
-        """It as a drawing, which a notebook shows below the facts; None: there is none."""
+        """It as a drawing, which a notebook shows in place of the text; None: there is none."""
         return None
 
     @property
@@ -62,11 +62,12 @@ class Shown:
             cells = f"<th>{html.escape(label)}</th><td>{html.escape(text)}</td>"
             parts.append(f'<tr style="text-align: left">{cells}</tr>')
         parts.append("</table>")
-        if picture := self.picture():
-            parts.append(f"<pre>{html.escape(picture)}</pre>")
+        picture = html.escape(self.picture())
         if (figure := self.plot()) is not None:
             content = io.BytesIO()
             figure.savefig(content, format="svg")
             data = base64.b64encode(content.getvalue()).decode()
-            parts.append(f'<img alt="" src="data:image/svg+xml;base64,{data}">')
+            parts.append(f'<img alt="{picture}" src="data:image/svg+xml;base64,{data}">')
+        elif picture:
+            parts.append(f"<pre>{picture}</pre>")
         return "\n".join(parts)
