@@ -33,6 +33,7 @@ from orchestrator.proofs import pareto as fronts
 from orchestrator.runs.experiments import find_experiment
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.search import continuing, explaining, one_workload
+from orchestrator.store.choice import StoreChoice, chosen
 
 if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
@@ -237,6 +238,7 @@ def pareto(
     workload: WorkloadSource,
     accelerator: AcceleratorSource = "mm256",
     *,
+    store: StoreChoice = None,
     progress: bool = False,
 ) -> fronts.Front:
     """Proves the energy-latency front: every mapping that no other beats in both.
@@ -244,12 +246,13 @@ def pareto(
     Args:
         workload: as in `search`.
         accelerator: as in `search`.
+        store: as in `search`.
         progress: as in `search`.
 
     Raises:
         ConfigError: an unknown name, or a machine whose front cannot be proven.
     """
-    return fronts.front(workload, accelerator, _stream(progress))
+    return fronts.front(workload, accelerator, _stream(progress), store=chosen(store))
 
 
 def sweep(experiment: Experiment, output: str | Path | Place | None = None) -> SweepResults:

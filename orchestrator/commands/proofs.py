@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from mapspace.errors import MapspaceError
-from orchestrator.commands.options import PLACE, OnceEach, check_plot, check_records_output, fail
+from orchestrator.commands.options import (
+    PLACE,
+    OnceEach,
+    check_plot,
+    check_records_output,
+    fail,
+    with_store,
+)
 from orchestrator.runs.locations import local_file
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
+    from orchestrator.store.folder import Store
 
 
 @click.command(cls=OnceEach)
@@ -49,9 +57,15 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--plot", type=PLACE, help="Also draw it into a PNG file.")
 @click.option("--output", type=PLACE, help="Also write a mapping record per point, as JSON lines.")
+@with_store
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def pareto(
-    workload: str, accelerator: str, plot: Place | None, output: Place | None, as_json: bool
+    workload: str,
+    accelerator: str,
+    plot: Place | None,
+    output: Place | None,
+    store: Store | None,
+    as_json: bool,
 ) -> None:
     """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
     from orchestrator.proofs.pareto import draw_front, front, front_text
@@ -60,7 +74,7 @@ def pareto(
         check_plot(plot)
     if output is not None:
         check_records_output(output)
-    result = front(workload, accelerator)
+    result = front(workload, accelerator, store=store)
     written = []
     if plot is not None:
         with local_file(plot) as file:

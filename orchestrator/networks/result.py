@@ -62,7 +62,11 @@ class LayerResult:
 
     def to_dict(self, accelerator: str) -> dict[str, Any]:
         """Its row in JSON."""
-        found = {"workload": self.workload.name, "accelerator": accelerator}
+        found = {
+            "workload": self.workload.name,
+            "accelerator": accelerator,
+            "from_store": False,
+        }
         return {
             **(found if self.result is None else self.result.to_dict()),
             "count": self.count,
@@ -149,6 +153,12 @@ class NetworkResult(Shown):
     seconds: float
 
     @property
+    def from_store(self) -> bool:
+        """Whether every layer's mapping was read from a store."""
+        results = [layer.result for layer in self.layers]
+        return bool(results) and all(result and result.from_store for result in results)
+
+    @property
     def keep(self) -> Restriction | None:
         """The restriction of the layers that have one; None without."""
         kept = (layer.result.keep for layer in self.layers if layer.result is not None)
@@ -196,6 +206,7 @@ class NetworkResult(Shown):
             "seconds": self.seconds,
             "interrupted": self.interrupted,
             "unfinished": list(self.unfinished),
+            "from_store": self.from_store,
             "layers": self.rows(),
             "totals": None if totals is None else totals.to_dict(),
         }

@@ -24,7 +24,14 @@ from orchestrator.networks.result import LayerResult, NetworkResult
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 from orchestrator.runs.ray_runtime import completed, ray_runtime
-from orchestrator.search.one_workload import PROOF_SECONDS, method, prepare, search_workload
+from orchestrator.search.one_workload import (
+    PROOF_SECONDS,
+    asked_of,
+    method,
+    prepare,
+    search_workload,
+)
+from orchestrator.search.stored import read
 
 # About what Ray takes to start.
 HERE_SECONDS = 5.0
@@ -49,9 +56,16 @@ def search_network(
     device = request.device
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
-    _prepare(request, layers, device, live)
+    found = {}
+    for item in layers:
+        stored = _stored(request, item, device)
+        if stored is not None:
+            found[item[0].hash] = stored
+    if found:
+        live.line(f"{len(found)} of them answered from the store")
+    left = [item for item in layers if item[0].hash not in found]
+    _prepare(request, left, device, live)
     started = time.monotonic()
-    found: dict[str, LayerResult] = {}
 
     def progress() -> str:
         return f"{time.monotonic() - started:8.2f} s   {len(found)} of {len(layers)} layers"
@@ -63,7 +77,7 @@ def search_network(
                 live.update(progress)
             return interrupted.is_set()
 
-        for result in _results(request, layers, device, interrupted, stop, here_seconds):
+        for result in _results(request, left, device, interrupted, stop, here_seconds):
             found[result.workload.hash] = result
             live.update(progress)
     live.end()
@@ -170,6 +184,19 @@ def _proven_here(
         near = result.result.searched.gap <= request.gap
         settled = near or seconds >= limit or interrupted.is_set()
     return result if settled else None
+
+
+def _stored(request: Request, item: Item, device: Accelerator) -> LayerResult | None:
+    """A layer that the store answers; None where it has no answer."""
+    if request.store is None:
+        return None
+    try:
+        wanted = asked_of(request, item[0], device)
+        obstacle = method(request, wanted.space)[1]
+    except MapspaceError:
+        return None  # the search says why
+    result = read(wanted)
+    return None if result is None else LayerResult(*item, result, obstacle, result.failure)
 
 
 def search_layer(

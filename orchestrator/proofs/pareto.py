@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from orchestrator.report.figure_style import BLUE, RED, plain_figure, save, styl
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent
 from orchestrator.runs.live import Live
+from orchestrator.store.fronts import keep_front, read_front
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator, AcceleratorSource
     from costmodel.affine import Workload
     from costmodel.workloads import WorkloadSource
+    from orchestrator.store.folder import Store
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,18 @@ class Front(Shown):
         workload: the operation.
         accelerator: the machine.
         points: the mappings on it, the fastest first.
+        stored: where it was read, and when it was found; None: it was proven now.
     """
 
     workload: Workload
     accelerator: Accelerator
     points: tuple[FrontMapping, ...]
+    stored: str | None = None
+
+    @property
+    def from_store(self) -> bool:
+        """Whether it was read from a store, and not proven now."""
+        return self.stored is not None
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -70,6 +80,7 @@ class Front(Shown):
             "workload": self.workload.name,
             "accelerator": self.accelerator.name,
             "proven": True,
+            "from_store": self.from_store,
             "front": self.rows(),
         }
 
@@ -89,6 +100,8 @@ class Front(Shown):
     def facts(self) -> Iterable[Fact]:
         """Both ends."""
         yield "points", f"{len(self.points)}"
+        if self.stored is not None:
+            yield "from the store", self.stored
         for label, point in (("fastest", self.points[0]), ("least energy", self.points[-1])):
             energy = energy_text(point.costs.energy_pj)
             latency = latency_text(point.costs.latency_cycles, self.accelerator.clock_ghz)
@@ -107,6 +120,8 @@ def front(
     workload: WorkloadSource,
     accelerator: AcceleratorSource = "mm256",
     stream: TextIO | None = None,
+    *,
+    store: Store | None = None,
 ) -> Front:
     """Proves the energy-latency front of a workload.
 
@@ -114,6 +129,7 @@ def front(
         workload: what `costmodel.workload` takes: a preset's name, a YAML file, inline text.
         accelerator: what `costmodel.accelerator` takes: a preset's name or a YAML file.
         stream: takes the progress; standard error if None.
+        store: where fronts are kept and looked for; None: nowhere.
 
     Raises:
         ConfigError: an unknown name, or a machine whose front cannot be proven.
@@ -126,9 +142,17 @@ def front(
 
     space = MapSpace(load_workload(workload), load_accelerator(accelerator))
     live = Live(stream or sys.stderr)
-    live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
-    points = prove_front(space, say=lambda text: live.update(lambda: f"  {text}"))
-    live.end()
+    stored = None if store is None else read_front(space, store)
+    if stored is not None:
+        live.line(f"answered from the store: {stored.where}")
+        points = stored.points
+    else:
+        live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
+        started = time.monotonic()
+        points = prove_front(space, say=lambda text: live.update(lambda: f"  {text}"))
+        live.end()
+        if store is not None:
+            keep_front(space, points, time.monotonic() - started, store)
     least = min(point.energy_pj for point in points)
     clock = space.accelerator.clock_ghz
     found = tuple(
@@ -141,12 +165,14 @@ def front(
         )
         for point in points
     )
-    return Front(space.workload, space.accelerator, found)
+    where = None if stored is None else stored.where
+    return Front(space.workload, space.accelerator, found, where)
 
 
 def front_text(result: Front) -> str:
     """A front for people."""
-    return "\n".join([result.heading(), *_table(result)])
+    where = [] if result.stored is None else [f"from the store  {result.stored}"]
+    return "\n".join([result.heading(), *_table(result), *where])
 
 
 def _table(result: Front) -> Iterator[str]:

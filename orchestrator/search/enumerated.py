@@ -17,12 +17,12 @@ from mapspace.errors import ConfigError
 from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Standing
 from orchestrator.search.assess import assess
+from orchestrator.search.stored import ENUMERATION
 from searchers import TrialResult
 
 if TYPE_CHECKING:
     from orchestrator.answers.request import Request
 
-NAME = "enumeration"
 # Different mappings of a space that is enumerated: a second or two.
 MOST_MAPPINGS = 200_000
 
@@ -75,6 +75,6 @@ def enumerate_space(request: Request, space: MapSpace, whole: WholeSpace) -> Sea
     says = _Enumeration(
         f"proven: all {found.evaluated:,} different mappings that are feasible were evaluated"
     )
-    result = assess(request, NAME, says, space, trial, None)
+    result = assess(request, ENUMERATION, says, space, trial, None)
     standing = Standing(proven=True, tie_proven=True, lower_bound=loss, gap=0.0)
     return replace(result, overall=standing, wall_seconds=time.monotonic() - started)

@@ -18,6 +18,7 @@ from orchestrator.runs.live import Live
 from orchestrator.search.enumerated import enumerate_space, whole_space
 from orchestrator.search.nothing_left import why_nothing
 from orchestrator.search.one_workload import search_workload
+from orchestrator.search.stored import ENUMERATION, Asked, keep, read
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -77,6 +78,7 @@ class Answer:
             "latency_cycles": None,
             "record": None,
             "why": self.why,
+            "from_store": False,
         }
 
     def text(self) -> str:
@@ -141,7 +143,11 @@ def _answer(request: Request, problem: Problem, live: Live) -> Answer:
         return Answer(problem, request.objective, None, str(error), nothing=True)
     whole = None if request.searcher is not None else whole_space(space)
     if whole is not None:
-        result = enumerate_space(request, space, whole)
+        wanted = Asked(request, space, ENUMERATION, None)
+        result = read(wanted)
+        if result is None:
+            result = enumerate_space(request, space, whole)
+            keep(wanted, result)
         why = "" if result is not None else why_nothing(space)
         return Answer(problem, request.objective, result, why, nothing=result is None)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +15,8 @@ from costmodel.affine import Workload
 from costmodel.exact.certificate import Certificate, parse_certificate
 from costmodel.exact.restriction import Restriction, problem_hash, restriction
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.loop_nest.records import mapping_record
 from costmodel.map_space.map_space import MapSpace
-from costmodel.map_space.mapping import renamed
 from costmodel.space import Codes
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import place
@@ -28,12 +27,14 @@ from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Proof, Standing
 from orchestrator.search.assess import Certain, best_tilings, describe
 from orchestrator.store.address import Question, content_digest, problem
-from orchestrator.store.canonical import canonical
 from orchestrator.store.compaction import tidy
 from orchestrator.store.folder import Say, Store
-from orchestrator.store.rows import Number, Row, Whole, content_id, finite
+from orchestrator.store.mappings import stored_code
+from orchestrator.store.rows import Number, Row, Whole, content_id, finite, row_of
 from searchers import TrialResult
 
+# What finds the best mapping of a small space.
+ENUMERATION = "enumeration"
 # Losses of equal mappings may differ in rounding where dimensions stand in another order.
 ROUNDING = 1e-9
 
@@ -106,32 +107,25 @@ def read_or_search(asked: Asked, search: Callable[[], SearchResult], say: Say) -
         search: searches.
         say: takes a line where the store has the answer.
     """
-    store = asked.request.store
-    assert store is not None  # whoever calls has looked
-    try:
-        question = asked.question
-    except MapspaceError:
-        return search()  # which says what is wrong
-    found = read(asked, question)
+    found = read(asked)
     if found is not None:
         say(f"answered from the store: {found.stored}")
         return found
     result = search()
-    cut = result.interrupted or result.failure or asked.request.continued is not None
-    if result.searched.proven or not cut:
-        certificate = result.certificate
-        texts = [] if certificate is None else [certificate.text()]
-        if store.add([_row(asked, question, result, texts)], texts):
-            tidy(store)
+    keep(asked, result)
     return result
 
 
-def read(asked: Asked, question: Question | None = None) -> SearchResult | None:
-    """The answer that the store has; None where it has none that will do."""
+def read(asked: Asked) -> SearchResult | None:
+    """The answer that the store has; None where it has none that will do, or nothing is asked."""
     store, started = asked.request.store, time.monotonic()
     if store is None:
         return None
-    row = store.find((question or asked.question).question, asked.is_served_by)
+    try:
+        question = asked.question.question
+    except MapspaceError:
+        return None  # the search says what is wrong
+    row = store.find(question, asked.is_served_by)
     if row is None:
         return None
     try:
@@ -142,10 +136,26 @@ def read(asked: Asked, question: Question | None = None) -> SearchResult | None:
     return replace(result, wall_seconds=time.monotonic() - started)
 
 
+def keep(asked: Asked, result: SearchResult | None) -> None:
+    """Keeps a result, unless it was cut off before it was proven."""
+    store = asked.request.store
+    if store is None or result is None:
+        return
+    cut = result.interrupted or result.failure or asked.request.continued is not None
+    if cut and not result.searched.proven:
+        return
+    certificate = result.certificate
+    texts = [] if certificate is None else [certificate.text()]
+    if store.add([_row(asked, asked.question, result, texts)], texts):
+        tidy(store)
+
+
 def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
     """A method with what it was told, as JSON types."""
     import searchers
 
+    if name == ENUMERATION:
+        return {"name": name, "parameters": {}}
     known = searchers.hyperparameters(name)
     told = {key: value for key, value in known.items() if key not in ("threads", "predictor")}
     method: dict[str, Any] = {"name": name, "parameters": json.loads(json.dumps(told, default=str))}
@@ -162,18 +172,13 @@ def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
 def _row(asked: Asked, question: Question, result: SearchResult, texts: list[str]) -> Row:
     space, request, trial, standing = asked.space, asked.request, result.trial, result.searched
     certificate = content_id(texts[0].encode()) + ".json" if texts else None
-    return Row(
-        kind="search",
-        question=question.question,
-        address=question.address,
-        workload=space.workload.name,
-        workload_hash=space.workload.hash,
-        problem=canonical(space.workload).hash,
-        accelerator=space.accelerator.name,
-        accelerator_hash=space.accelerator.hash,
+    return row_of(
+        "search",
+        question,
+        space.workload,
+        space.accelerator,
+        LoopNestModel(),
         objective=request.objective,
-        model=result.model,
-        model_version=result.model_version,
         method=asked.method,
         parameters=json.dumps(question.content["method"]["parameters"], sort_keys=True),
         seed=request.seed,
@@ -189,8 +194,6 @@ def _row(asked: Asked, question: Question, result: SearchResult, texts: list[str
         iterations=trial.iterations,
         seconds=trial.seconds,
         certificate=certificate,
-        stored=time.time(),
-        mapspace=__version__,
         payload=json.dumps(_payload(result)),
     )
 
@@ -277,7 +280,7 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
     """
     payload = validate(_Payload, row.content(), f"row {row.id}", DataError)
     space, request, told = asked.space, asked.request, payload.trial
-    code = _code(space, payload.workload, payload.record, payload.code)
+    code = stored_code(space, payload.workload, payload.record, payload.code)
     loss = float(LoopNestModel().evaluate(space, code[None]).objective(request.objective)[0])
     if row.value is None or not math.isclose(loss, row.value, rel_tol=ROUNDING):
         raise DataError(f"expected {request.objective} of {row.value!r}, the mapping has {loss!r}.")
@@ -299,8 +302,7 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
         keep = certificate.keep
         proof = Proof(bool(payload.finished), payload.bounds or 0, certificate)
     restricted = None if payload.restricted is None else payload.restricted.value()
-    top = [_code(space, payload.workload, record) for record in payload.top]
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.stored))
+    top = [stored_code(space, payload.workload, record) for record in payload.top]
     return describe(
         request,
         asked.method,
@@ -309,35 +311,8 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
         Certain(payload.overall.value(), restricted, proof, keep),
         conclusion=payload.conclusion,
         top=best_tilings(space, np.stack(top), request.objective) if top else (),
-        stored=f"{store.place}, found on {when}",
+        stored=store.where(row),
     )
-
-
-def _code(
-    space: MapSpace, workload: Workload, record: Mapping[str, Any], code: Sequence[int] = ()
-) -> Codes:
-    """The code of a stored mapping in the space of who asks, whose names may be others.
-
-    Args:
-        space: of who asks.
-        workload: of the mapping.
-        record: the mapping.
-        code: its code, which also says the order of loops that do not run; empty: any will do.
-    """
-    if workload.hash == space.workload.hash:
-        exact = np.array(code, np.int32)
-        same = exact.shape == space.cardinality.shape and bool((exact < space.cardinality).all())
-        if same and mapping_record(space, exact)["mapping"] == record["mapping"]:
-            return exact
-        return record_code(space, record)
-    its = MapSpace(workload, space.accelerator)
-    mapping = its.describe(record_code(its, record))
-    ours, theirs = canonical(space.workload), canonical(workload)
-    if ours.form != theirs.form:
-        raise DataError("its workload is another one.")
-    names = dict(zip(theirs.dimensions, ours.dimensions, strict=True))
-    names_of_tensors = dict(zip(theirs.tensors, ours.tensors, strict=True))
-    return space.code(renamed(mapping, names, names_of_tensors, space.workload.tensor_names))
 
 
 def _certificate(asked: Asked, row: Row, store: Store, code: Codes) -> Certificate:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -136,6 +137,11 @@ class Store:
             self.tell(f"{self.place}: cannot be written, so nothing is kept: {error}")
             return False
         return True
+
+    def where(self, row: Row) -> str:
+        """For people: where a row is, and when it was found."""
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.stored))
+        return f"{self.place}, found on {when}"
 
     def certificate(self, row: Row) -> str:
         """The text of a row's certificate.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Annotated, Any, Literal
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +19,13 @@ from mapspace.bounded_reading import parse_json
 from mapspace.errors import DataError
 from mapspace.storage import Place
 from mapspace.strict_yaml import StrictModel, validate
+from mapspace.version import __version__
+from orchestrator.store.canonical import canonical
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
+    from orchestrator.store.address import Question
 
 Kind = Literal["search", "front", "run", "evaluation", "dataset", "surrogate"]
 KINDS: tuple[Kind, ...] = ("search", "front", "run", "evaluation", "dataset", "surrogate")
@@ -112,6 +120,41 @@ class Row(StrictModel):
 
 
 COLUMNS: tuple[str, ...] = tuple(Row.model_fields)
+
+
+def row_of(
+    kind: Kind,
+    question: Question,
+    workload: Workload,
+    machine: Accelerator,
+    model: Any,
+    **rest: Any,
+) -> Row:
+    """A row of an answer that was found now.
+
+    Args:
+        kind: what was computed.
+        question: what was asked.
+        workload: the operation, as it was written.
+        machine: the machine.
+        model: the cost model, with its name and version.
+        rest: the other columns.
+    """
+    return Row(
+        kind=kind,
+        question=question.question,
+        address=question.address,
+        workload=workload.name,
+        workload_hash=workload.hash,
+        problem=canonical(workload).hash,
+        accelerator=machine.name,
+        accelerator_hash=machine.hash,
+        model=model.name,
+        model_version=model.version,
+        stored=time.time(),
+        mapspace=__version__,
+        **rest,
+    )
 
 
 def content_id(content: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 from commands import answer, call, printed
 from test_store_folder import row_of
+from whole_spaces import golden
 
 import mapspace as ms
 from costmodel.workloads import workload
 from orchestrator.answers.request import Request
 from orchestrator.answers.results import SearchResult
+from orchestrator.proofs.pareto import front_text
 from orchestrator.search import one_workload
 from orchestrator.store.folder import CERTIFICATES, MARKER, NEW, Store
 
@@ -230,3 +233,49 @@ def test_on_the_command_line(
         capsys.readouterr()
         assert call(*arguments) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_front_under_two_sets_of_names(tmp_path: Path) -> None:
+    first = ms.pareto(FIRST, "mm256-bypass", store=tmp_path)
+    second = ms.pareto(FIRST, "mm256-bypass", store=tmp_path)
+    other = ms.pareto(OTHER, "mm256-bypass", store=tmp_path)
+    assert (first.from_store, second.from_store, other.from_store) == (False, True, True)
+    assert second.rows() == first.rows()
+    assert [point.costs for point in other.points] == [point.costs for point in first.points]
+    anew = ms.pareto(OTHER, "mm256-bypass", store=False)
+    for theirs, ours in zip(other.records, anew.records, strict=True):
+        assert theirs["problem"] == ours["problem"]
+    assert second.to_dict()["from_store"] is True
+    assert "from the store" in front_text(second)
+
+
+def test_every_layer_of_a_network(tmp_path: Path, searched: list[str]) -> None:
+    file = tmp_path / "network.yaml"
+    layers = ("gemm:M=8,N=4,K=6", "gemm:M=12,N=4,K=6")
+    file.write_text("layers:\n" + "".join(f"  - {layer}\n" for layer in layers))
+    store = tmp_path / "store"
+    ms.search(layers[0], store=store)
+    first = ms.search_network(file, store=store)
+    assert len(searched) == 2
+    second = ms.search_network(file, store=store)
+    assert len(searched) == 2
+    assert [row["from_store"] for row in first.rows()] == [True, False]
+    assert (first.from_store, second.from_store) == (False, True)
+    assert second.to_dict()["from_store"] is True
+    assert second.totals == first.totals
+
+
+def test_every_line_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = golden("mapspaces")[:2] + golden("constraints")[:1]
+    file = tmp_path / "problems.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("search", "--problems", file, "--json", "--store", tmp_path / "store")
+    found = [
+        [json.loads(line) for line in printed(capsys, *command).splitlines()] for _ in range(2)
+    ]
+    assert [line["from_store"] for line in found[0]] == [False] * 3
+    assert [line["from_store"] for line in found[1]] == [True] * 3
+    for first, second in zip(*found, strict=True):
+        assert {k: v for k, v in first.items() if k not in OF_NOW} == {
+            k: v for k, v in second.items() if k not in OF_NOW
+        }
