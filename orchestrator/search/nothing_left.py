@@ -1,20 +1,27 @@
-"""Why no mapping is feasible: which constraints together leave none."""
+"""Why no mapping is feasible: constraints that together leave none, and what would admit one."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint
+from costmodel.exact_any.neighbours import Resource, amounts, enough, resources
 from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, NoMappingError
 from orchestrator.search.enumerated import whole_space
 
 _MOST_SECONDS = 20.0
-"""What looking for the smallest conflict may take; counting a large space takes a few."""
+"""What looking for the smallest conflict may take, and for changes; large spaces take a few."""
+_MOST_CHANGES = 3
 
 
 def why_nothing(space: MapSpace) -> str:
@@ -36,18 +43,181 @@ def why_nothing(space: MapSpace) -> str:
             narrowed = MapSpace(work, machine.model_copy(update={"constraints": tuple(some)}))
         except ConfigError:
             return False
-        whole = whole_space(narrowed)
-        if whole is not None:
-            return whole.any_valid()
-        try:
-            narrowed.sample(np.random.default_rng(0), 1, feasible=True)
-        except NoMappingError:
-            return False
-        except ConfigError:
-            unknown = True  # hardly any, or none
-        return True
+        found = _any_mapping(narrowed)
+        unknown = unknown or found is None
+        return found is not False
 
     singles = single_entries(machine.constraints, work.dimension_names)
     conflict = smallest_conflict(singles, possible)
     needless = " (some of them perhaps without need)" if unknown else ""
     return f"together these leave no feasible mapping{needless}: {conflict_text(conflict)}"
+
+
+class Change(NamedTuple):
+    """A change of a machine that admits a mapping.
+
+    Attributes:
+        what: such as `PE capacity`.
+        now: how much there is.
+        needed: how much admits a mapping.
+        unit: of both.
+        least: whether less is known not to suffice.
+    """
+
+    what: str
+    now: float
+    needed: float
+    unit: str
+    least: bool
+
+    def __str__(self) -> str:
+        least = "at least " if self.least else ""
+        needed = f"{self.needed:,.6g} {self.unit}".strip()
+        return f"{self.what} of {least}{needed} ({self.now:,.6g} now)"
+
+
+def what_would_admit(space: MapSpace) -> tuple[list[Change], bool]:
+    """Changes of the machine that admit a mapping.
+
+    Args:
+        space: of which no mapping is feasible.
+
+    Returns:
+        Single ones, the smallest first, and True; or several that only do together, and False.
+    """
+    until = time.monotonic() + _MOST_SECONDS
+
+    def late() -> bool:
+        return time.monotonic() > until
+
+    found = [change for change in _changes(space, late) if change is not None]
+    if not found:
+        return _together(space, late), False
+    found.sort(key=lambda change: abs(math.log(change.needed / change.now)))
+    return found[:_MOST_CHANGES], True
+
+
+def admitting_text(space: MapSpace) -> str:
+    """What would admit a mapping, as a sentence after a space; empty where nothing is known."""
+    changes, single = what_would_admit(space)
+    if not changes:
+        return ""
+    how = "by itself" if single else "together"
+    return f" What would admit one, {how}: {'; '.join(map(str, changes))}."
+
+
+def _changes(space: MapSpace, late: Callable[[], bool]) -> Iterator[Change | None]:
+    machine = space.accelerator
+    for resource in resources(machine):
+        if resource.kind != "bandwidth" and not late():
+            yield _least(space, resource, late)
+    for index, level in enumerate(machine.levels):
+        if level.min_utilisation > 0 and level.capacity_words and not late():
+            words = level.capacity_words
+            held = range(int(level.min_utilisation * words), -1, -1)
+            place = _first(
+                len(held), partial(_admits_share, space, index, [k / words for k in held]), late
+            )
+            if place is not None and (share := held[place[0]] / words) > 0:
+                name = f"{level.name} min_utilisation"
+                yield Change(name, level.min_utilisation, share, "", False)
+
+
+def _admits_share(space: MapSpace, index: int, shares: Sequence[float], place: int) -> bool | None:
+    return _any_mapping(_filled(space, index, shares[place]))
+
+
+def _filled(space: MapSpace, index: int, share: float) -> MapSpace:
+    """The space with another least utilisation of a level."""
+    levels = list(space.accelerator.levels)
+    levels[index] = levels[index].model_copy(update={"min_utilisation": share})
+    machine = space.accelerator.model_copy(update={"levels": tuple(levels)})
+    return MapSpace(space.workload, machine)
+
+
+def _least(space: MapSpace, resource: Resource, late: Callable[[], bool]) -> Change | None:
+    """The smallest amount of a resource that admits a mapping; None: none is known."""
+    machine, work = space.accelerator, space.workload
+    grid = amounts(resource, machine, work, int(enough(resource, machine, work)))
+    at = _first(len(grid), partial(_grown_admits, work, machine, resource, grid), late)
+    if at is None:
+        return None
+    place, least = at
+    return Change(
+        resource.name, resource.amount, grid[place], resource.unit, least and resource.only_helps
+    )
+
+
+def _together(space: MapSpace, late: Callable[[], bool]) -> list[Change]:
+    """Changes that admit a mapping together, none of which could be smaller; none: unknown."""
+    work, machine = space.workload, space.accelerator
+    several = [resource for resource in resources(machine) if resource.kind != "bandwidth"]
+    most = {one.name: int(enough(one, machine, work)) for one in several}
+    for one in several:
+        machine = one.grown(machine, max(most[one.name], one.amount))
+    if _admits(work, machine) is not True:
+        return []
+    found = []
+    for one in several:
+        grid = [int(one.amount), *amounts(one, space.accelerator, work, most[one.name])]
+        at = _first(len(grid), partial(_grown_admits, work, machine, one, grid), late)
+        needed = grid[at[0]] if at is not None else grid[-1]
+        machine = one.grown(machine, needed)
+        if needed > one.amount:
+            found.append(Change(one.name, one.amount, needed, one.unit, False))
+    return found
+
+
+def _grown_admits(
+    work: Workload, machine: Accelerator, resource: Resource, grid: Sequence[int], place: int
+) -> bool | None:
+    return _admits(work, resource.grown(machine, grid[place]))
+
+
+def _admits(work: Workload, machine: Accelerator) -> bool | None:
+    """Whether a machine has a feasible mapping; None: not known."""
+    try:
+        return _any_mapping(MapSpace(work, machine))
+    except ConfigError:
+        return False
+
+
+def _first(
+    number: int, admits: Callable[[int], bool | None], late: Callable[[], bool]
+) -> tuple[int, bool] | None:
+    """The first of a row of ever larger changes that admits a mapping.
+
+    Args:
+        number: how many there are.
+        admits: of a place in the row; None: not known.
+        late: whether there is no time left.
+
+    Returns:
+        Its place, and whether the one before is known to admit none; None: not even the last does.
+    """
+    if number == 0 or admits(number - 1) is not True:
+        return None
+    low, high, least = -1, number - 1, True
+    step = 1
+    while high - low > 1 and not late():
+        middle = min(low + step, (low + high) // 2) if low + step < high else (low + high) // 2
+        middle = max(middle, low + 1)
+        answer = admits(middle)
+        if answer:
+            high, step = middle, 1
+        else:
+            least = least and answer is False
+            low, step = middle, 2 * step
+    return high, least and high - low == 1
+
+
+def _any_mapping(space: MapSpace) -> bool | None:
+    """Whether a mapping is feasible; None: hardly any, or none."""
+    try:
+        space.sample(np.random.default_rng(0), 1, feasible=True)
+    except NoMappingError:
+        return False
+    except ConfigError:
+        whole = whole_space(space)
+        return None if whole is None else whole.any_valid()
+    return True

@@ -175,16 +175,16 @@ def _search_or_why_not(
     try:
         return _search_workload(request, found, device, live, interrupted)
     except NoMappingError as error:
-        if not device.constraints:
-            raise
         from costmodel.map_space.map_space import MapSpace
-        from orchestrator.search.nothing_left import why_nothing
+        from orchestrator.search.nothing_left import admitting_text, why_nothing
 
         live.end()
-        live.line("no mapping is feasible: looking for the constraints that leave none")
-        where = f"{found.name} on {device.name}"
-        why = why_nothing(MapSpace(found, device))
-        raise NoMappingError(f"No mapping of {where} is feasible: {why}.") from error
+        live.line("no mapping is feasible: looking for what leaves none, and what would admit one")
+        space, why = MapSpace(found, device), str(error)
+        if device.constraints:
+            where = f"{found.name} on {device.name}"
+            why = f"No mapping of {where} is feasible: {why_nothing(space)}."
+        raise NoMappingError(why + admitting_text(space)) from error
 
 
 def _search_workload(
