@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.arrays.tables import Array, prime_factors
+from costmodel.arrays.tables import Array, NestTables, prime_factors
 from costmodel.by_reference import by_reference
 from costmodel.exact.energy_units import EnergyUnits, energy_units
+from costmodel.exact.restriction import check_names
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
@@ -156,16 +157,8 @@ def build_proof_tables(
     sizes: list[int] = t.sizes.tolist()
     levels = space.accelerator.levels
     tables = ProofTables(
-        sizes=t.sizes,
         **lattice(sizes),
-        relevant=t.relevant,
-        axis_start=t.axis_start,
-        term_start=t.term_start,
-        term_dimension=t.term_dimension,
-        term_coefficient=t.term_coefficient,
-        axis_of=t.axis_of,
-        coefficient_of=t.coefficient_of,
-        sliding=t.sliding,
+        **projections(t),
         output=t.output,
         output_words=t.output_words,
         macs=t.macs,
@@ -198,16 +191,9 @@ def keep_sets(space: MapSpace, level: int, keep: Mapping[str, Sequence[str]]) ->
     Raises:
         ConfigError: an unknown level or tensor, or a choice that the machine does not leave open.
     """
+    check_names(space, keep)
     names, tensors = space.accelerator.level_names, space.workload.tensor_names
     everything = 2 ** len(tensors) - 1
-    for name, kept in keep.items():
-        if name not in names[1:]:
-            raise ConfigError(f"keep: unknown level {name!r}; known: {', '.join(names[1:])}.")
-        for tensor in kept:
-            if tensor not in tensors:
-                raise ConfigError(
-                    f"keep.{name}: unknown tensor {tensor!r}; known: {', '.join(tensors)}."
-                )
     searched = space.accelerator.bypass == "searched"
     if names[level] in keep:
         chosen = sum(1 << tensors.index(tensor) for tensor in set(keep[names[level]]))
@@ -218,6 +204,15 @@ def keep_sets(space: MapSpace, level: int, keep: Mapping[str, Sequence[str]]) ->
             )
         return np.array([chosen], dtype=np.int64)
     return np.arange(everything + 1) if searched else np.array([everything], dtype=np.int64)
+
+
+def projections(tables: NestTables) -> dict[str, Any]:
+    """The fields on sizes and on what of them indexes every axis, which all tables have alike."""
+    names = (
+        "sizes", "relevant", "axis_start", "term_start", "term_dimension", "term_coefficient",
+        "axis_of", "coefficient_of", "sliding",
+    )  # fmt: skip
+    return {name: getattr(tables, name) for name in names}
 
 
 def divisors_of(number: int) -> list[int]:

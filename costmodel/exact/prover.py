@@ -11,7 +11,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -30,12 +30,11 @@ from costmodel.exact.objective import (
     in_exact_order,
     is_below,
     objective_kind,
-    rank,
-    value,
 )
 from costmodel.exact.parallel_search import LANES, Walk, thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, build_proof_tables
 from costmodel.exact.progress import Earlier, ThreeLevelProgress
+from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact.spatial_factors import bound_units, list_vectors
 from costmodel.exact.structures import Problem
@@ -60,7 +59,7 @@ MOST_TOP = 1000
 FIRST_RISE = Fraction(1, 200)
 
 
-class Prover:
+class Prover(ProofRun):
     """Finds the best mappings of a map space and proves that there are none better.
 
     Attributes:
@@ -196,14 +195,6 @@ class Prover:
         """The floor of a unit."""
         return int(self._unit_energy[unit]), int(self._unit_cycles[unit])
 
-    def value_of(self, outcome: Outcome) -> int:
-        """The objective of an outcome, in units of energy and cycles."""
-        return value(self._kind, *outcome)
-
-    def rank_of(self, outcome: Outcome) -> tuple[int, int, int]:
-        """Where an outcome stands: its objective, then what decides between equal ones."""
-        return rank(self._kind, *outcome)
-
     def _begin_round(self) -> None:
         """Sets the next target: a rise above what is certain, but never above what is at hand."""
         self.rounds += 1
@@ -253,26 +244,6 @@ class Prover:
             self._walk.forget()
         else:
             self._begin_round()
-
-    def run(
-        self,
-        seconds: float | None = None,
-        *,
-        gap: float = 0.0,
-        after_step: Callable[[Prover], None] | None = None,
-    ) -> None:
-        """Works until the proof is finished or so many seconds have passed.
-
-        Args:
-            seconds: None: however long it takes.
-            gap: end when the best mapping is certainly within this share of the optimum.
-            after_step: called after every step.
-        """
-        with self._until(seconds) as ends:
-            while not self.finished and not 0 < gap >= self.gap and time.monotonic() < ends:
-                self.step()
-                if after_step is not None:
-                    after_step(self)
 
     @contextlib.contextmanager
     def _until(self, seconds: float | None) -> Iterator[float]:
@@ -379,15 +350,6 @@ class Prover:
                 key=self.rank_of,
             )  # fmt: skip
         return certain if best is None else min(certain, best, key=self.rank_of)
-
-    @property
-    def gap(self) -> float:
-        """How far the best mapping can be above the optimum, as a share; inf before the first."""
-        best = self.best_outcome
-        if best is None:
-            return float("inf")
-        reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
-        return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
 
     def search_vectors(self, elements: int, limit: Outcome) -> tuple[Outcome, Codes] | None:
         """Searches the mappings on exactly so many elements for the best one below a limit.

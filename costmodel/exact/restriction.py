@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import Objective
+from costmodel.map_space.map_space import MapSpace
+from mapspace.errors import ConfigError
 
 Restriction = dict[str, tuple[str, ...]]
 """Tensors kept by level, innermost level first, tensors in the workload's order."""
@@ -38,6 +40,23 @@ def restriction(
         if name in keep
     }
     return chosen or None
+
+
+def check_names(space: MapSpace, keep: Mapping[str, Sequence[str]]) -> None:
+    """Refuses to keep what does not exist.
+
+    Raises:
+        ConfigError: an unknown level or tensor.
+    """
+    names, tensors = space.accelerator.level_names, space.workload.tensor_names
+    for name, kept in keep.items():
+        if name not in names[1:]:
+            raise ConfigError(f"keep: unknown level {name!r}; known: {', '.join(names[1:])}.")
+        for tensor in kept:
+            if tensor not in tensors:
+                raise ConfigError(
+                    f"keep.{name}: unknown tensor {tensor!r}; known: {', '.join(tensors)}."
+                )
 
 
 def among(restricted: Restriction | None, constraints: int = 0) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -24,8 +24,9 @@ import numpy.typing as npt
 from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
-from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind, rank, value
+from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind
 from costmodel.exact.progress import AnyLevelsProgress, Earlier
+from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.assignment_queue import AssignmentQueue
@@ -73,7 +74,7 @@ def load_compiled() -> None:
     AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).run()
 
 
-class AnyProver:
+class AnyProver(ProofRun):
     """Finds the best mapping of a map space on any hierarchy, and proves that there is none better.
 
     Attributes:
@@ -169,26 +170,6 @@ class AnyProver:
             self._steps += 1
             if next(self._work, self) is self:
                 self.finished = True
-
-    def run(
-        self,
-        seconds: float | None = None,
-        *,
-        gap: float = 0.0,
-        after_step: Callable[[AnyProver], None] | None = None,
-    ) -> None:
-        """Works until the proof is finished or so many seconds have passed.
-
-        Args:
-            seconds: None: however long it takes.
-            gap: end when the best mapping is certainly within this share of the optimum.
-            after_step: called after every step.
-        """
-        ends = math.inf if seconds is None else time.monotonic() + seconds
-        while not self.finished and not 0 < gap >= self.gap and time.monotonic() < ends:
-            self.step()
-            if after_step is not None:
-                after_step(self)
 
     def halt(self) -> None:
         """Ends the step that another thread is in as soon as it can."""
@@ -393,23 +374,6 @@ class AnyProver:
         # What was certain stays so: equal products of other factors are rounded apart.
         self._certain = max(self._certain, found, key=self.rank_of)
         return self._certain if best is None else min(self._certain, best, key=self.rank_of)
-
-    def value_of(self, outcome: Outcome) -> int:
-        """The objective of an outcome, in units of energy and cycles."""
-        return value(self._kind, *outcome)
-
-    def rank_of(self, outcome: Outcome) -> tuple[int, int, int]:
-        """Where an outcome stands: its objective, then what decides between equal ones."""
-        return rank(self._kind, *outcome)
-
-    @property
-    def gap(self) -> float:
-        """How far the best mapping can be above the optimum, as a share; inf before the first."""
-        best = self.best_outcome
-        if best is None:
-            return math.inf
-        reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
-        return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
 
     def search_below(
         self, limit: Outcome, seconds: float | None = None

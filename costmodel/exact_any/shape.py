@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
-from costmodel.exact.problem import credit_layout, lattice
+from costmodel.exact.problem import credit_layout, lattice, projections
 from costmodel.map_space.map_space import MapSpace
 
 # Cells of the lattice beyond which the tables over it would not fit in two gigabytes.
@@ -70,16 +70,8 @@ def build_shape(space: MapSpace) -> Shape:
     del divisors["multiple_start"], divisors["multiples"]
     classes = _classes(space)
     return Shape(
-        sizes=t.sizes,
         **divisors,
-        relevant=t.relevant,
-        axis_start=t.axis_start,
-        term_start=t.term_start,
-        term_dimension=t.term_dimension,
-        term_coefficient=t.term_coefficient,
-        axis_of=t.axis_of,
-        coefficient_of=t.coefficient_of,
-        sliding=t.sliding,
+        **projections(t),
         **credit_layout(space),
         class_rest=classes[:, 0].copy(),
         class_dims=classes[:, 1].copy(),

@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.exact.problem import divisors_of
+from costmodel.exact.restriction import check_names
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
@@ -74,14 +75,7 @@ def keep_choices(
         ConfigError: an unknown level or tensor, or what the machine does not leave open.
     """
     names, tensors = space.accelerator.level_names, space.workload.tensor_names
-    for name, kept in (keep or {}).items():
-        if name not in names[1:]:
-            raise ConfigError(f"keep: unknown level {name!r}; known: {', '.join(names[1:])}.")
-        for tensor in kept:
-            if tensor not in tensors:
-                raise ConfigError(
-                    f"keep.{name}: unknown tensor {tensor!r}; known: {', '.join(tensors)}."
-                )
+    check_names(space, keep or {})
     tables, machine = space.tables, space.tables.machine
     everything = (1 << tables.sliding.size) - 1
     options = []

@@ -276,11 +276,20 @@ def _sum_loop(
                 )
             walk.end[j, inside] = walk.end[inner, set_now]
         walk.many[j, inside] = many
-        walk.words[j, inside, kind] = words
-        walk.leaves[j, inside, kind] = known
-        for a in range(axes):
-            walk.moved[j, inside, kind, a] = walk.state[a]
-            walk.shift[j, inside, a] = walk.here[a]
+        note_visits(walk, axes, (j, inside, kind), words, known)
+
+
+@part
+def note_visits(
+    walk: WalkScratch, axes: int, which: tuple[int, int, int], words: int, known: int
+) -> None:
+    """Notes what the visits of a loop (`which`: loop, dimensions at their end, kind) came to."""
+    j, inside, kind = which
+    walk.words[j, inside, kind] = words
+    walk.leaves[j, inside, kind] = known
+    for a in range(axes):
+        walk.moved[j, inside, kind, a] = walk.state[a]
+        walk.shift[j, inside, a] = walk.here[a]
 
 
 @part

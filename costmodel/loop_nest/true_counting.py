@@ -31,6 +31,7 @@ from costmodel.loop_nest.remainder_visits import (
     _start,
     _through,
     find_boxes,
+    note_visits,
     words_of_blocks,
 )
 from costmodel.loop_nest.spatial_groups import distinct_sums, sort, tile_key
@@ -226,11 +227,7 @@ def _sum_passes(tables: NestTables, walk: WalkScratch, t: int, j: int, inside: i
                 words += (trips - 2) * (added + more)
                 break
         walk.many[j, inside] = many
-        walk.words[j, inside, kind] = words
-        walk.leaves[j, inside, kind] = known
-        for a in range(axes):
-            walk.moved[j, inside, kind, a] = walk.state[a]
-            walk.shift[j, inside, a] = walk.here[a]
+        note_visits(walk, axes, (j, inside, kind), words, known)
 
 
 @part

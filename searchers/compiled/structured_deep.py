@@ -21,13 +21,14 @@ from searchers.compiled.structured_orders import (
     draw_looped,
     draw_resting,
     draw_skippable,
+    draw_vector,
     kept_mask,
     place_spatial,
     settle_order,
     write_factors,
     write_kept,
 )
-from searchers.compiled.structured_state import ATTEMPTS, NEAR, Choices, Workspace
+from searchers.compiled.structured_state import ATTEMPTS, Choices, Workspace
 from searchers.compiled.structured_tiles import grow, level_fits, measure, shift
 
 # Cumulative shares of the moves; the rest of 1 fills a level anew.
@@ -252,11 +253,7 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
     for fan in range(listed.fan_level.size):
         slot = tables.spatial_slot[listed.fan_level[fan]]
         for _ in range(ATTEMPTS):
-            first = listed.vector_start[fan]
-            last = listed.largest_end[fan]
-            if last < listed.vector_start[fan + 1] and uniform(work.stream) < NEAR:
-                first, last = last, listed.vector_start[fan + 1]
-            row = first + below(work.stream, last - first)
+            row = draw_vector(listed, work, fan)
             fits = True
             for d in range(n):
                 factor = listed.vectors[row, d]

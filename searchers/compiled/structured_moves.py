@@ -18,12 +18,13 @@ from searchers.compiled.structured_orders import (
     draw_looped,
     draw_resting,
     draw_skippable,
+    draw_vector,
     place_spatial,
     settle_order,
     write_factors,
     write_kept,
 )
-from searchers.compiled.structured_state import ATTEMPTS, NEAR, Choices, Workspace
+from searchers.compiled.structured_state import ATTEMPTS, Choices, Workspace
 from searchers.compiled.structured_tiles import all_fit, grow, measure, shift
 
 # Cumulative shares of the moves that every machine has; the rest of 1 moves a single prime.
@@ -153,11 +154,7 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
         if slot < 0:
             continue
         for _ in range(ATTEMPTS):
-            first = listed.vector_start[level]
-            last = listed.largest_end[level]
-            if last < listed.vector_start[level + 1] and uniform(work.stream) < NEAR:
-                first, last = last, listed.vector_start[level + 1]
-            row = first + below(work.stream, last - first)
+            row = draw_vector(listed, work, level)
             divides = True
             for d in range(work.factors.shape[0]):
                 divides &= work.factors[d, outermost] % listed.vectors[row, d] == 0

@@ -9,8 +9,8 @@ from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
 from costmodel.map_space.moves import find_row, order_index
 from costmodel.space import Codes
-from searchers.compiled.random_numbers import below
-from searchers.compiled.structured_state import Choices, Workspace
+from searchers.compiled.random_numbers import below, uniform
+from searchers.compiled.structured_state import NEAR, Choices, Workspace
 from searchers.compiled.structured_tiles import allocate
 
 
@@ -38,6 +38,20 @@ def draw_resting(tables: NestTables, work: Workspace, innermost: int) -> int:
             if below(work.stream, count) == 0:
                 drawn = t
     return drawn
+
+
+@part
+def draw_vector(listed: Choices, work: Workspace, fan: int) -> int:
+    """A random row of a fan's spatial factors, mostly one that uses the most children."""
+    first, last, end = (
+        listed.vector_start[fan],
+        listed.largest_end[fan],
+        listed.vector_start[fan + 1],
+    )
+    if last < end and uniform(work.stream) < NEAR:
+        first, last = last, end
+    row: int = first + below(work.stream, last - first)
+    return row
 
 
 @part

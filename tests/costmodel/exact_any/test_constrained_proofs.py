@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_hierarchies import random_hierarchy
+from small_hierarchies import check_proof, random_hierarchy
 from small_problems import every_mapping
 from whole_spaces import golden, random_constraints
 
-from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.certificate import certify
 from costmodel.exact.verification import verify
 from costmodel.exact_any.choice import make_prover
-from costmodel.exact_any.prover import AnyProver
 from costmodel.loop_nest.nest_problems import read_problem
 from mapspace.errors import ConfigError, DataError
 
@@ -57,20 +56,7 @@ def check_constrained(seed: int, most: int) -> None:
         codes = every_mapping(space, 4 * most)
         if codes is not None:
             break
-    prover = AnyProver(space, objective=objective)
-    prover.run()
-    if not len(codes):
-        assert prover.best_outcome is None
-        return
-    where = f"{objective} of {space.workload} on {machine}"
-    winner = prover.codes()
-    assert len(winner), where
-    costs = LoopNestModel().evaluate(space, np.concatenate([winner, codes]))
-    values = costs.objective(objective)
-    assert values[0] == pytest.approx(values[1:].min(), rel=2e-12), where
-    # A limit just above the optimum lets every bound that is too high cut the optimum off.
-    limit = float(costs.energy_pj[0]) * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[0])
-    assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
+    check_proof(space, codes, objective)
 
 
 @pytest.mark.parametrize("block", range(4))
