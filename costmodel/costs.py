@@ -92,9 +92,9 @@ class Costs:
                 raise ContractError(f"Expected {name} of shape {shape} (as status), got {got}.")
         ok = self.status == STATUS_OK
         for name in ("energy_pj", "latency_cycles"):
-            wrong = np.flatnonzero(np.isfinite(getattr(self, name)) != ok)
-            if wrong.size:
-                row = int(wrong[0])
+            wrong = np.isfinite(getattr(self, name)) != ok
+            if wrong.any():
+                row = int(wrong.argmax())
                 raise ContractError(
                     f"{name} must be finite exactly where status is OK; row {row} has "
                     f"{getattr(self, name)[row]} with status {self.status[row]}."

@@ -13,6 +13,7 @@ at where the flags there say that it is needed.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +64,10 @@ class DetailArrays(NamedTuple):
 
 def make_details(tables: NestTables, batch: int, *, classes: int = 0) -> DetailArrays:
     """Zeroed arrays for the figures behind `batch` mappings, with room for classes of networks."""
-    levels, tensors = tables.capacity.size, tables.sliding.size
+    return _details(batch, tables.capacity.size, tables.sliding.size, classes)
+
+
+def _details(batch: int, levels: int, tensors: int, classes: int) -> DetailArrays:
     return DetailArrays(
         tiles=np.zeros((batch, levels, tensors), np.int64),
         counts=np.zeros((batch, 3, levels, tensors), np.int64),
@@ -73,6 +77,12 @@ def make_details(tables: NestTables, batch: int, *, classes: int = 0) -> DetailA
         charges=np.zeros((batch, 3, levels, tensors)),
         classes=np.zeros((batch, levels, tensors, classes, 4)),
     )
+
+
+@lru_cache(maxsize=16)
+def no_details(levels: int, tensors: int) -> DetailArrays:
+    """The arrays where no figures are asked for: they have no entries, so nobody writes there."""
+    return _details(0, levels, tensors, 0)
 
 
 def make_costs(batch: int) -> CostArrays:

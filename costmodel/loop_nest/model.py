@@ -18,6 +18,9 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, ContractError
 
+# Where multiply-accumulates are not counted.
+NOTHING = np.empty(0)
+
 
 class LoopNestModel:
     """Energy and cycles of mappings by Timeloop's counting, in closed form.
@@ -67,9 +70,13 @@ class LoopNestModel:
         space.check(codes)
         if space.orders is not None:
             return space.orders.evaluate(self.evaluate, codes, detail)
-        costs = cost_kernel.make_costs(len(codes))
-        details = cost_kernel.make_details(space.tables, len(codes) if detail else 0)
-        macs = np.full(len(codes), float(space.workload.macs))
+        tables, costs = space.tables, cost_kernel.make_costs(len(codes))
+        wanted = len(codes) if detail or space.remainders is not None else 0
+        macs = np.full(wanted, float(space.workload.macs)) if wanted else NOTHING
+        if detail:
+            details = cost_kernel.make_details(tables, len(codes))
+        else:  # Made anew, arrays without entries took a tenth of a call with one mapping.
+            details = cost_kernel.no_details(tables.capacity.size, tables.sliding.size)
         truly = False
         scratch = scratch_of(space.tables)
         codes = np.ascontiguousarray(codes, dtype=np.int32)
@@ -77,7 +84,7 @@ class LoopNestModel:
             if self.link_transfers:
                 raise ConfigError("Imperfect factors are not counted with link transfers.")
             walk = walk_of(space.tables, space.remainders)
-            tables = self._counted(space.tables)
+            tables = self._counted(tables)
             evaluate_imperfect(tables, space.remainders, scratch, walk, codes, costs, details, macs)
             truly = tables.truly > 0
         else:
