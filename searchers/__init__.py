@@ -34,6 +34,7 @@ SEARCHERS = plugins.Registry(
         "gradient": "searchers.gradient:Gradient",
         "marvel": "searchers.marvel:Marvel",
         "model-guided": "searchers.model_guided:ModelGuided",
+        "multi-fidelity": "searchers.multi_fidelity:MultiFidelity",
         "na2c": "searchers.na2c:NA2C",
         "nevergrad": "searchers.nevergrad:Nevergrad",
         "optuna": "searchers.optuna:Optuna",

@@ -67,6 +67,7 @@ LIBRARIES = {
     "searchers/cma_es.py": {"cmaes"},
     # Non-negative least squares, and solutions from one Cholesky factor: NumPy has neither.
     "searchers/shared/gaussian_process.py": {"scipy"},
+    "searchers/shared/calibration.py": {"scipy"},
     "searchers/model_guided.py": {"scipy"},
     "searchers/nevergrad.py": {"nevergrad"},
     "searchers/optuna.py": {"optuna"},

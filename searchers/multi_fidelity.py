@@ -1,0 +1,107 @@
+"""A cheap model teaches, expensive truth corrects: few true queries, each of them well chosen.
+
+As `searchers.model_guided`, with a cheap analytic model in place of a law without prices: chains
+walk by its prediction from the first batch on. After every batch the model is calibrated with all
+true costs (`searchers.shared.calibration`): prices for what it leaves out, and a Gaussian process
+on what no price explains. Idea: Kennedy and O'Hagan, Biometrika 2000.
+
+The cheap model is that of the space: the loop-nest model for mappings, the tiling model for tilings
+of a matrix product. Its queries are no iterations here, thousands of them for every batch: this is
+for truths beside which they take no time, such as a simulation of hardware or a measurement.
+
+Letters: M candidates, D attributes of a code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from costmodel.costs import Objective
+from costmodel.map_space.map_space import MapSpace
+from costmodel.space import Codes
+from costmodel.tiling.space import TilingSpace
+from searchers.model_guided import REFUSED, GuidedOptions, GuidedSearcher, Reals
+from searchers.options import Count, Flag, ShareBelowOne
+from searchers.shared.calibration import POWERS, Calibrated
+from searchers.shared.priors import Which, prior_of
+
+
+class MultiFidelityOptions(GuidedOptions):
+    """Hyperparameters of the search by a cheap model that true costs correct."""
+
+    prior: Which = "model"
+    """`model`: the space's analytic model; `plain`: the same without the machine's bandwidths,
+    networks, addresses, leakage and true counts of remainders, as a truth to be learnt."""
+    correction: Literal["law+process", "law", "process", "none"] = "law+process"
+    """What true costs correct: prices of a law, a process on the rest, both, or nothing (the
+    mappings that the cheap model ranks best, one after another)."""
+    shuffled: Flag = False
+    """Evaluate what the chains have met in random order: what the ranking is worth."""
+    objective: Objective = "edp"
+    """What is minimised; a host that knows it says so."""
+    batch: Count = 6
+    random_share: ShareBelowOne = 0.25
+
+
+class MultiFidelity(GuidedSearcher):
+    """Evaluates what a cheap model, corrected by the evaluations so far, predicts to be best."""
+
+    OPTIONS = MultiFidelityOptions
+    SPACES: ClassVar[tuple[type[Any], ...]] = (MapSpace, TilingSpace)
+    BLACK_BOX = False
+    # To choose among laws takes what only a dear truth is worth.
+    QUICK: ClassVar[Mapping[str, Any]] = {**GuidedSearcher.QUICK, "correction": "process"}
+    options: MultiFidelityOptions
+
+    def __init__(
+        self, space: MapSpace | TilingSpace, options: MultiFidelityOptions, *, seed: int
+    ) -> None:
+        """Prepares the cheap model; see `Searcher`."""
+        super().__init__(space, options, seed=seed)
+        self.prior = prior_of(space, options.prior)
+
+    def _fit(self) -> Corrected:
+        return Corrected(self)
+
+    def _walk(self, model: Any) -> Codes:
+        met = super()._walk(model)
+        return self.rng.permutation(met) if self.options.shuffled else met
+
+    def evaluated(self) -> tuple[Codes, Reals]:
+        """The mappings evaluated so far `[N, D]` and their ln losses `[N]`, refused ones too."""
+        return self._codes, self._logs
+
+
+class Corrected:
+    """The cheap model with what the evaluations so far say of it."""
+
+    def __init__(self, searcher: MultiFidelity) -> None:
+        """Calibrates with what the searcher has evaluated."""
+        self._prior, options = searcher.prior, searcher.options
+        codes, logs = searcher.evaluated()
+        self._powers = POWERS[options.objective]
+        self._calibrated: Calibrated | None = None
+        finite = np.isfinite(logs)
+        if options.correction == "none" or not finite.any():
+            return
+        logs = np.where(finite, logs, logs[finite].max() + REFUSED)
+        kept = np.argsort(logs, kind="stable")[: options.memory]
+        self._calibrated = Calibrated(
+            self._prior(codes[kept]),
+            logs[kept],
+            options.objective,
+            law=options.correction.startswith("law"),
+            process=options.correction.endswith("process"),
+        )
+
+    def predict(self, codes: Codes) -> Reals:
+        """Predicted ln losses `[M]` of codes `[M, D]`, up to a constant."""
+        if not len(codes):
+            return np.empty(0)
+        causes = self._prior(codes)
+        if self._calibrated is None:
+            return causes.logs(*self._powers)
+        return self._calibrated.predict(causes)
