@@ -15,7 +15,7 @@ Letters: M candidates, D attributes of a code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from costmodel.space import Codes
 from costmodel.tiling.space import TilingSpace
 from searchers.model_guided import REFUSED, GuidedOptions, GuidedSearcher, Reals
 from searchers.options import Count, Flag, ShareBelowOne
-from searchers.shared.calibration import POWERS, Calibrated
+from searchers.shared.calibration import POWERS, Calibrated, Correction
 from searchers.shared.priors import Which, prior_of
 
 
@@ -35,9 +35,9 @@ class MultiFidelityOptions(GuidedOptions):
     prior: Which = "model"
     """`model`: the space's analytic model; `plain`: the same without the machine's bandwidths,
     networks, addresses, leakage and true counts of remainders, as a truth to be learnt."""
-    correction: Literal["law+process", "law", "process", "none"] = "law+process"
-    """What true costs correct: prices of a law, a process on the rest, both, or nothing (the
-    mappings that the cheap model ranks best, one after another)."""
+    correction: Correction = "law+process"
+    """What true costs correct: prices of a law, a process on the rest, both; a line through all
+    features; or nothing (the mappings that the cheap model ranks best, one after another)."""
     shuffled: Flag = False
     """Evaluate what the chains have met in random order: what the ranking is worth."""
     objective: Objective = "edp"
@@ -93,8 +93,7 @@ class Corrected:
             self._prior(codes[kept]),
             logs[kept],
             options.objective,
-            law=options.correction.startswith("law"),
-            process=options.correction.endswith("process"),
+            correction=options.correction,
         )
 
     def predict(self, codes: Codes) -> Reals:

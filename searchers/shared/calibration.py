@@ -34,6 +34,10 @@ POWERS: Mapping[Objective, tuple[float, float]] = {
     "ed2p": (1.0, 2.0),
 }
 
+Correction = Literal["law+process", "law", "process", "linear", "none"]
+"""What true costs correct: prices of a law, a process on the rest, both; a linear law of all
+features, as a control; or nothing."""
+
 # Least sum of words.
 TINY = 1e-300
 
@@ -88,8 +92,7 @@ class Law:
         self._starts = self._start(causes)
         self._prices = np.zeros(len(self._starts))
         self._scale = float(np.median(logs - self._figure(causes, self._prices)[0]))
-        if len(logs) >= LEAST_LAW:
-            self._fit(causes, logs)
+        self._fit(causes, logs)
 
     def predict(self, causes: Causes) -> Reals:
         """Predicted ln losses `[M]`."""
@@ -175,6 +178,28 @@ def _price(columns: Reals, of: Reals, share: float) -> Reals:
     return np.full(columns.shape[1], share / median if median > 0 else share)
 
 
+class Linear:
+    """A line through how far a cheap model was off: ridge regression on standardised features."""
+
+    def __init__(self, features: Reals, targets: Reals) -> None:
+        """Fits targets `[N]` over features `[N, F]`, N at least 1."""
+        self._centre, spread = features.mean(axis=0), features.std(axis=0)
+        self._spread = np.where(spread > TINY, spread, np.inf)
+        self._mean = float(targets.mean())
+        points = self._standardise(features)
+        square = points.T @ points + np.eye(points.shape[1])
+        self._slope = np.linalg.solve(square, points.T @ (targets - self._mean))
+
+    def predict(self, features: Reals) -> Reals:
+        """Expected targets `[M]` of features `[M, F]`."""
+        predicted: Reals = self._mean + self._standardise(features) @ self._slope
+        return predicted
+
+    def _standardise(self, features: Reals) -> Reals:
+        standard: Reals = (features - self._centre) / self._spread
+        return standard
+
+
 class Calibrated:
     """A cheap model, the law fitted to what was measured, and a process on the rest."""
 
@@ -185,8 +210,7 @@ class Calibrated:
         objective: Objective,
         *,
         machines: npt.NDArray[np.integer] | None = None,
-        law: bool = True,
-        process: bool = True,
+        correction: Correction = "law+process",
     ) -> None:
         """Fits; of the laws' forms the one that predicts measurements best that it has not seen.
 
@@ -196,31 +220,38 @@ class Calibrated:
             objective: what a loss is.
             machines: `[N]` which machine each was measured on, where it is for others that
                 predictions are; None: for the same one.
-            law: whether a law is fitted; otherwise the cheap model stands in its place.
-            process: whether a process is fitted to the rest.
+            correction: what is fitted; without a law the cheap model stands in its place.
         """
+        law, process = correction.startswith("law"), correction.endswith("process")
         self._powers = POWERS[objective]
         self.law: Law | None = None
-        self.process: GaussianProcess | None = None
-        if law and len(logs):
+        self.rest: GaussianProcess | Linear | None = None
+        # Of fewer measurements prices would be what they were before them.
+        self._shift = 0.0
+        if len(logs) and correction != "none":
+            self._shift = float(np.median(logs - causes.logs(*self._powers)))
+        if law and len(logs) >= LEAST_LAW:
             form = FORMS[0]
             parts = np.arange(len(logs)) % FOLDS if machines is None else machines
             if len(logs) >= LEAST_CHOICE and self._powers[1] and len(np.unique(parts)) > 1:
                 measured = _Measured(causes, logs, objective, parts)
                 form = min(FORMS, key=lambda one: measured.error(one, process))
             self.law = Law(form, causes, logs, objective)
-        if process and len(logs) >= LEAST_PROCESS:
-            self.process = GaussianProcess(causes.features, logs - self._expected(causes))
+        if len(logs) >= LEAST_PROCESS and (process or correction == "linear"):
+            learner = GaussianProcess if process else Linear
+            self.rest = learner(causes.features, logs - self._expected(causes))
 
     def predict(self, causes: Causes) -> Reals:
         """Predicted ln losses `[M]`; before anything was measured, up to a constant."""
         predicted = self._expected(causes)
-        if self.process is not None:
-            predicted = predicted + self.process.predict(causes.features)
+        if self.rest is not None:
+            predicted = predicted + self.rest.predict(causes.features)
         return predicted
 
     def _expected(self, causes: Causes) -> Reals:
-        return causes.logs(*self._powers) if self.law is None else self.law.predict(causes)
+        if self.law is not None:
+            return self.law.predict(causes)
+        return self._shift + causes.logs(*self._powers)
 
 
 class _Measured(NamedTuple):

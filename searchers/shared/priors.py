@@ -32,9 +32,9 @@ _FREE: dict[str, Any] = {
 
 
 def plain(machine: Accelerator) -> Accelerator:
-    """A machine without bandwidths, networks, addresses, leakage and true counts of remainders."""
+    """A machine without bandwidths, networks, addresses and leakage."""
     levels = tuple(level.model_copy(update=_FREE) for level in machine.levels)
-    return machine.model_copy(update={"levels": levels, "counting": "timeloop"})
+    return machine.model_copy(update={"levels": levels})
 
 
 def prior_of(space: MapSpace | TilingSpace, which: Which) -> Prior:
@@ -59,6 +59,8 @@ def _of_nests(space: MapSpace, which: Which) -> Prior:
     model, own = LoopNestModel(), space
     if which == "plain":
         own = MapSpace(space.workload, plain(space.accelerator), space.constraints)
+        # All children as the first: which tilings there are is for the true count to say.
+        model = LoopNestModel(counting="timeloop")
     # A free network leaves nothing to choose of the order and axes of spatial loops.
     columns = [space.attribute_names.index(name) for name in own.attribute_names]
 
