@@ -6,7 +6,10 @@ from orchestrator.commands.explain import diff, explain
 from orchestrator.commands.export import export, schema
 from orchestrator.commands.import_files import import_
 from orchestrator.commands.proofs import pareto, verify
+from orchestrator.commands.results import results
 from orchestrator.commands.search import search
 from orchestrator.commands.tile import tile
 
-COMMANDS = (search, tile, verify, pareto, bypass, evaluate, explain, diff, export, schema, import_)
+COMMANDS = (
+    search, results, tile, verify, pareto, bypass, evaluate, explain, diff, export, schema, import_,
+)  # fmt: skip

@@ -131,7 +131,7 @@ def read(asked: Asked) -> SearchResult | None:
     try:
         result = _result(asked, row, store)
     except MapspaceError as error:
-        store.tell(f"row {row.id}: cannot be used, so it is computed anew: {error}")
+        store.tell(f"row {row.name}: cannot be used, so it is computed anew: {error}")
         return None
     return replace(result, wall_seconds=time.monotonic() - started)
 
@@ -278,7 +278,7 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
         DataError: the row or its certificate is damaged.
         ConfigError: its mapping is none of the space.
     """
-    payload = validate(_Payload, row.content(), f"row {row.id}", DataError)
+    payload = validate(_Payload, row.content(), f"row {row.name}", DataError)
     space, request, told = asked.space, asked.request, payload.trial
     code = stored_code(space, payload.workload, payload.record, payload.code)
     loss = float(LoopNestModel().evaluate(space, code[None]).objective(request.objective)[0])

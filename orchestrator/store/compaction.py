@@ -101,15 +101,17 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
     done = compact(store)
     removed = store.removed()
     named: set[str] = set()
-    present: set[str] = set()
+    present: set[int] = set()
     damaged: list[str] = []
+    gone: set[int] = set()
     for path in store.listed(ROWS, ".parquet"):
         table = _read(store, path, _table, damaged)
         if table is None:
             continue
-        if removed & set(table["id"].to_pylist()):
-            part = _rewrite(store, {}, {path: table}, removed)
-            done.removed += part.removed
+        found = removed & set(table["id"].to_pylist())
+        if found:
+            _rewrite(store, {}, {path: table}, removed)
+            gone |= found
         named.update(filter(None, table["certificate"].to_pylist()))
         present.update(table["id"].to_pylist())
     for question in folders(store.place / NEW):
@@ -117,6 +119,7 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
             row = _read(store, path, read_row, damaged)
             if row is not None:
                 named.add(str(row.certificate))
+    done.removed += len(gone)
     for path in damaged:
         store.file(path).unlink(missing_ok=True)
     done.damaged = len(damaged)
@@ -137,7 +140,7 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
 
 
 def _rewrite(
-    store: Store, single: dict[str, Row], tables: dict[str, Any], removed: set[str]
+    store: Store, single: dict[str, Row], tables: dict[str, Any], removed: set[int]
 ) -> Cleared:
     """Writes rows once more, without those that count no more, and removes where they were."""
     import pyarrow as pa
@@ -148,7 +151,7 @@ def _rewrite(
     if single:
         parts.append(_table_of(parquet_bytes(single.values())))
     merged = pa.concat_tables(parts)
-    first: dict[str, int] = {}
+    first: dict[int, int] = {}
     for position, row_id in enumerate(merged["id"].to_pylist()):
         first.setdefault(row_id, position)
     places = [place for row_id, place in first.items() if row_id not in removed]

@@ -132,7 +132,7 @@ class Store:
                 self.write_parquet(parquet_bytes(rows))
             else:
                 for row in rows:
-                    self.write(f"{NEW}/{row.question}/{row.id}.json", row.text().encode())
+                    self.write(f"{NEW}/{row.question}/{row.name}.json", row.text().encode())
         except (OSError, MapspaceError) as error:
             self.tell(f"{self.place}: cannot be written, so nothing is kept: {error}")
             return False
@@ -158,15 +158,15 @@ class Store:
             raise DataError(f"{file}: the file is damaged (its content is not what its name says).")
         return content.decode()
 
-    def removed(self) -> set[str]:
+    def removed(self) -> set[int]:
         """Ids of rows that count no more."""
-        found: set[str] = set()
+        found: set[int] = set()
         for path in self.listed(REMOVED, ".json"):
             ids = self.read(path, read_ids)
             found.update(ids or ())
         return found
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[int]) -> None:
         """Lets rows count no more."""
         self._begin()
         self.write(f"{REMOVED}/{uuid.uuid4().hex}.json", json.dumps(sorted(ids)).encode())
@@ -259,13 +259,13 @@ def _rank(row: Row) -> tuple[bool, float, float]:
     return not row.proven, math.inf if row.value is None else row.value, row.stored
 
 
-def read_ids(file: Place) -> list[str]:
+def read_ids(file: Place) -> list[int]:
     """The ids of a file of rows that count no more.
 
     Raises:
         DataError: it is damaged.
     """
     found = parse_json(file.read_bytes(), str(file), DataError)
-    if not isinstance(found, list):
+    if not isinstance(found, list) or not all(type(entry) is int for entry in found):
         raise DataError(f"{file}: expected a list of ids.")
-    return [str(entry) for entry in found]
+    return found

@@ -61,7 +61,7 @@ def read_front(space: MapSpace, store: Store) -> StoredFront | None:
     if row is None:
         return None
     try:
-        payload = validate(_Payload, row.content(), f"row {row.id}", DataError)
+        payload = validate(_Payload, row.content(), f"row {row.name}", DataError)
         points = [
             FrontPoint(
                 point.elements,
@@ -78,7 +78,7 @@ def read_front(space: MapSpace, store: Store) -> StoredFront | None:
             if not math.isclose(point.energy_pj, energy, rel_tol=ROUNDING):
                 raise DataError(f"expected {point.energy_pj!r} pJ, the mapping needs {energy!r}.")
     except MapspaceError as error:
-        store.tell(f"row {row.id}: cannot be used, so it is computed anew: {error}")
+        store.tell(f"row {row.name}: cannot be used, so it is computed anew: {error}")
         return None
     return StoredFront(points, store.where(row))
 

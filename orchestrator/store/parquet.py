@@ -28,7 +28,7 @@ def schema() -> Any:
         text = str(Row.model_fields[name].annotation)
         return next((kinds[kind] for kind in kinds if kind.__name__ in text), pa.string())
 
-    return pa.schema([("id", pa.string()), *((name, kind_of(name)) for name in COLUMNS)])
+    return pa.schema([("id", pa.int64()), *((name, kind_of(name)) for name in COLUMNS)])
 
 
 def parquet_bytes(rows: Iterable[Row]) -> bytes:

@@ -99,9 +99,14 @@ class Row(StrictModel):
     """What makes the answer again, as JSON."""
 
     @property
-    def id(self) -> str:
-        """32 hexadecimal digits of the SHA-256 of the row."""
+    def name(self) -> str:
+        """32 hexadecimal digits of the SHA-256 of the row, which its file is named by."""
         return content_id(self.text().encode())
+
+    @property
+    def id(self) -> int:
+        """The first 63 bits of that."""
+        return int(self.name[:16], 16) >> 1
 
     def text(self) -> str:
         """The row's file."""
@@ -113,9 +118,9 @@ class Row(StrictModel):
         Raises:
             DataError: it is damaged.
         """
-        found = parse_json(self.payload, f"row {self.id}", DataError)
+        found = parse_json(self.payload, f"row {self.name}", DataError)
         if not isinstance(found, dict):
-            raise DataError(f"row {self.id}: payload: expected an object.")
+            raise DataError(f"row {self.name}: payload: expected an object.")
         return found
 
 

@@ -158,7 +158,7 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> Non
         store.add([row_of(number)])
     (parquet,) = (tmp_path / ROWS).iterdir()
     whole = parquet.read_bytes()
-    single = tmp_path / NEW / row_of(2).question / f"{row_of(2).id}.json"
+    single = tmp_path / NEW / row_of(2).question / f"{row_of(2).name}.json"
     single.write_bytes(single.read_bytes().replace(b"3.5", b"3.4"))
     (tmp_path / ROWS / "holiday.txt").write_text("x")
     (tmp_path / ROWS / "other.parquet").write_bytes(whole[: len(whole) // 2])

@@ -1,0 +1,225 @@
+"""Questions to a store in SQL: views of its rows, and nothing else that DuckDB could do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapspace.errors import ConfigError, MapspaceError
+from mapspace.storage import folders
+from orchestrator.store.folder import NEW, ROWS, Store
+from orchestrator.store.rows import COLUMNS
+
+if TYPE_CHECKING:
+    from orchestrator.store.rows import Row
+
+# What makes an answer again is for no view.
+SHOWN = ("id", *(name for name in COLUMNS if name not in ("payload", "stored")))
+# `stored` as a moment; every other column as it is.
+SELECTED = ", ".join([*SHOWN, "make_timestamp((stored * 1000000)::BIGINT) AS stored"])
+VIEWS = {
+    "results": "true",
+    "searches": "kind IN ('search', 'run')",
+    "proofs": "certificate IS NOT NULL OR kind = 'front'",
+}
+# Functions that make a table out of nothing but their arguments.
+HARMLESS = frozenset({"generate_series", "range", "unnest"})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question comes to.
+
+    Attributes:
+        columns: their names.
+        rows: their values.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class Database:
+    """The rows of a store as views of DuckDB."""
+
+    def __init__(self, store: Store) -> None:
+        """Opens the store.
+
+        Raises:
+            MapspaceError: it cannot be read.
+        """
+        self._store = store
+        self._left_out: set[str] = set()
+        self._open()
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> Answer:
+        """The answer to one SELECT statement over the views.
+
+        Args:
+            sql: the statement.
+            values: of its parameters.
+
+        Raises:
+            ConfigError: it is something else, or wrong; one line says what.
+        """
+        import duckdb
+
+        check(self._database, sql)
+        wrong = (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException)
+        while True:
+            try:
+                found = self._database.execute(sql, list(values))
+                return Answer(tuple(part[0] for part in found.description), found.fetchall())
+            except duckdb.Error as error:
+                # A file that was opened and cannot be read on: named, left out, asked again.
+                if isinstance(error, wrong) or not self._leave_out_damaged():
+                    raise ConfigError(f"SQL: {_line(error)}") from None
+            self._open()
+
+    def _open(self) -> None:
+        import duckdb
+
+        self._database = database = duckdb.connect(":memory:")
+        removed = self._store.removed()
+        single = list(self._single())
+        paths = [p for p in self._store.listed(ROWS, ".parquet") if p not in self._left_out]
+        sources = []
+        if single:
+            database.register("single", _table(single))
+            sources.append(f"SELECT {SELECTED} FROM single")
+        files = [self._store.file(path) for path in paths if self._is_readable(path)]
+        if files and isinstance(self._store.place, Path):
+            listed = ", ".join(_quoted(str(file)) for file in files)
+            database.execute(f"SET allowed_paths = [{listed}]")
+            sources.append(f"SELECT {SELECTED} FROM read_parquet([{listed}])")
+        elif files:
+            database.register("remote", _dataset(files))
+            sources.append(f"SELECT {SELECTED} FROM remote")
+        if not sources:
+            database.register("nothing", _table([]))
+            sources.append(f"SELECT {SELECTED} FROM nothing")
+        database.execute(f"CREATE VIEW every_row AS {' UNION ALL '.join(sources)}")
+        try:
+            count, different = database.execute(
+                "SELECT count(*), count(DISTINCT id) FROM every_row"
+            ).fetchone()
+        except duckdb.Error as error:
+            if not self._leave_out_damaged():
+                raise MapspaceError(f"{self._store.place}: {_line(error)}") from error
+            self._open()
+            return
+        # Whoever brought rows together and was stopped has left some twice.
+        once = " QUALIFY row_number() OVER (PARTITION BY id) = 1" if count > different else ""
+        database.execute("CREATE TABLE removed (id BIGINT)")
+        if removed:
+            database.executemany("INSERT INTO removed VALUES (?)", [[entry] for entry in removed])
+        gone = "id NOT IN (SELECT id FROM removed)" if removed else "true"
+        for name, which in VIEWS.items():
+            database.execute(
+                f"CREATE VIEW {name} AS SELECT * FROM every_row WHERE ({which}) AND {gone}{once}"
+            )
+        database.execute("SET enable_external_access = false")
+        database.execute("SET lock_configuration = true")
+
+    def _single(self) -> Iterator[Row]:
+        for question in folders(self._store.place / NEW):
+            for _, row in self._store.single(question):
+                yield row
+
+    def _is_readable(self, path: str) -> bool:
+        """Whether a Parquet file has the columns of a store; else it is named, and left out."""
+        import duckdb
+
+        file = self._store.file(path)
+        if not isinstance(file, Path):
+            return not self._checked(path)
+        try:
+            found = self._database.execute(
+                "DESCRIBE SELECT * FROM read_parquet(?)", [str(file)]
+            ).fetchall()
+        except duckdb.Error as error:
+            why = f"the file is damaged ({_line(error)})"
+        else:
+            if [column[0] for column in found] == ["id", *COLUMNS]:
+                return True
+            why = "expected the columns of a store, found other ones"
+        self._store.tell(f"{file}: {why}. It is left out.")
+        self._left_out.add(path)
+        return False
+
+    def _leave_out_damaged(self) -> bool:
+        """Whether Parquet files cannot be read to their ends; each is named, and left out."""
+        paths = self._store.listed(ROWS, ".parquet")
+        damaged = {path for path in paths if self._checked(path)}
+        self._left_out |= damaged
+        return bool(damaged)
+
+    def _checked(self, path: str) -> bool:
+        """Whether a Parquet file is damaged, which a line says."""
+        from orchestrator.store.parquet import row_groups
+
+        if path in self._left_out:
+            return False
+        return self._store.read(path, lambda file: sum(1 for _ in row_groups(file))) is None
+
+
+def check(database: Any, sql: str) -> None:
+    """Refuses what is not one SELECT over views.
+
+    Raises:
+        ConfigError: one line says what it is.
+    """
+    found = json.loads(database.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()[0])
+    if found["error"]:
+        message = " ".join(str(found["error_message"]).split())
+        if message.startswith("Only SELECT"):
+            message = "expected one SELECT statement over the views " + ", ".join(VIEWS)
+        raise ConfigError(f"SQL: {message}.")
+    if len(found["statements"]) != 1:
+        raise ConfigError(f"SQL: expected one SELECT statement, got {len(found['statements'])}.")
+    for name in _table_functions(found):
+        if name not in HARMLESS:
+            raise ConfigError(f"SQL: {name}: only the views {', '.join(VIEWS)} can be read.")
+
+
+def _table_functions(node: Any) -> Iterator[str]:
+    """Names of the functions that a statement reads as tables."""
+    if isinstance(node, dict):
+        if node.get("type") == "TABLE_FUNCTION":
+            yield str(node["function"]["function_name"]).lower()
+        for part in node.values():
+            yield from _table_functions(part)
+    elif isinstance(node, list):
+        for part in node:
+            yield from _table_functions(part)
+
+
+def _table(rows: Sequence[Row]) -> Any:
+    import pyarrow as pa
+
+    from orchestrator.store.parquet import schema
+
+    return pa.Table.from_pylist(
+        [{"id": row.id, **row.model_dump()} for row in rows], schema=schema()
+    )
+
+
+def _dataset(files: Sequence[Any]) -> Any:
+    import pyarrow.dataset as ds
+
+    return ds.dataset(
+        [file.key for file in files], filesystem=files[0].filesystem, format="parquet"
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _line(error: Exception) -> str:
+    """What DuckDB says, in one line; the second one points at a place."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__

@@ -1,0 +1,176 @@
+"""`mapspace results`: SELECT over the views, options in its place, and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import answer, call, printed
+from test_store_folder import row_of
+
+from costmodel.workloads import workload
+from mapspace.storage import RemotePath
+from orchestrator.store import compaction
+from orchestrator.store.canonical import canonical
+from orchestrator.store.compaction import compact
+from orchestrator.store.folder import ROWS, Store
+from orchestrator.store.rows import COLUMNS
+from orchestrator.store.sql import SHOWN, Database
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Rows 0 to 79, the even ones of `random`; some together, some alone, 10 to 14 twice."""
+    monkeypatch.setenv("MAPSPACE_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr(compaction, "SMALL_FILES", 99)
+    found = Store(tmp_path / "store")
+
+    def row(number: int) -> Any:
+        changes = {"method": "genetic"} if number % 2 else {}
+        return row_of(number, stored=1000.0 + number, kind="run", **changes)
+
+    found.add([row(number) for number in range(70)])
+    found.add([row(number) for number in range(10, 15)])
+    compact(found)
+    found.add([row(number) for number in range(70, 79)])
+    found.add([row_of(79, certificate=f"{'a' * 32}.json", proven=True, gap=math.pi)])
+    return found
+
+
+def test_views_and_their_columns(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    def count(view: str) -> Any:
+        return answer(capsys, "results", f"SELECT count(*) AS n FROM {view}")[0]["n"]
+
+    assert [count(view) for view in ("results", "searches", "proofs")] == [80, 80, 1]
+    (proof,) = answer(capsys, "results", "SELECT * FROM proofs")
+    assert set(proof) == {*SHOWN, "stored"} == {"id", *COLUMNS} - {"payload"}
+    assert proof["gap"] == math.pi
+    assert proof["budget_seconds"] is None
+    assert proof["stored"] == "1970-01-01T00:00:01"
+    (mean,) = answer(
+        capsys, "results", "WITH a AS (SELECT value FROM searches WHERE method = 'genetic') "
+        "SELECT avg(value) AS mean, sum(1) AS n, 'inf'::DOUBLE AS most FROM a",
+    )  # fmt: skip
+    odd = [1.5 + number for number in range(80) if number % 2 and number != 79]
+    assert mean == {"mean": pytest.approx(sum(odd) / len(odd)), "n": 39, "most": None}
+
+
+def test_options_in_place_of_sql(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = answer(capsys, "results", "--method", "genetic", "--limit", "3")
+    assert [row["seed"] for row in rows] == [77, 75, 73]
+    assert len(answer(capsys, "results", "--method", "genetic", "--workload", "gemm")) == 39
+    assert answer(capsys, "results", "--workload", "none") == []
+    text = printed(capsys, "results", "--limit", "2")
+    assert text.splitlines()[0].split()[:3] == ["stored", "kind", "workload"]
+    assert text.splitlines()[-1] == "2 rows"
+    table = list(
+        csv.reader(io.StringIO(printed(capsys, "results", "SELECT seed FROM proofs", "--csv")))
+    )
+    assert table == [["seed"], ["79"]]
+
+
+def test_a_workload_under_other_names(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    found = workload("gemm:M=8,N=4,K=6")
+    store.add([row_of(200, workload="mine", problem=canonical(found).hash)])
+    (row,) = answer(capsys, "results", "--workload", "gemm:M=8,N=4,K=6")
+    assert row["workload"] == "mine"
+
+
+def test_what_is_removed_counts_no_more(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, "results", "rm", "--method", "genetic") == {"removed": 39}
+    assert len(answer(capsys, "results", "SELECT id FROM results")) == 41
+    done = answer(capsys, "results", "gc")
+    assert done["removed"] == 39
+    assert len(answer(capsys, "results", "SELECT id FROM results")) == 41
+    assert answer(capsys, "results", "rm", "--older", "1") == {"removed": 41}
+    assert "0 rows" in printed(capsys, "results")
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT * FROM read_text('/etc/passwd')", "read_text: only the views"),
+        ("SELECT (SELECT max(content) FROM read_text('/etc/passwd'))", "read_text: only"),
+        ("WITH a AS (FROM glob('/etc/*')) FROM a", "glob: only the views"),
+        ("SELECT * FROM '/etc/passwd'", "passwd"),
+        ("SELECT * FROM '/etc/some.parquet'", "disabled by configuration"),
+        ("SELECT * FROM query('DROP VIEW results')", "query: only the views"),
+        ("COPY searches TO 'out.csv'", "expected one SELECT statement"),
+        ("ATTACH 'other.db'", "expected one SELECT statement"),
+        ("INSTALL httpfs", "expected one SELECT statement"),
+        ("SET threads = 1", "expected one SELECT statement"),
+        ("CREATE TABLE a (b INT)", "expected one SELECT statement"),
+        ("DROP VIEW searches", "expected one SELECT statement"),
+        ("SELECT 1; SELECT 2", "expected one SELECT statement, got 2"),
+        ("SELECT nothing FROM searches", '"nothing" not found'),
+        ("SELECT FROM WHERE", "syntax error"),
+        ("SELECT 'a'::INT", "Could not convert"),
+        ("", "SQL"),
+        ("SELECT payload FROM results", '"payload" not found'),
+    ],
+)
+def test_only_a_select_over_the_views(
+    store: Store, capsys: pytest.CaptureFixture[str], sql: str, says: str
+) -> None:
+    before = sorted(path.name for path in Path().iterdir())
+    assert call("results", sql) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert says in shown.err
+    assert shown.err.count("\n") == 1
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_what_else_is_asked_is_one_line(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments in (
+        ("--no-store",),
+        ("rm",),
+        ("rm", "--all", "--method", "random"),
+        ("gc", "--method", "random"),
+        ("SELECT 1", "--limit", "3"),
+        ("--json", "--csv"),
+        ("--all",),
+    ):
+        assert call("results", *arguments) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setenv("MAPSPACE_STORE", "off")
+    assert call("results") == 2
+
+
+def test_damaged_files_are_named_and_the_others_answer(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "store" / ROWS
+    (large,) = (path for path in folder.iterdir() if path.stat().st_size > 9000)
+    content = large.read_bytes()
+    (folder / "short.parquet").write_bytes(content[:-100])
+    # Its structure is whole; DuckDB cannot make anything of its first page.
+    (folder / "cleared.parquet").write_bytes(content[:4] + bytes(600) + content[604:])
+    (folder / "letter.txt").write_text("x")
+    assert call("results", "SELECT count(*) AS n, max(value) FROM searches", "--json") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)[0]["n"] == 80
+    lines = shown.err.splitlines()
+    assert sum("short.parquet" in line for line in lines) == 1
+    assert sum("cleared.parquet" in line for line in lines) == 1
+    assert sum("letter.txt" in line for line in lines) == 1
+    assert len(lines) == 3
+    assert answer(capsys, "results", "gc")["damaged"] == 2
+
+
+def test_a_store_that_is_empty_and_one_in_a_bucket(
+    bucket: RemotePath, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert answer(capsys, "results", "SELECT * FROM searches", "--store", tmp_path / "new") == []
+    store = Store(bucket / "store")
+    store.add([row_of(number) for number in range(70)])
+    store.add([row_of(70)])
+    found = Database(store).ask("SELECT count(*), sum(seed) FROM searches")
+    assert found.rows == [(71, sum(range(71)))]
