@@ -283,16 +283,6 @@ class Searcher(ABC):
         """Learns from the losses `[m]` of the codes `[m, D]` that `_ask` returned."""
 
 
-def require(ok: bool, name: str, value: object, allowed: str) -> None:
-    """Refuses a hyperparameter, naming what came and what is allowed.
-
-    Raises:
-        ConfigError: `ok` is False.
-    """
-    if not ok:
-        raise ConfigError(f"Hyperparameter {name} must be {allowed}, got {value!r}.")
-
-
 def log_losses(losses: Losses) -> Losses:
     """Natural logarithms `[m]` of losses that are 0 or more; inf stays inf."""
     return np.log(np.maximum(losses, np.finfo(np.float64).tiny))

@@ -36,6 +36,7 @@ from searchers.base import MOVE_ATTEMPTS, Library, log_losses, metropolis
 from searchers.compiled.structured_state import make_hand
 from searchers.compiled.structured_walk import propose
 from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
+from searchers.scales import refused_as_worse
 from searchers.shared import nest_features
 from searchers.shared.batches import BatchSearcher
 from searchers.shared.gaussian_process import GaussianProcess
@@ -48,8 +49,6 @@ Reals = npt.NDArray[np.float64]
 # Probability that a level above the innermost is filled in a new mapping, as structured has it.
 OUTER_FILL = 0.3
 
-# ln of how many times worse than the worst a refused mapping counts.
-REFUSED = 1.0
 
 # Powers of the iterations that a loss may have: latency and EDP 1, energy 0, ED2P 2.
 POWERS = (1.0, 0.0, 2.0)
@@ -355,8 +354,7 @@ def fit_process(features: Reals, logs: Losses, expected: Reals, memory: int) -> 
         expected: `[N]` what they were expected to be.
         memory: so many of the best are fitted to.
     """
-    finite = np.isfinite(logs)
-    targets = np.where(finite, logs, logs[finite].max() + REFUSED) - expected
+    targets = refused_as_worse(logs) - expected
     kept = np.argsort(logs, kind="stable")[:memory]
     return GaussianProcess(features[kept], targets[kept])
 

@@ -23,8 +23,9 @@ from costmodel.costs import Objective
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tiling.space import TilingSpace
-from searchers.model_guided import REFUSED, GuidedOptions, GuidedSearcher, Reals
+from searchers.model_guided import GuidedOptions, GuidedSearcher, Reals
 from searchers.options import Count, Flag, ShareBelowOne
+from searchers.scales import refused_as_worse
 from searchers.shared.calibration import POWERS, Calibrated, Correction
 from searchers.shared.priors import Which, prior_of
 
@@ -87,7 +88,7 @@ class Corrected:
         finite = np.isfinite(logs)
         if options.correction == "none" or not finite.any():
             return
-        logs = np.where(finite, logs, logs[finite].max() + REFUSED)
+        logs = refused_as_worse(logs)
         kept = np.argsort(logs, kind="stable")[: options.memory]
         self._calibrated = Calibrated(
             self._prior(codes[kept]),

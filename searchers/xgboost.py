@@ -22,15 +22,13 @@ from costmodel.space import Codes, Losses
 from mapspace.extras import install
 from searchers.base import Library, log_losses, metropolis
 from searchers.options import Count, Options, Positive, PositiveShare, Presets, Share
+from searchers.scales import refused_as_worse
 from searchers.shared.batches import BatchSearcher
 
 if TYPE_CHECKING:
     import xgboost
 
     from costmodel.space import Space
-
-# ln of how many times worse than the worst a refused mapping counts.
-REFUSED = 1.0
 
 
 class XGBoostOptions(Options):
@@ -152,8 +150,7 @@ class XGBoost(BatchSearcher):
             shares: Losses = np.exp(np.maximum(logs[finite].min() - logs, -700.0))
             return shares
         spread = max(float(logs[finite].std()), 1e-12)
-        filled = np.where(finite, logs, logs[finite].max() + REFUSED)
-        standard: Losses = (logs[finite].mean() - filled) / spread
+        standard: Losses = (logs[finite].mean() - refused_as_worse(logs)) / spread
         return standard
 
     def _walk(self, model: xgboost.Booster, wanted: int) -> Codes:

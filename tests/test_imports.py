@@ -49,6 +49,7 @@ RAISED = {
     "costmodel.models": "costmodel.models",
     "searchers.base": "searchers.base",
     "searchers.options": "searchers.base",
+    "searchers.scales": "searchers.base",
     "searchers.evaluator": "searchers.base",
 }
 ALLOWED_OUTSIDE = {

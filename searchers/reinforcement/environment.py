@@ -40,6 +40,7 @@ from gymnasium.vector.utils import batch_space
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError, ContractError, MapspaceError
 from searchers.base import log_losses
+from searchers.scales import REFUSED, scale_sample, signed_log
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -50,16 +51,12 @@ Bools = npt.NDArray[np.bool_]
 ACTIONS = ("edits", "moves")
 REWARDS = ("improvement", "cost")
 
-# Mappings that whiten the observations, and the seed that draws them: the same for every search of
-# a space, so that a policy means the same in all of them.
+# Mappings that whiten the observations: the same for every search of a space, so that a policy
+# means the same in all of them.
 SCALE_SAMPLE = 512
-SCALE_SEED = 0
 
 # Bounds of an observation, in standard deviations; unwhitened logarithms stay below it as well.
 LARGEST_OBSERVATION = 20.0
-
-# ln of how many times worse than the current one a refused mapping counts.
-REFUSED = 1.0
 
 
 class MappingVectorEnv(VectorEnv[Floats, npt.NDArray[Any], npt.NDArray[Any]]):
@@ -124,8 +121,7 @@ class MappingVectorEnv(VectorEnv[Floats, npt.NDArray[Any], npt.NDArray[Any]]):
         self.episode_length = episode_length
         self.elites = elites
         self.rng = np.random.Generator(np.random.PCG64(seed))
-        sample = space.sample(np.random.default_rng(SCALE_SEED), SCALE_SAMPLE, feasible=True)
-        features = signed_log(space.encode(sample))
+        features = signed_log(space.encode(scale_sample(space, SCALE_SAMPLE)))
         varies = np.ptp(features, axis=0) > 0
         self._varying = np.flatnonzero(varies)
         self._mean = np.where(varies, features.mean(axis=0), 0.0).astype(np.float32)
@@ -333,9 +329,3 @@ class MappingEnv(gymnasium.Env[Floats, npt.NDArray[Any]]):
         """
         observations, rewards, over, cut, info = self.batch.step(np.asarray(action)[None])
         return observations[0], float(rewards[0]), bool(over[0]), bool(cut[0]), info
-
-
-def signed_log(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-    """`sign(x) ln(1 + |x|)`: logarithms that pass through 0."""
-    logarithms: npt.NDArray[np.floating[Any]] = np.sign(values) * np.log1p(np.abs(values))
-    return logarithms

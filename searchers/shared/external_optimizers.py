@@ -23,6 +23,7 @@ from mapspace.errors import ConfigError, ContractError
 from mapspace.extras import install
 from searchers.base import Searcher, log_losses
 from searchers.options import Options
+from searchers.scales import scale_sample
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
 Points = npt.NDArray[np.float64]
 
 # ln of what a refused mapping counts as: libraries differ in what they make of infinity.
-REFUSED = math.log(np.finfo(np.float64).max)
+LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
-# The sample that scales features has a seed of its own: how a space looks is no matter of luck.
-SCALE_SEED = 0
+# Mappings that scale the box.
 SCALE_SAMPLE = 2000
 
 
@@ -74,7 +74,7 @@ class Relaxation:
         """
         self._space = space
         self.integer = encoding == "codes"
-        codes = space.sample(np.random.default_rng(SCALE_SEED), SCALE_SAMPLE, feasible=True)
+        codes = scale_sample(space, SCALE_SAMPLE)
         values = (codes if self.integer else space.encode(codes)).astype(np.float64)
         self._fixed = values[0]
         if self.integer:
@@ -155,7 +155,7 @@ class OutsideSearcher(Searcher):
             self._batch = self._next()
         while self._learned + len(self._batch) <= len(self._losses):
             told = self._losses[self._learned : self._learned + len(self._batch)]
-            self._learn(np.minimum(log_losses(told), REFUSED))
+            self._learn(np.minimum(log_losses(told), LARGEST_LOG))
             self._learned += len(self._batch)
             self._batch = self._next()
         return self._batch[len(self._losses) - self._learned :][:n]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.space import Codes
+from searchers.scales import scale_sample, signed_log
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -29,9 +30,8 @@ Learner = dict[str, Floats]
 # What a recurrent network read and computed at each place.
 Trace = list[tuple[Floats, ...]]
 
-# Mappings that whiten the features, and the seed that draws them: a space has one scale.
+# Mappings that whiten the features.
 SCALE_SAMPLE = 256
-SCALE_SEED = 0
 
 # Bound of a whitened feature, in standard deviations.
 LARGEST_FEATURE = 10.0
@@ -50,8 +50,8 @@ class Features:
     def __init__(self, space: Space) -> None:
         """Finds what varies, its mean and its standard deviation."""
         self._space = space
-        rng = np.random.Generator(np.random.PCG64(SCALE_SEED))
-        sample = _signed_log(space.encode(space.sample(rng, SCALE_SAMPLE, feasible=True)))
+        encoded = space.encode(scale_sample(space, SCALE_SAMPLE))
+        sample = signed_log(encoded.astype(np.float64))
         self._columns = np.flatnonzero(np.ptp(sample, axis=0) > 0)
         self._mean = sample[:, self._columns].mean(axis=0)
         self._scale = sample[:, self._columns].std(axis=0)
@@ -59,7 +59,7 @@ class Features:
 
     def __call__(self, codes: Codes) -> Floats:
         """`[B, F]` of codes `[B, D]`."""
-        values = _signed_log(self._space.encode(codes)[:, self._columns])
+        values = signed_log(self._space.encode(codes)[:, self._columns].astype(np.float64))
         whitened: Floats = (values - self._mean) / self._scale
         return np.clip(whitened, -LARGEST_FEATURE, LARGEST_FEATURE)
 
@@ -206,10 +206,6 @@ class Recurrent:
                 np.add.at(to_embedding[self._place[s - 1]], chosen[:, s - 1], at_gates @ inward.T)
             at_state, at_cell = at_gates @ recurrent.T, at_cell * kept
         return result
-
-
-def _signed_log(values: npt.NDArray[np.float32]) -> Floats:
-    return np.sign(values) * np.log1p(np.abs(values, dtype=np.float64))
 
 
 def _glorot(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:

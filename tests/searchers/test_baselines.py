@@ -13,7 +13,7 @@ from mapspace.errors import ConfigError, ContractError
 from mapspace.testing.toy_space import CARDINALITY, LIMIT, ToyModel, ToySpace, toy_losses
 from searchers import Evaluator, make
 from searchers.shared.external_optimizers import (
-    REFUSED,
+    LARGEST_LOG,
     OutsideOptions,
     OutsideSearcher,
     Relaxation,
@@ -153,7 +153,7 @@ def test_refused_mappings_count_as_the_largest_float() -> None:
     listener.ask(2)
     listener.tell([np.inf, np.e])
     listener.ask(2)
-    np.testing.assert_allclose(listener.told, [REFUSED, 1.0])
+    np.testing.assert_allclose(listener.told, [LARGEST_LOG, 1.0])
 
 
 @pytest.mark.parametrize(
