@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import ConfigError
 from mapspace.storage import place
 
+if TYPE_CHECKING:
+    from costmodel.space import Space
 
-def predictor(space: Any, folder: str | None) -> Any:
+
+def predictor(space: Space, folder: str | None) -> Any:
     """The surrogate that a learned searcher asks: from a folder, or the shipped one that fits.
 
     Raises:

@@ -37,7 +37,7 @@ def _model(accelerator: Accelerator, measurement: Mapping[str, Any]) -> MaestroM
     return model_of(accelerator)
 
 
-def _optimum(space: Any, model: Any, objective: Objective) -> tuple[float, str]:
+def _optimum(space: OnChipSpace, model: MaestroModel, objective: Objective) -> tuple[float, str]:
     from costmodel.maestro import on_chip_search
 
     name = "runtime" if objective == "latency" else objective

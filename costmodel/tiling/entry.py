@@ -32,7 +32,7 @@ def tiling_space(workload: Workload, accelerator: Accelerator) -> TilingSpace:
     return TilingSpace(workload)
 
 
-def tiling_optimum(space: Any, model: Any, objective: Objective) -> tuple[float, str]:
+def tiling_optimum(space: TilingSpace, model: CostModel, objective: Objective) -> tuple[float, str]:
     """The least value of all tilings, one after another."""
     least, total = float("inf"), space.size()
     for start in range(0, total, ROWS):

@@ -14,7 +14,7 @@ from costmodel import OBJECTIVES, accelerator, workload
 from costmodel.cost_model_entry import CostModelEntry
 from costmodel.costs import STATUS_OK, Costs
 from costmodel.models import cost_model_entry
-from costmodel.space import Codes
+from costmodel.space import Codes, CostModel, Space
 from mapspace.errors import ContractError
 from searchers import Evaluator, make
 
@@ -33,8 +33,8 @@ class Subject:
     """
 
     entry: CostModelEntry
-    space: Any
-    model: Any
+    space: Space
+    model: CostModel
 
     def codes(self, *, feasible: bool = True) -> Codes:
         """`[64, D]` mappings drawn with a fixed seed."""

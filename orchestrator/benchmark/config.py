@@ -58,6 +58,7 @@ from surrogate.for_space import predictor
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
+    from costmodel.space import Space
     from costmodel.workloads import Workload
     from searchers import Evaluator
 
@@ -230,7 +231,7 @@ class Benchmark(StrictModel):
             )
         return self
 
-    def iterations_in(self, space: Any, entry: SearcherEntry | None = None) -> int | None:
+    def iterations_in(self, space: Space, entry: SearcherEntry | None = None) -> int | None:
         """The budget of cost queries in a space, for a method; None where time is the budget."""
         if entry is not None and entry.iterations is not None:
             return entry.iterations

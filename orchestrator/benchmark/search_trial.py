@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.space import CostModel, Space
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
@@ -187,7 +188,7 @@ def _load(path: Place, searcher: str, workload: str, seeds: list[int]) -> dict[s
 
 
 def make_evaluator(
-    plan: Plan, model: Any, space: Any, entry: SearcherEntry | None = None
+    plan: Plan, model: CostModel, space: Space, entry: SearcherEntry | None = None
 ) -> Evaluator:
     """The evaluator with the benchmark's budget, or that of a method."""
     benchmark = plan.benchmark

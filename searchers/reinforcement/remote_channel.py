@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from costmodel.space import Codes, Losses
+from costmodel.space import Codes, Losses, Space
 from searchers.reinforcement.ask_tell_bridge import ClosedError
 
 
@@ -50,7 +50,7 @@ class _Rounds:
 class RemoteChannel:
     """The driver's and the runners' end of an exchange; pickled to the runners."""
 
-    def __init__(self, space: Any, runners: int) -> None:
+    def __init__(self, space: Space, runners: int) -> None:
         self.space = space
         self._rounds: Any = ray.remote(_Rounds).options(num_cpus=0).remote(runners)
         self._pending: Any = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from as_loop_nest import loop_nest, tile_workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.maestro import MaestroModel, OnChipSpace
-from costmodel.maestro.as_loop_nest import loop_nest, tile_workload
 from costmodel.maestro.distinct_blocks import layer_of
 from mapspace.errors import ConfigError
 
