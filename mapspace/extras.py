@@ -13,6 +13,7 @@ EXTRA_OF = {
     "duckdb": "store",
     "fsspec": "ray",
     "gymnasium": "ray",
+    "mcp": "mcp",
     "mlflow": "tracking",
     "nevergrad": "baselines",
     "onnx": "onnx",

@@ -197,6 +197,18 @@ def describe(machine: str, plot: Place | None, as_json: bool) -> None:
     click.echo(json.dumps(summary(found)) if as_json else tree(found))
 
 
+@cli.command()
+def mcp() -> None:
+    """Serves search, verify, evaluate, explain and more to an agent, by MCP on standard input.
+
+    For a client's settings: command `mapspace`, arguments `mcp`. No port is opened, and tools read
+    no file that a caller names.
+    """
+    from orchestrator.agent_tools import server
+
+    server().run("stdio")
+
+
 @cli.command("list")
 @click.argument(
     "kind",

@@ -1,0 +1,202 @@
+"""What `mapspace mcp` offers to an agent: the commands as typed tools of a server.
+
+The server speaks the Model Context Protocol on standard input and output, and nothing else: no
+port is opened. Tools take names, inline text and contents; they read no file that a caller names,
+and write none.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from costmodel.costs import Objective
+from mapspace.errors import ArgumentError, MapspaceError
+from mapspace.strict_yaml import shown, validate
+from mapspace.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+Json = dict[str, Any]
+Source = Annotated[
+    str | Json, Field(description="A preset's name, inline text such as gemm:M=64,N=64,K=64, or "
+                      "the content of a file as an object.")
+]  # fmt: skip
+Machine = Annotated[
+    str | Json, Field(description="A preset's name such as eyeriss, or a machine as an object.")
+]
+Record = Annotated[Json, Field(description="A mapping record; `search` returns one.")]
+Seconds = Annotated[float, Field(gt=0, le=600, description="The most that it may take, s.")]
+
+_INSTRUCTIONS = """Finds and proves the best mappings of tensor operations (CNN layers, matrix
+products, attention, MTTKRP) on spatial accelerators. Energies are pJ, latencies cycles, EDP pJ x
+cycles. `search` proves where a proof is possible: `proven` says so, `gap` how far a mapping can be
+above the optimum. `list_presets` names operations, machines and methods."""
+
+T = TypeVar("T")
+
+
+def list_presets(
+    kind: Literal["workloads", "accelerators", "networks", "searchers", "models", "experiments"],
+) -> Json:
+    """Names of what there is, with a sentence each."""
+    from orchestrator.catalogue import TABLES
+
+    return {kind: {str(name): str(about) for name, about in TABLES[kind]()}}
+
+
+def search(
+    workload: Source,
+    accelerator: Machine = "mm256",
+    objective: Objective = "edp",
+    searcher: str | None = None,
+    seconds: Seconds = 60.0,
+    constraints: Sequence[Json] = (),
+) -> Json:
+    """Finds a mapping, the proven best one where a proof is possible, with its certificate."""
+    from orchestrator.api import search as run
+
+    result = run(
+        _content(workload), _content(accelerator), objective=objective, searcher=searcher,
+        seconds=seconds, constraints=tuple(constraints),
+    )  # fmt: skip
+    certificate = None if result.certificate is None else result.certificate.model_dump(mode="json")
+    return {**result.to_dict(), "nest": str(result.mapping), "certificate": certificate}
+
+
+def verify(certificate: Json, seconds: Seconds = 60.0, independent: bool = False) -> Json:
+    """Proves again what a certificate of `search` claims."""
+    from costmodel.exact.certificate import Certificate
+    from orchestrator.api import verify as run
+
+    claimed = validate(Certificate, certificate, "certificate")
+    return run(claimed, seconds=seconds, independent=independent).to_dict()
+
+
+def evaluate(
+    records: Annotated[Sequence[Json], Field(max_length=10_000)],
+    model: Literal["loopnest", "maestro", "maestro-corrected"] = "loopnest",
+) -> Json:
+    """Scores mapping records: energy, cycles, counts by level and tensor under `result`."""
+    from orchestrator.api import evaluate as run
+
+    return {"records": run([_record(record) for record in records], model=model)}
+
+
+def explain_mapping(record: Record, objective: Objective = "edp") -> Json:
+    """Where a mapping's costs come from, what binds, and the best mapping one move away."""
+    from orchestrator.explain.functions import explain_mapping as run
+
+    return run(_record(record), objective=objective).to_dict()
+
+
+def diff(first: Record, second: Record) -> Json:
+    """In which decisions two mappings of one operation differ, and what that costs."""
+    from orchestrator.explain.functions import diff as run
+
+    return run(_record(first), _record(second)).to_dict()
+
+
+def why_not(
+    record: Record,
+    workload: Source,
+    accelerator: Machine = "mm256",
+    objective: Objective = "edp",
+    seconds: Seconds = 60.0,
+) -> Json:
+    """How far a mapping is from the optimum, and what each of its decisions costs by itself."""
+    from orchestrator.api import search as run
+    from orchestrator.explain.functions import why_not as explain
+
+    result = run(_content(workload), _content(accelerator), objective=objective, seconds=seconds)
+    return explain(result, _record(record), seconds=seconds).to_dict()
+
+
+def pareto(workload: Source, accelerator: Machine = "mm256") -> Json:
+    """The proven energy-latency front: every mapping that no other beats in both."""
+    from orchestrator.api import pareto as run
+
+    return run(_content(workload), _content(accelerator)).to_dict()
+
+
+def sweep(experiment: Json) -> Json:
+    """Proves the best mapping of every machine of a grid x workload (content of a sweep's file)."""
+    from orchestrator.api import sweep as run
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(experiment, Path(folder) / "sweep")
+        return {
+            name: json.loads(table.to_json(orient="records"))
+            for name, table in (("points", found.points), ("machines", found.architectures))
+        }
+
+
+TOOLS: tuple[Callable[..., Json], ...] = (
+    list_presets,
+    search,
+    verify,
+    evaluate,
+    explain_mapping,
+    diff,
+    why_not,
+    pareto,
+    sweep,
+)
+
+
+def server() -> MCPServer[None]:
+    """The server with its tools."""
+    from mcp.server import MCPServer
+
+    made: MCPServer[None] = MCPServer(
+        "mapspace", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR"
+    )
+    for tool in TOOLS:
+        made.tool(description=tool.__doc__)(_told(tool))
+    return made
+
+
+def _told(tool: Callable[..., T]) -> Callable[..., T]:
+    """A tool whose foreseen errors come back as their one line."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    @functools.wraps(tool)
+    def told(*arguments: Any, **options: Any) -> T:
+        try:
+            return tool(*arguments, **options)
+        except MapspaceError as error:
+            raise ToolError(" ".join(str(error).split())) from None
+
+    return told
+
+
+def _content(source: str | Json) -> str | Json:
+    """A source that names no file.
+
+    Raises:
+        ArgumentError: it does.
+    """
+    if isinstance(source, str) and (
+        os.sep in source or source.lower().endswith((".yaml", ".yml")) or os.path.isfile(source)
+    ):
+        raise ArgumentError(
+            "workload", f", accelerator: expected a name, inline text or a content, got the file "
+            f"{shown(source)}: tools read no files."
+        )  # fmt: skip
+    return source
+
+
+def _record(record: Mapping[str, Any]) -> Json:
+    """A record whose operation and machine are no files."""
+    for key in ("workload", "accelerator"):
+        if key in record:
+            _content(record[key])
+    return dict(record)

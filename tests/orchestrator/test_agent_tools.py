@@ -1,0 +1,114 @@
+"""`mapspace mcp`: the tools as the official client sees and calls them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import mapspace as ms
+from orchestrator.agent_tools import TOOLS, server
+
+pytest.importorskip("mcp")
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+SMALL = "gemm:M=8,N=8,K=8"
+OWN = {
+    "workload": SMALL,
+    "accelerator": "mm256",
+    "mapping": [{"level": "L1", "temporal": [["M", 8], ["N", 8], ["K", 8]]}],
+}
+
+
+def talk(said: Callable[[Client], Awaitable[Any]], to: Any = None) -> Any:
+    async def run() -> Any:
+        async with Client(server() if to is None else to) as client:
+            return await said(client)
+
+    return anyio.run(run)
+
+
+def call(name: str, **arguments: Any) -> Any:
+    """What a tool answers; what it refuses as a text."""
+
+    async def said(client: Client) -> Any:
+        return await client.call_tool(name, arguments)
+
+    found = talk(said)
+    if found.is_error:
+        return found.content[0].text
+    return found.structured_content
+
+
+def test_every_tool_is_listed_with_its_types() -> None:
+    async def said(client: Client) -> Any:
+        return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in talk(said)}
+    assert list(tools) == [tool.__name__ for tool in TOOLS]
+    assert all(tool.description for tool in tools.values())
+    search = tools["search"].input_schema["properties"]
+    assert search["objective"]["enum"] == ["edp", "energy", "latency", "ed2p"]
+    assert search["seconds"]["maximum"] == 600
+    assert tools["search"].input_schema["required"] == ["workload"]
+
+
+def test_the_tools_say_what_the_functions_say() -> None:
+    found = call("search", workload=SMALL, accelerator="mm256-bw")
+    wanted = ms.search(SMALL, "mm256-bw")
+    assert found["proven"]
+    assert found["edp"] == wanted.costs.edp
+    assert found["nest"] == str(wanted.mapping)
+    verified = call("verify", certificate=found["certificate"])
+    assert verified["holds"]
+    assert verified["findings"] == list(ms.verify(wanted).findings)
+    (scored,) = call("evaluate", records=[found["record"]])["records"]
+    assert scored["result"]["cycles"] == wanted.costs.latency_cycles
+    assert call("explain_mapping", record=OWN) == ms.explain_mapping(OWN).to_dict()
+    assert call("diff", first=OWN, second=found["record"])["decisions"]
+    why = call("why_not", record=OWN, workload=SMALL, seconds=20)["why_not"]
+    assert why["above"] == pytest.approx(ms.why_not(ms.search(SMALL), OWN).above)
+    assert call("pareto", workload=SMALL)["front"] == ms.pareto(SMALL).to_dict()["front"]
+    assert "eyeriss" in call("list_presets", kind="accelerators")["accelerators"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("search", {"workload": "gemm:M=0"}, "M"),
+        ("search", {"workload": SMALL, "accelerator": "nothing"}, "nothing"),
+        ("search", {"workload": "/etc/passwd"}, "tools read no files"),
+        ("search", {"workload": "my.yaml"}, "tools read no files"),
+        ("search", {"workload": SMALL, "seconds": 1e9}, "600"),
+        ("evaluate", {"records": [{**OWN, "workload": "/etc/passwd"}]}, "tools read no files"),
+        ("explain_mapping", {"record": {}}, "problem: expected an object"),
+        ("verify", {"certificate": {"format": 3}}, "certificate"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    name: str, arguments: dict[str, Any], said: str
+) -> None:
+    text = call(name, **arguments)
+    assert isinstance(text, str)
+    assert said in text
+    assert "Traceback" not in text
+
+
+def test_a_file_in_the_folder_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").write_text("a: 1\n")
+    assert "tools read no files" in call("search", workload="secret")
+
+
+def test_the_command_serves_on_standard_input() -> None:
+    started = StdioServerParameters(command=sys.executable, args=["-m", "orchestrator", "mcp"])
+
+    async def said(client: Client) -> Any:
+        return await client.call_tool("search", {"workload": SMALL})
+
+    assert talk(said, started).structured_content["proven"]
