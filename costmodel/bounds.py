@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Tensor, Workload
+from costmodel.costs import objective_of
 from costmodel.side_by_side import all_orders, free_groups, in_order
 from mapspace.strict_yaml import load_yaml
 
@@ -41,12 +42,7 @@ class Bound:
 
     def objective(self, name: str) -> float:
         """The bound on an objective of `Costs.objective`."""
-        return {
-            "edp": self.edp,
-            "energy": self.energy_pj,
-            "latency": self.latency_cycles,
-            "ed2p": self.edp * self.latency_cycles,
-        }[name]
+        return objective_of(name, self.energy_pj, self.latency_cycles)
 
 
 def algorithmic_minimum(workload: Workload, accelerator: Accelerator) -> Bound:

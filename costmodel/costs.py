@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,15 @@ STATUS_CAPACITY = 2  # + the level's index, outermost = 0; + L + it for a least 
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Value = TypeVar("Value", float, FloatArray)
+
+
+def objective_of(name: str, energy: Value, cycles: Value) -> Value:
+    """An objective of energy in pJ and cycles, in the unit of `UNITS`."""
+    if name in ("energy", "latency"):
+        return energy if name == "energy" else cycles
+    edp: Value = energy * cycles
+    return edp if name == "edp" else edp * cycles
 
 
 @dataclass(frozen=True)
@@ -127,15 +136,9 @@ class Costs:
         Raises:
             ConfigError: the objective is unknown.
         """
-        if name == "edp":
-            return self.edp
-        if name == "energy":
-            return self.energy_pj
-        if name == "latency":
-            return self.latency_cycles
-        if name == "ed2p":
-            return self.edp * self.latency_cycles
-        raise ConfigError(f"Unknown objective {name!r}; known: {', '.join(OBJECTIVES)}.")
+        if name not in OBJECTIVES:
+            raise ConfigError(f"Unknown objective {name!r}; known: {', '.join(OBJECTIVES)}.")
+        return objective_of(name, self.energy_pj, self.latency_cycles)
 
 
 def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> str:

@@ -19,28 +19,19 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
+from costmodel.exact_any.entering import (
+    Around,
+    Crossing,
+    charge_others,
+    class_charges,
+    is_open,
+    least_resting,
+    resting_share,
+    trips_outside,
+)
 from costmodel.exact_any.hulls import insert_point, least_on_hull
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
-
-
-@by_reference
-class Around(NamedTuple):
-    """One assignment of kept tensors and spatial factors, for all levels.
-
-    spatial `[L, n]` factors below a level; outer `[L + 1, n]` products of those outside a level;
-    weight `[L + 1, T]` energy of a word that enters a tile, the MACs last; credit `[L, X cells]`
-    the least product of uncredited trips along the axes of several terms, from a slot outwards;
-    inner `[L, n]` what the tiles of a level are multiples of; follows `[L, T]` 1 where a level
-    further in pays for a tensor, so that it matters whether it rests.
-    """
-
-    spatial: Array
-    outer: Array
-    weight: FloatArray
-    credit: FloatArray
-    inner: Array
-    follows: Array
 
 
 @by_reference
@@ -67,125 +58,6 @@ class Chain(NamedTuple):
     hull_u: FloatArray
     hull_c: FloatArray
     hull_n: Array
-
-
-class Crossing(NamedTuple):
-    """A tile of a level, the step that it is a part of in the slot outside, and the loops there.
-
-    level: of the tile; inner: the tile; outer: the tile of all children in the slot outside; trips
-    `[n]` of all loops outside that, and all_trips, their product.
-    """
-
-    level: int
-    inner: int
-    outer: int
-    trips: FloatArray
-    all_trips: float
-
-
-@part
-def trips_outside(
-    shape: Shape,
-    extent: Array,
-    outer: Array,
-    trips: FloatArray,
-) -> float:
-    """Fills trips `[n]` of all loops outside a tile; their product, 0 if they do not divide."""
-    product = 1.0
-    for d in range(shape.sizes.size):
-        covered = extent[d] * outer[d]
-        count = shape.sizes[d] // covered
-        if count * covered != shape.sizes[d]:
-            return 0.0
-        trips[d] = count
-        product *= count
-    return product
-
-
-@part
-def credit_cell(
-    shape: Shape,
-    axis: int,
-    place: Array,
-) -> int:
-    """The cell of a tile in the lattice of an axis's own dimensions."""
-    cell = 0
-    for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
-        cell += shape.credit_stride[k] * place[shape.term_dimension[k]]
-    return cell
-
-
-@part
-def resting_share(
-    shape: Shape,
-    t: int,
-    place: Array,
-    trips: FloatArray,
-    credit: FloatArray,
-) -> float:
-    """The share of a resting tensor's trips that is charged at least, once its run has ended.
-
-    Along one axis of several terms later steps can be credited as steps that move nothing.
-    """
-    share = 1.0
-    if shape.sliding[t] == 0:
-        return share
-    for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
-        start = shape.credit_start[axis]
-        if start < 0:
-            continue
-        along = 1.0
-        terms = shape.term_start[axis + 1] - shape.term_start[axis]
-        for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
-            along *= trips[shape.term_dimension[k]]
-        cell = start + terms * shape.credit_cells[axis] + credit_cell(shape, axis, place)
-        share = min(share, credit[cell] / along)
-    return share
-
-
-@part
-def charge_moving(
-    shape: Shape,
-    tiles: Tiles,
-    around: Around,
-    crossing: Crossing,
-    t: int,
-    slide: int,
-) -> float:
-    """Words that enter a tile at least, where the innermost loop outside it moves tensor t.
-
-    Args:
-        shape: the operation.
-        tiles: what fits.
-        around: the assignment.
-        crossing: the tile, and the step that one pass of the innermost loop takes.
-        t: the tensor.
-        slide: the innermost loop's dimension where it moves along an axis of several terms, or -1.
-    """
-    words, all_trips = tiles.words[crossing.inner, t], crossing.all_trips
-    whole: float = words * all_trips
-    if slide < 0 or shape.sliding[t] == 0 or shape.axis_of[t, slide] < 0:
-        return whole
-    extent, credit = tiles.extent[crossing.inner], around.credit[crossing.level - 1]
-    axis = shape.axis_start[t] + shape.axis_of[t, slide]
-    start = shape.credit_start[axis]
-    if start < 0:
-        return whole
-    along = 1.0
-    width = 1
-    term = 0
-    for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
-        d = shape.term_dimension[k]
-        along *= crossing.trips[d]
-        width += shape.term_coefficient[k] * (extent[d] - 1)
-        if d == slide:
-            term = k - shape.term_start[axis]
-    moved = shape.coefficient_of[t, slide] * tiles.extent[crossing.outer, slide]
-    new = words / width * min(width, moved)
-    place = credit_cell(shape, axis, tiles.place[crossing.outer])
-    cell = start + term * shape.credit_cells[axis] + place
-    charged: float = new * all_trips + (words - new) * (all_trips / along) * credit[cell]
-    return charged
 
 
 @part
@@ -318,80 +190,6 @@ def step_of(
         return -1
     place: int = tiles.start[level - 1] + found
     return place
-
-
-@part
-def is_open(
-    shape: Shape,
-    kind: int,
-    trips: FloatArray,
-) -> bool:
-    """Whether a loop of a class is left outside a tile."""
-    found = False
-    for d in range(shape.sizes.size):
-        found = found or ((shape.class_dims[kind] >> d) & 1 == 1 and trips[d] > 1)
-    return found
-
-
-@part
-def class_charges(
-    shape: Shape,
-    tiles: Tiles,
-    around: Around,
-    crossing: Crossing,
-    kind: int,
-) -> float:
-    """What enters a tile at least, of the tensors that a class of innermost loops moves.
-
-    Those that rest are not charged.
-    """
-    cost = 0.0
-    for t in range(shape.sliding.size):
-        weight = around.weight[crossing.level, t]
-        if weight == 0 or (shape.class_rest[kind] >> t) & 1:
-            continue
-        slide = shape.class_slide[kind]
-        cost += weight * charge_moving(shape, tiles, around, crossing, t, slide)
-    return cost
-
-
-@part
-def least_resting(
-    shape: Shape,
-    t: int,
-    place: Array,
-    trips: FloatArray,
-    credit: FloatArray,
-) -> float:
-    """The trips that a resting tensor is charged for at least, wherever its run ends."""
-    moving = resting_share(shape, t, place, trips, credit)
-    for d in range(shape.sizes.size):
-        if shape.relevant[t, d]:
-            moving *= trips[d]
-    return max(1.0, moving)
-
-
-@part
-def charge_others(
-    shape: Shape,
-    tiles: Tiles,
-    around: Around,
-    crossing: Crossing,
-    kind: int,
-    followed: int,
-) -> float:
-    """What the tensors that rest beside the followed one cost at least."""
-    cost, level = 0.0, crossing.level
-    place, credit = tiles.place[crossing.outer], around.credit[level - 1]
-    for t in range(shape.sliding.size):
-        if t == followed or around.weight[level, t] == 0 or not (shape.class_rest[kind] >> t) & 1:
-            continue
-        cost += (
-            around.weight[level, t]
-            * tiles.words[crossing.inner, t]
-            * least_resting(shape, t, place, crossing.trips, credit)
-        )
-    return cost
 
 
 @lean

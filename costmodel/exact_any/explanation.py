@@ -254,7 +254,7 @@ class _Explainer:
             step = self._with(resource, one_more, seconds)
             nothing_to = one_more if step.better is False else resource.amount
             return ResourceAnswer(resource, most, step, nothing_to, False)
-        grid = amounts(resource, self._machine, self._work, int(most.amount or 0))
+        grid = amounts(resource, self._work, int(most.amount or 0))
         if not grid:
             return ResourceAnswer(resource, most, None, most.amount or 0.0, False)
         if resource.only_helps and most.better:

@@ -135,12 +135,11 @@ def enough(resource: Resource, machine: Accelerator, work: Workload) -> float:
     return min(math.ceil(sum(words) * level.multiple_buffering), MOST_WORDS)
 
 
-def amounts(resource: Resource, machine: Accelerator, work: Workload, most: int) -> Sequence[int]:
+def amounts(resource: Resource, work: Workload, most: int) -> Sequence[int]:
     """Amounts above the machine's that may allow a mapping that it does not, ascending.
 
     Args:
         resource: words or instances.
-        machine: the machine.
         work: the operation.
         most: the largest amount.
     """

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.chain import Around, Chain, Scratch, build_boundary, build_slot
+from costmodel.exact_any.chain import Chain, Scratch, build_boundary, build_slot
 from costmodel.exact_any.credits import DEPTH, fill_credits
+from costmodel.exact_any.entering import Around
 from costmodel.exact_any.hulls import HULL
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles

@@ -17,16 +17,15 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
-from costmodel.exact_any.chain import (
+from costmodel.exact_any.chain import Chain, step_of
+from costmodel.exact_any.entering import (
     Around,
-    Chain,
     Crossing,
     charge_others,
     class_charges,
     is_open,
     least_resting,
     resting_share,
-    step_of,
     trips_outside,
 )
 from costmodel.exact_any.hulls import least_on_hull

@@ -242,7 +242,6 @@ def _takes_part(
 
 @part
 def _words_served(
-    tables: NestTables,
     scratch: Scratch,
     links: Links,
     level: int,
@@ -319,7 +318,7 @@ def _count_tensor(
             hops += _charge_network(
                 tables, scratch, code, (b, level, t), entering, delivered, details, links
             )
-            entering = _words_served(tables, scratch, links, level, t, entering)
+            entering = _words_served(scratch, links, level, t, entering)
             if level > outermost:
                 count_links(tables, scratch, links, code, t, level - 1)
                 delivered, handed = _words_arrived(scratch, links, level, t)

@@ -37,9 +37,9 @@ def from_onnx(
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     _fix_sizes(graph, weights, {0: batch, 1: sequence}, file)
-    weights = _drop_weights(graph)
+    _drop_weights(graph)
     shapes = _inferred(model, file)
-    return build_network(file.stem, _nodes(shapes.pop(""), shapes, weights, str(file)), str(file))
+    return build_network(file.stem, _nodes(shapes.pop(""), shapes, str(file)), str(file))
 
 
 def _load(path: Path) -> Any:
@@ -158,7 +158,7 @@ def _inferred(model: Any, path: Path) -> dict[str, Any]:
     return shapes
 
 
-def _nodes(graph: Any, shapes: Mapping[str, Any], weights: set[str], where: str) -> Iterator[Node]:
+def _nodes(graph: Any, shapes: Mapping[str, Any], where: str) -> Iterator[Node]:
     import onnx
 
     for index, node in enumerate(graph.node):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from costmodel.costs import objective_of
 from mapspace.storage import Place
 from orchestrator.report.units import physical
 from orchestrator.runs.locations import local_file
@@ -56,12 +57,7 @@ class MappingCosts:
 
     def objective(self, name: Objective) -> float:
         """The value to minimise, in the unit of `costmodel.costs.UNITS`."""
-        return {
-            "edp": self.edp,
-            "energy": self.energy_pj,
-            "latency": self.latency_cycles,
-            "ed2p": self.edp * self.latency_cycles,
-        }[name]
+        return objective_of(name, self.energy_pj, self.latency_cycles)
 
     def to_dict(self) -> dict[str, float]:
         """The costs in every unit that JSON has."""

@@ -138,7 +138,7 @@ def _filled(space: MapSpace, index: int, share: float) -> MapSpace:
 def _least(space: MapSpace, resource: Resource, late: Callable[[], bool]) -> Change | None:
     """The smallest amount of a resource that admits a mapping; None: none is known."""
     machine, work = space.accelerator, space.workload
-    grid = amounts(resource, machine, work, int(enough(resource, machine, work)))
+    grid = amounts(resource, work, int(enough(resource, machine, work)))
     at = _first(len(grid), partial(_grown_admits, work, machine, resource, grid), late)
     if at is None:
         return None
@@ -159,7 +159,7 @@ def _together(space: MapSpace, late: Callable[[], bool]) -> list[Change]:
         return []
     found = []
     for one in several:
-        grid = [int(one.amount), *amounts(one, space.accelerator, work, most[one.name])]
+        grid = [int(one.amount), *amounts(one, work, most[one.name])]
         at = _first(len(grid), partial(_grown_admits, work, machine, one, grid), late)
         needed = grid[at[0]] if at is not None else grid[-1]
         machine = one.grown(machine, needed)

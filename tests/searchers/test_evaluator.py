@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slow_model import Clock, SlowModel
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES, Costs, Objective
@@ -18,27 +19,6 @@ from searchers.compiled.cost_function import CompiledCosts
 
 SPACE = ToySpace()
 CODES = np.array([[0, 0, 0, 0, 0, 0], [7, 1, 3, 4, 0, 1], [8, 8, 0, 0, 0, 0]], dtype=np.int32)
-
-
-class Clock:
-    """A clock that advances only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class SlowModel(ToyModel):
-    """Takes a second of the clock per mapping."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-
-    def evaluate(self, space: Any, codes: np.ndarray, *, detail: bool = False) -> Any:
-        self.clock.now += len(codes)
-        return super().evaluate(space, codes, detail=detail)
 
 
 def test_losses_are_the_objective() -> None:

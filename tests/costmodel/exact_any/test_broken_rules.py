@@ -38,13 +38,13 @@ BREAKS = {
         "chain.slot_free[i]",
     ),
     "every tensor moves with every loop": (
-        "chain.py",
+        "entering.py",
         "class_charges",
         "weight == 0 or (shape.class_rest[kind] >> t) & 1",
         "weight == 0",
     ),
     "windows bring whole tiles": (
-        "chain.py",
+        "entering.py",
         "charge_moving",
         "words / width * min(width, moved)",
         "words",

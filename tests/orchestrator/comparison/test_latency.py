@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_results import make_results, make_run
+from slow_model import Clock, SlowModel
 
 from mapspace.testing.toy_space import ToyModel, ToySpace
 from orchestrator.benchmark.search_trial import pack_result, unpack_run
@@ -130,32 +130,11 @@ def test_half_of_the_searches_have_to_get_there() -> None:
     assert (few.seconds[0], few.reached) == (math.inf, 0.25)
 
 
-class Clock:
-    """Advances only when told to, by amounts that binary numbers hold."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class SlowModel(ToyModel):
-    """Takes half a second of the clock per mapping."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-
-    def evaluate(self, space: Any, codes: np.ndarray, *, detail: bool = False) -> Any:
-        self.clock.now += 0.5 * len(codes)
-        return super().evaluate(space, codes, detail=detail)
-
-
 def search(steps: list[tuple[int, int, int, bool]], latency: float) -> Run:
     """A search of (seconds of computation, true queries, surrogate queries, counted) steps."""
     clock = Clock()
     evaluator = Evaluator(
-        SlowModel(clock), SPACE, iterations=10_000, clock=clock, query_latency=latency
+        SlowModel(clock, 0.5), SPACE, iterations=10_000, clock=clock, query_latency=latency
     )
     rng = np.random.default_rng(0)
     for seconds, rows, asked, counted in steps:
