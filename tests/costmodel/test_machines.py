@@ -36,6 +36,13 @@ PUBLISHED: dict[str, tuple[int, int, dict[str, int]]] = {
         108 * KIB + 168 * 520,
         {"GLB": 108 * KIB, "ifmap": 24, "filter": 448, "psum": 48},
     ),
+    # JETCAS 2019: 192 elements with two multipliers, 192 KB; 16 inputs, 192 weights (two in each of
+    # 96 words) and 32 sums of 20 bits in every element.
+    "eyeriss-v2": (
+        384,
+        192 * KIB + 192 * (16 + 192 + 80),
+        {"IactGLB": 72 * KIB, "PsumGLB": 120 * KIB, "iact": 16, "weights": 192, "psum": 80},
+    ),
     # MICRO 2019, Table 1: 16 x 8 x 8; 64 KB, and in each element 8, 32 and 3 KB.
     "simba": (
         1024,
