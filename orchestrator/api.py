@@ -279,6 +279,7 @@ def benchmark(
     experiment: Experiment,
     output: str | Path | Place | None = None,
     *,
+    store: StoreChoice = None,
     progress: bool = False,
 ) -> BenchmarkResult:
     """Compares searchers on workloads under equal budgets, on Ray Tune.
@@ -288,6 +289,7 @@ def benchmark(
             file.
         output: the run folder, a path or a URI; None: `runs/NAME`. A run that was begun there goes
             on, and a finished one is read.
+        store: where searches that were made before are read, and new ones kept; as in `search`.
         progress: whether progress is printed on standard error.
 
     Raises:
@@ -306,7 +308,9 @@ def benchmark(
     def say(line: str) -> None:
         print(line, file=stream, flush=True)
 
-    return BenchmarkResult(run_benchmark(prepare(config, where), folder, progress=say), folder)
+    plan = prepare(config, where)
+    results = run_benchmark(plan, folder, progress=say, store=chosen(store))
+    return BenchmarkResult(results, folder)
 
 
 def evaluate(

@@ -14,7 +14,7 @@ import click
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.extras import what_is_missing
 from orchestrator.commands import COMMANDS
-from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of
+from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of, with_store
 from orchestrator.runs.locations import RUNS, local_file
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     for add in (
         click.option("--output", type=PLACE, help="Run folder; else runs/NAME."),
         click.option("--tracking-uri", help="MLflow; else what the kind of run has by itself."),
+        with_store,
         click.argument("experiment"),
     ):
         function = add(function)

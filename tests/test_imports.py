@@ -32,7 +32,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "searchers.reinforcement searchers.shared",
         "searchers",
         "mapspace.testing",
-        "orchestrator.report orchestrator.runs orchestrator.store",
+        "orchestrator.store",
+        "orchestrator.report orchestrator.runs",
         "orchestrator.comparison orchestrator.imports",
         "orchestrator.benchmark orchestrator.records",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "

@@ -23,6 +23,8 @@ from orchestrator.comparison.results import Bounds, Run
 from orchestrator.comparison.results_files import CERTIFICATES_FOLDER
 from orchestrator.runs.locations import local_file
 from orchestrator.runs.run_folder import Say
+from orchestrator.store.folder import Store
+from orchestrator.store.proofs import keep_proof, read_proof
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -36,13 +38,16 @@ if TYPE_CHECKING:
 LINE_SECONDS = 5.0
 
 
-def bound_workloads(plan: Plan, folder: Place, progress: Say) -> dict[str, Bounds]:
+def bound_workloads(
+    plan: Plan, folder: Place, progress: Say, store: Store | None = None
+) -> dict[str, Bounds]:
     """Proves the optimum of every workload of a benchmark, as far as it can and its time allows.
 
     Args:
         plan: the benchmark.
         folder: its run folder; certificates are read from and written to it.
         progress: takes a line per workload.
+        store: where proofs that were made before are read, and new ones kept; None: nowhere.
 
     Returns:
         The bounds by workload, for the benchmark's objective; none where nothing bounds the model.
@@ -54,7 +59,7 @@ def bound_workloads(plan: Plan, folder: Place, progress: Say) -> dict[str, Bound
         return {name: _enumerated(plan, name, progress) for name in plan.workloads}
     if not plan.cost_model.branch_and_bound:
         return {}
-    proofs = _Proofs(plan, folder, progress)
+    proofs = _Proofs(plan, folder, progress, store)
     return {name: proofs.bounds(name) for name in plan.workloads}
 
 
@@ -87,8 +92,9 @@ def _enumerated(plan: Plan, name: str, progress: Say) -> Bounds:
 class _Proofs:
     """The proofs of one benchmark."""
 
-    def __init__(self, plan: Plan, folder: Place, progress: Say) -> None:
+    def __init__(self, plan: Plan, folder: Place, progress: Say, store: Store | None) -> None:
         self.plan = plan
+        self.store = store
         self.folder = folder
         self.progress = progress
         self.objective = plan.benchmark.objective
@@ -145,15 +151,26 @@ class _Proofs:
         certificate = matching_certificate(path, space.workload, space.accelerator, self.objective)
         if certificate is not None and (certificate.proven or certificate.seconds >= self.seconds):
             return certificate, "proven before"
+        how = "read from the store"
         try:
-            certificate = self._prove(space)
+            certificate = self._stored(space)
+            if certificate is None:
+                certificate = self._prove(space)
+                how = f"proven in {certificate.seconds:.2f} s"
+                if self.store is not None:
+                    keep_proof(space, certificate, self.seconds, self.store)
         except DataError as error:
             return None, str(error).rstrip(".")
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from error
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, certificate.text().encode())
-        return certificate, f"proven in {certificate.seconds:.2f} s"
+        return certificate, how
+
+    def _stored(self, space: MapSpace) -> Certificate | None:
+        if self.store is None:
+            return None
+        return read_proof(space, self.objective, self.seconds, self.store)
 
     def _prove(self, space: MapSpace) -> Certificate:
         from costmodel.exact_any.choice import prove

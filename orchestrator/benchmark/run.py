@@ -8,7 +8,6 @@ an interrupted run and leaves a finished one. Nothing that Tune writes is read a
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -19,7 +18,7 @@ from typing import Any, ClassVar
 
 from costmodel.models import COST_MODELS
 from mapspace.errors import MapspaceError
-from mapspace.storage import Place, file_sizes, place, remove_folder
+from mapspace.storage import Place, place, remove_folder
 from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
@@ -30,6 +29,8 @@ from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, wri
 from orchestrator.comparison.results import ROUNDING, Results
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.run_folder import Experiment, Say, say
+from orchestrator.store.address import content_digest
+from orchestrator.store.folder import Store
 from searchers import SEARCHERS
 
 # Seconds of real time between two states of the same searches in the run folder.
@@ -80,8 +81,8 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         """Proves the optima, runs the searches and saves the results."""
         plan = self.plan
         # Before Ray starts: a proof takes memory and a processor, and no search shall wait for it.
-        bounds = bound_workloads(plan, folder, self.say)
-        runs, spent = run_searches(plan, folder, CHECKPOINT_SECONDS, self.say)
+        bounds = bound_workloads(plan, folder, self.say, self.store)
+        runs, spent = run_searches(plan, folder, CHECKPOINT_SECONDS, self.say, self.store)
         if spent:
             self.say(f"{self.name}: {overhead(len(runs), **spent)}")
         if plan.cost_model.measured:
@@ -146,15 +147,18 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         return write_report(folder, tracking_uri=tracking_uri)
 
 
-def run_benchmark(plan: Plan, folder: Place | str, *, progress: Say = say) -> Results:
+def run_benchmark(
+    plan: Plan, folder: Place | str, *, progress: Say = say, store: Store | None = None
+) -> Results:
     """Runs a benchmark, continues it, or reads it where it is finished, as `Experiment.run` does.
 
     Args:
         plan: what to run.
         folder: the run folder, a path or a URI, made if it is not there.
         progress: takes lines for a person.
+        store: where searches that were made before are read, and new ones kept; None: nowhere.
     """
-    return BenchmarkExperiment(plan, say=progress).run(folder)
+    return BenchmarkExperiment(plan, say=progress, store=store).run(folder)
 
 
 def overhead(
@@ -182,7 +186,9 @@ def describe(plan: Plan) -> dict[str, Any]:
             "model_version": model.version,
             "accelerator": plan.accelerator.hash,
             "workloads": {name: found.hash for name, found in plan.workloads.items()},
-            "surrogates": {name: _digest(place(path)) for name, path in plan.surrogates.items()},
+            "surrogates": {
+                name: content_digest(place(path)) for name, path in plan.surrogates.items()
+            },
         },
     }
 
@@ -202,22 +208,6 @@ def _check_bounds(results: Results) -> None:
                 f"{run.best_loss!r}: an error in the proof or the cost model, please report it. "
                 "With proof_seconds: 0 the same command goes on without proofs."
             )
-
-
-def _digest(source: Place) -> str:
-    """SHA-256 over the files of a surrogate, 16 digits."""
-    digest = hashlib.sha256()
-    files: list[Place]
-    if not source.is_dir():
-        files = [source]
-    elif isinstance(source, Path):
-        files = [file for file in sorted(source.rglob("*")) if file.is_file()]
-    else:
-        files = [source / name for name in sorted(file_sizes(source))]
-    for file in files:
-        digest.update(file.name.encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _environment(plan: Plan) -> dict[str, Any]:

@@ -19,9 +19,17 @@ from typing import Any
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.benchmark.stored_runs import (
+    KNOWN_FILE,
+    Search,
+    keep_runs,
+    known_runs,
+    searches_of,
+)
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.runs.run_folder import Say
+from orchestrator.store.folder import Store
 
 SEARCHES_FOLDER = "searches"
 BLOCKS_FILE = "blocks.npz"
@@ -29,7 +37,7 @@ ERRORS_FILE = "errors.txt"
 
 
 def run_searches(
-    plan: Plan, folder: Place, seconds: float, progress: Say
+    plan: Plan, folder: Place, seconds: float, progress: Say, store: Store | None = None
 ) -> tuple[list[Run], dict[str, float]]:
     """Runs or continues the searches of a benchmark on Ray.
 
@@ -38,12 +46,13 @@ def run_searches(
         folder: its run folder; how the searches stand lies in `searches/`.
         seconds: the least time between two writes of the same state.
         progress: takes lines for a person.
+        store: where searches that were made before are read, and new ones kept; None: nowhere.
 
     Returns:
         The runs, and what they took: `search_seconds` of all searches, which leave out what a
         searcher and its queries did not need, `elapsed_seconds` and `processors`. The second is
-        empty where the two cannot be compared: in a run that was continued, in blocks, and where
-        seconds are virtual or a measurement's own.
+        empty where the two cannot be compared: in a run that was continued or answered from the
+        store in part, in blocks, and where seconds are virtual or a measurement's own.
 
     Raises:
         ConfigError: the host cannot run a searcher.
@@ -52,15 +61,25 @@ def run_searches(
     """
     states = folder.resolve() / SEARCHES_FOLDER
     make_folder(states)
+    known = known_runs(plan, states, store)
     whole_searches = plan.benchmark.host == "trials"
     comparable = whole_searches and not (
         file_sizes(states) or plan.benchmark.query_latency or plan.cost_model.measured
     )
+    left = _left(plan, known)
+    if known:
+        count = len(known) + len(left)
+        progress(f"{plan.benchmark.name}: {len(known):,} of {count:,} searches are in the store")
+    if not left:
+        return known, {}
     started = time.monotonic()
     with _quiet_tune() as processors:
         host = _run_trials if whole_searches else _run_blocks
-        runs = host(plan, states, seconds, progress)
+        runs = host(plan, states, seconds, progress, left)
         elapsed = time.monotonic() - started
+    if store is not None:
+        keep_runs(plan, runs, store)
+    runs += known
     if not comparable:
         return runs, {}
     return runs, {
@@ -70,7 +89,15 @@ def run_searches(
     }
 
 
-def _run_trials(plan: Plan, states: Place, seconds: float, progress: Say) -> list[Run]:
+def _left(plan: Plan, known: Sequence[Run]) -> list[Search]:
+    """The searches that nobody has made before."""
+    there = {(run.searcher, run.workload, run.seed) for run in known}
+    return [search for search in searches_of(plan) if search not in there]
+
+
+def _run_trials(
+    plan: Plan, states: Place, seconds: float, progress: Say, searches: Sequence[Search]
+) -> list[Run]:
     """Host `trials`: Tune schedules (searcher, workload, seeds), each trial searches."""
     from ray import tune
 
@@ -78,8 +105,8 @@ def _run_trials(plan: Plan, states: Place, seconds: float, progress: Say) -> lis
     from orchestrator.benchmark.tune_progress import TrialProgress
 
     benchmark = plan.benchmark
-    tasks = _tasks(plan)
-    there = file_sizes(states)
+    tasks = _tasks(plan, searches)
+    there = file_sizes(states).keys() - {KNOWN_FILE}
     done = _finished([task for task in tasks if task["file"] in there], states)
     left = [task for task in tasks if task["file"] not in done]
     if there:
@@ -113,17 +140,15 @@ def _run_trials(plan: Plan, states: Place, seconds: float, progress: Say) -> lis
     return [run for runs in done.values() for run in runs]
 
 
-def _tasks(plan: Plan) -> list[dict[str, Any]]:
+def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:
     """What the trials do; each has a file for its state."""
-    benchmark = plan.benchmark
+    seeds_of: dict[tuple[str, str], list[int]] = {}
+    for searcher, workload, seed in searches:
+        seeds_of.setdefault((searcher, workload), []).append(seed)
     tasks = [
-        {"searcher": entry.label, "workload": workload, "seeds": list(seeds)}
-        for workload in plan.workloads
-        for entry in benchmark.searchers
-        for seeds in _batched(
-            benchmark.seeds_of(entry),
-            benchmark.seeds_per_trial or len(benchmark.seeds_of(entry)),
-        )
+        {"searcher": searcher, "workload": workload, "seeds": batch}
+        for (searcher, workload), seeds in seeds_of.items()
+        for batch in _batched(seeds, plan.benchmark.seeds_per_trial or len(seeds))
     ]
     # Names of experiments are no names of files; a file itself says whose state it holds.
     return [{**task, "file": f"{number}.npz"} for number, task in enumerate(tasks)]
@@ -145,7 +170,7 @@ def _processors(entry: SearcherEntry) -> Any:
     return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
 
 
-def _batched(seeds: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
+def _batched(seeds: list[int], size: int) -> Iterator[list[int]]:
     for start in range(0, len(seeds), size):
         yield seeds[start : start + size]
 
@@ -157,7 +182,9 @@ def _seed_counts(plan: Plan) -> str:
     return str(most) if least == most else f"{least} to {most}"
 
 
-def _run_blocks(plan: Plan, states: Place, seconds: float, progress: Say) -> list[Run]:
+def _run_blocks(
+    plan: Plan, states: Place, seconds: float, progress: Say, searches: Sequence[Search]
+) -> list[Run]:
     """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side.
 
     Raises:
@@ -184,12 +211,7 @@ def _run_blocks(plan: Plan, states: Place, seconds: float, progress: Say) -> lis
             )
     model = plan.model()
     spaces = {name: plan.space(name) for name in plan.workloads}
-    tasks = [
-        (entry, workload, seed)
-        for workload in plan.workloads
-        for entry in benchmark.searchers
-        for seed in benchmark.seeds_of(entry)
-    ]
+    tasks = [(plan.entry(label), workload, seed) for label, workload, seed in searches]
     trainable = tune.with_parameters(
         EvaluateBlock,
         model=model,
@@ -197,14 +219,14 @@ def _run_blocks(plan: Plan, states: Place, seconds: float, progress: Say) -> lis
         objective=benchmark.objective,
     )
     path = states / BLOCKS_FILE
-    searches = []
+    blocks = []
     for entry, workload, seed in tasks:
         delivered = DeliveredCosts(model.name, model.version)
         evaluator = make_evaluator(plan, delivered, spaces[workload], entry)
         searcher = make_searcher(plan, entry, spaces[workload], seed=seed, evaluator=evaluator)
-        searches.append(BlockSearch(searcher, evaluator, benchmark.block_size))
+        blocks.append(BlockSearch(searcher, evaluator, benchmark.block_size))
     search = TuneSearch(
-        searches,
+        blocks,
         keep=partial(save_state, path),
         seconds=seconds,
     )

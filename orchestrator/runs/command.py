@@ -11,6 +11,7 @@ from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
 from orchestrator.runs.locations import RUNS
 from orchestrator.runs.run_folder import Say, say
+from orchestrator.store.folder import Store
 
 
 def run_experiment(
@@ -20,6 +21,7 @@ def run_experiment(
     command: str,
     resume: bool = True,
     tracking_uri: str | None = None,
+    store: Store | None = None,
     echo: Say = print,
 ) -> None:
     """Runs or continues an experiment of any kind, draws its page and logs it to MLflow.
@@ -30,6 +32,7 @@ def run_experiment(
         command: what the kind has to belong to, such as benchmark.
         resume: continue what lies in the folder; else it must not exist.
         tracking_uri: MLflow; None: the folder's own store, for kinds that keep one.
+        store: where what was computed before is read, and new things are kept; None: nowhere.
         echo: takes the summary and the closing lines.
 
     Raises:
@@ -49,7 +52,7 @@ def run_experiment(
     folder = output or RUNS / str(config.name)  # type: ignore[attr-defined]
     # Before the preparation, which may take minutes.
     require_own(folder, found)
-    experiment = found(found.prepare(config, str(path)), say=say, bars=True)
+    experiment = found(found.prepare(config, str(path)), say=say, bars=True, store=store)
     if not resume and folder.exists():
         raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
     experiment.close(experiment.run(folder), folder, tracking_uri, echo)

@@ -26,6 +26,7 @@ from orchestrator.runs.mlflow_client import TRACKING_FILE, default_uri, open_mlf
 from orchestrator.runs.mlflow_record import Record, log_run
 from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.ray_runtime import code_version, fan_out
+from orchestrator.store.folder import Store
 
 Plan = TypeVar("Plan")
 Result = TypeVar("Result")
@@ -52,6 +53,7 @@ class Experiment(ABC, Generic[Plan, Result]):
         say: takes lines for a person.
         bars: whether bars of progress are drawn on standard error.
         execute: what the tasks of `spread` run on; None: Ray.
+        store: where what was computed before is read, and new things are kept; None: nowhere.
     """
 
     command: ClassVar[str]
@@ -81,6 +83,7 @@ class Experiment(ABC, Generic[Plan, Result]):
     say: Say = unsaid
     bars: bool = False
     execute: Execute | None = None
+    store: Store | None = None
 
     @classmethod
     def prepare(cls, config: Any, where: str) -> Plan:

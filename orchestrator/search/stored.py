@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from costmodel.affine import Workload
-from costmodel.exact.certificate import Certificate, parse_certificate
-from costmodel.exact.restriction import Restriction, problem_hash, restriction
+from costmodel.exact.restriction import Restriction, restriction
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.loop_nest.records import mapping_record
 from costmodel.map_space.map_space import MapSpace
-from costmodel.space import Codes
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import place
 from mapspace.strict_yaml import StrictModel, validate
@@ -30,6 +27,7 @@ from orchestrator.store.address import Question, content_digest, problem
 from orchestrator.store.compaction import tidy
 from orchestrator.store.folder import Say, Store
 from orchestrator.store.mappings import stored_code
+from orchestrator.store.proofs import certificate_of
 from orchestrator.store.rows import Number, Row, Whole, content_id, finite, row_of
 from searchers import TrialResult
 
@@ -298,7 +296,7 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
     )
     proof, keep = None, None
     if row.certificate is not None:
-        certificate = _certificate(asked, row, store, code)
+        certificate = certificate_of(row, store, space, code, request.keep)
         keep = certificate.keep
         proof = Proof(bool(payload.finished), payload.bounds or 0, certificate)
     restricted = None if payload.restricted is None else payload.restricted.value()
@@ -312,30 +310,4 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
         conclusion=payload.conclusion,
         top=best_tilings(space, np.stack(top), request.objective) if top else (),
         stored=store.where(row),
-    )
-
-
-def _certificate(asked: Asked, row: Row, store: Store, code: Codes) -> Certificate:
-    """The certificate of a row, in the names of who asks."""
-    space = asked.space
-    found = parse_certificate(store.certificate(row), f"certificate {row.certificate}")
-    if found.workload == space.workload and found.accelerator.name == space.accelerator.name:
-        return found
-    keep = restriction(space.workload, space.accelerator, asked.request.keep)
-    hashes = space.workload.hash, space.accelerator.hash
-    same = found.workload_hash == hashes[0]
-    return found.model_copy(
-        update={
-            "workload": space.workload,
-            "workload_hash": hashes[0],
-            "accelerator": space.accelerator,
-            "accelerator_hash": hashes[1],
-            "keep": keep,
-            "problem_hash": problem_hash(
-                *hashes, asked.request.objective, keep, every_order=space.orders is not None
-            ),
-            "record": mapping_record(space, code),
-            # It numbers its pieces by the order of dimensions.
-            "progress": found.progress if same else None,
-        }
     )

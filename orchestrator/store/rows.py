@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
     from orchestrator.store.address import Question
 
-Kind = Literal["search", "front", "run", "evaluation", "dataset", "surrogate"]
-KINDS: tuple[Kind, ...] = ("search", "front", "run", "evaluation", "dataset", "surrogate")
+Kind = Literal["search", "run", "proof", "front"]
 
 Hash = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{32}$")]
 Text = Annotated[str, Field(strict=True, max_length=1 << 20)]
@@ -40,7 +39,7 @@ class Row(StrictModel):
     """One answer."""
 
     kind: Kind
-    """What was computed: a search, a front, a search of a benchmark, an evaluation."""
+    """What was computed: a search, a search of a benchmark, a proof alone, a front."""
     question: Hash
     """Of everything that decides the answer but the budget."""
     address: Hash

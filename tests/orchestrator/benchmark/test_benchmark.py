@@ -35,6 +35,7 @@ from orchestrator.comparison.page import text_table
 from orchestrator.comparison.results import Bounds, Results
 from orchestrator.comparison.results_files import load
 from orchestrator.runs.checkpoints import load_state
+from orchestrator.store.address import content_digest
 
 pytestmark = noisy_libraries
 
@@ -386,6 +387,6 @@ def test_identity_covers_the_content(tmp_path: Path) -> None:
     assert host.describe(same) == host.describe(plan_of(proof_seconds=0.0))
     weights = tmp_path / "weights"
     weights.write_bytes(b"1")
-    first = host._digest(tmp_path)
+    first = content_digest(tmp_path)
     weights.write_bytes(b"2")
-    assert host._digest(tmp_path) != first
+    assert content_digest(tmp_path) != first

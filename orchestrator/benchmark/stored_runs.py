@@ -1,0 +1,269 @@
+"""Searches of a benchmark that were made before: read from the store, and kept there.
+
+A run is taken for the very same search alone: workload as it was written, method with every
+hyperparameter and its version, seed, budget. What is measured in seconds belongs to a processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mapspace.bounded_reading import parse_json
+from mapspace.errors import DataError, MapspaceError
+from mapspace.storage import Place, file_sizes, place, write_atomically
+from mapspace.strict_yaml import StrictModel, validate
+from mapspace.version import __version__
+from orchestrator.comparison.results import Run
+from orchestrator.store.address import Question, content_digest, problem
+from orchestrator.store.compaction import tidy
+from orchestrator.store.rows import Number, Row, Whole, finite, row_of
+
+if TYPE_CHECKING:
+    from orchestrator.benchmark.config import Plan, SearcherEntry
+    from orchestrator.store.folder import Store
+
+# What a run has read at its beginning.
+KNOWN_FILE = "known.json"
+
+Search = tuple[str, str, int]
+"""Label of the searcher, name of the workload, seed."""
+
+
+class _Payload(StrictModel):
+    """What a row of a run holds; an infinite loss is null."""
+
+    best_code: tuple[Whole, ...]
+    true_queries: Whole
+    surrogate_queries: Whole
+    evaluation: tuple[Whole, ...]
+    time: tuple[Number, ...]
+    loss: tuple[Number | None, ...]
+    counted: tuple[Whole, ...]
+
+
+class _Noted(StrictModel):
+    """What a run has read at its beginning."""
+
+    rows: tuple[tuple[Search, Row], ...]
+
+
+class Questions:
+    """What the searches of a benchmark ask of the store."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._iterations: dict[tuple[str, str], int | None] = {}
+        self._problems = {
+            name: problem(found, plan.accelerator) for name, found in plan.workloads.items()
+        }
+        self._spaces = {name: plan.space(name) for name in plan.workloads}
+        self._methods: dict[tuple[str, str], dict[str, Any]] = {}
+        model = plan.model()
+        self.model = model
+        benchmark = plan.benchmark
+        package = _package("model", benchmark.model)
+        self._common = {
+            "kind": "run",
+            "objective": benchmark.objective,
+            "model": [model.name, model.version, package, dict(benchmark.measurement)],
+            "query_latency": benchmark.query_latency,
+            # Seconds are those of a processor.
+            "processor": processor()
+            if benchmark.seconds is not None or plan.cost_model.measured
+            else None,
+        }
+
+    def of(self, search: Search) -> Question:
+        """The question of a search."""
+        label, workload, seed = search
+        if (label, workload) not in self._methods:
+            entry = self.plan.entry(label)
+            self._methods[label, workload] = _method(self.plan, entry, workload)
+            self._iterations[label, workload] = self.plan.benchmark.iterations_in(
+                self._spaces[workload], entry
+            )
+        content = {
+            **self._common,
+            "problem": self._problems[workload],
+            "method": self._methods[label, workload],
+            "seed": seed,
+        }
+        limits = {
+            "iterations": self._iterations[label, workload],
+            "seconds": self.plan.benchmark.seconds,
+        }
+        return Question(content, limits)
+
+
+def searches_of(plan: Plan) -> list[Search]:
+    """All searches of a benchmark."""
+    return [
+        (entry.label, workload, seed)
+        for workload in plan.workloads
+        for entry in plan.benchmark.searchers
+        for seed in plan.benchmark.seeds_of(entry)
+    ]
+
+
+def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:
+    """The runs of a benchmark that the store had when it began.
+
+    Args:
+        plan: the benchmark.
+        states: the folder where its searches stand; what was read at the beginning is noted there,
+            so that a run that is continued has the same searches left.
+        store: where answers are; None: nowhere.
+
+    Raises:
+        DataError: what was noted is damaged.
+    """
+    file = states / KNOWN_FILE
+    if file.exists():
+        noted = parse_json(file.read_bytes(), str(file), DataError)
+        rows = validate(_Noted, noted, str(file), DataError).rows
+        return [_run(search, row) for search, row in rows]
+    if store is None or file_sizes(states):
+        return []
+    found: list[tuple[Search, Row]] = []
+    runs = []
+    for search, row in _rows(plan, store):
+        try:
+            runs.append(_run(search, row))
+            found.append((search, row))
+        except MapspaceError as error:
+            store.tell(f"{error} It is searched anew.")
+    if found:
+        write_atomically(file, _Noted(rows=tuple(found)).model_dump_json().encode())
+    return runs
+
+
+def _rows(plan: Plan, store: Store) -> Iterator[tuple[Search, Row]]:
+    """The rows that answer searches of a benchmark."""
+    questions = Questions(plan)
+    asked = {search: questions.of(search) for search in searches_of(plan)}
+    rows: dict[str, list[Row]] = {}
+    for row in store.rows({question.question for question in asked.values()}):
+        rows.setdefault(row.address, []).append(row)
+    for search, question in asked.items():
+        written = plan.workloads[search[1]].hash
+        fit = [row for row in rows.get(question.address, ()) if row.workload_hash == written]
+        if fit:
+            # Of several equal searches the first that was made.
+            yield search, min(fit, key=lambda row: (row.stored, row.id))
+
+
+def keep_runs(plan: Plan, runs: Sequence[Run], store: Store) -> None:
+    """Keeps runs that did not fail."""
+    questions = Questions(plan)
+    if store.add([_row(questions, run) for run in runs if not run.failure]):
+        tidy(store)
+
+
+def _run(search: Search, row: Row) -> Run:
+    payload = validate(_Payload, row.content(), f"row {row.name}", DataError)
+    label, workload, seed = search
+    return Run(
+        searcher=label,
+        workload=workload,
+        seed=seed,
+        best_loss=math.inf if row.value is None else row.value,
+        best_code=payload.best_code,
+        iterations=row.iterations,
+        true_queries=payload.true_queries,
+        surrogate_queries=payload.surrogate_queries,
+        seconds=row.seconds,
+        evaluation=np.array(payload.evaluation, np.int64),
+        time=np.array(payload.time),
+        loss=np.array([math.inf if loss is None else loss for loss in payload.loss]),
+        counted=np.array(payload.counted, np.int64),
+    )
+
+
+def _row(questions: Questions, run: Run) -> Row:
+    plan = questions.plan
+    question = questions.of((run.searcher, run.workload, run.seed))
+    assert run.counted is not None  # runs of old files alone have none
+    payload = {
+        "best_code": [int(part) for part in run.best_code],
+        "true_queries": run.true_queries,
+        "surrogate_queries": run.surrogate_queries,
+        "evaluation": run.evaluation.tolist(),
+        "time": run.time.tolist(),
+        "loss": [finite(loss) for loss in run.loss.tolist()],
+        "counted": run.counted.tolist(),
+    }
+    method = question.content["method"]
+    return row_of(
+        "run",
+        question,
+        plan.workloads[run.workload],
+        plan.accelerator,
+        questions.model,
+        objective=plan.benchmark.objective,
+        method=method["name"],
+        parameters=json.dumps(method["parameters"], sort_keys=True),
+        seed=run.seed,
+        budget_seconds=question.limits["seconds"],
+        budget_iterations=question.limits["iterations"],
+        value=finite(run.best_loss),
+        iterations=run.iterations,
+        seconds=run.seconds,
+        payload=json.dumps(payload),
+    )
+
+
+def _method(plan: Plan, entry: SearcherEntry, workload: str) -> dict[str, Any]:
+    """A method with all that it was told, as JSON types."""
+    import searchers
+
+    chosen = searchers.searcher_class(entry.name).OPTIONS.read(
+        entry.name, entry.preset, entry.parameters
+    )
+    told = chosen.model_dump(mode="json", exclude={"predictor"}, fallback=str)
+    of_preset = chosen.PRESETS.get(entry.preset or "", {})
+    family = plan.workloads[workload].family
+    method: dict[str, Any] = {
+        "name": entry.name,
+        "parameters": told,
+        "objective_of_preset": of_preset.get("objective"),
+        "family": family,
+        "package": _package("searcher", entry.name),
+    }
+    if "predictor" in searchers.hyperparameters(entry.name):
+        folder = plan.surrogates.get(family)
+        method["surrogate"] = "shipped" if folder is None else _digest(str(folder))
+    return method
+
+
+def _package(what: str, name: str) -> str:
+    """What a searcher or a cost model came with, and its version."""
+    import searchers
+    from costmodel.models import COST_MODELS
+
+    table: Any = searchers.SEARCHERS if what == "searcher" else COST_MODELS
+    return table.package(name) or f"mapspace {__version__}"
+
+
+@cache
+def _digest(folder: str) -> str:
+    return content_digest(place(folder))
+
+
+@cache
+def processor() -> str:
+    """16 hexadecimal digits that tell one kind of processor from another, without naming it."""
+    name = platform.processor()
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        lines = described.read_text(errors="replace").splitlines()
+        name += next((line for line in lines if line.startswith("model name")), "")
+    return hashlib.sha256(f"{platform.machine()} {name}".encode()).hexdigest()[:16]
