@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from functools import cache
@@ -162,6 +163,20 @@ def test_no_file_imports_itself_in_a_circle() -> None:
 @pytest.mark.parametrize(("module", "other"), sorted(FOR_TYPES_ALONE))
 def test_what_needs_a_type_alone_does_so(module: str, other: str) -> None:
     assert other in with_types()[module] - imports()[module]
+
+
+def test_the_table_is_that_of_the_page() -> None:
+    lines = (ROOT / "docs/inside/architecture.md").read_text().splitlines()
+    number, stated = "", set()
+    for _, floor_cell, rooms_cell, *_ in (line.split("|") for line in lines if line[:2] == "| "):
+        number = floor_cell.strip() or number
+        if not number.isdigit():
+            continue
+        found = re.findall(r"`(\w*)\.?(\w*)`", rooms_cell)
+        package = found[0][0]
+        stated |= {(int(number), f"{one or package}.{two}".rstrip(".")) for one, two in found}
+    folders = {(i, room) for i, rooms in enumerate(FLOORS) for room in rooms}
+    assert folders - stated == set()
 
 
 def test_one_nested_level_at_most() -> None:
