@@ -255,13 +255,19 @@ def pareto(
     return fronts.front(workload, accelerator, _stream(progress), store=chosen(store))
 
 
-def sweep(experiment: Experiment, output: str | Path | Place | None = None) -> SweepResults:
+def sweep(
+    experiment: Experiment,
+    output: str | Path | Place | None = None,
+    *,
+    store: StoreChoice = None,
+) -> SweepResults:
     """Proves the best mapping of every accelerator and workload of a sweep, on Ray tasks.
 
     Args:
         experiment: a shipped sweep's name, a YAML file or its URI, or the content of such a file.
         output: the run folder, a path or a URI; None: `runs/NAME`. What it holds of the same sweep
             is not proven again.
+        store: where proofs that were made before are read, and new ones kept; as in `search`.
 
     Raises:
         ConfigError: the experiment is wrong, or the folder holds something else, or another run
@@ -272,7 +278,8 @@ def sweep(experiment: Experiment, output: str | Path | Place | None = None) -> S
     from orchestrator.sweep.run import sweep as run_sweep
 
     config, where = _read(Sweep, experiment)
-    return run_sweep(prepare_sweep(config, where), place(output or RUNS / config.name))
+    folder = place(output or RUNS / config.name)
+    return run_sweep(prepare_sweep(config, where), folder, store=chosen(store))
 
 
 def benchmark(

@@ -24,7 +24,7 @@ from orchestrator.comparison.results_files import CERTIFICATES_FOLDER
 from orchestrator.runs.locations import local_file
 from orchestrator.runs.run_folder import Say
 from orchestrator.store.folder import Store
-from orchestrator.store.proofs import keep_proof, read_proof
+from orchestrator.store.proofs import keep_proof, read_proofs
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -170,7 +170,8 @@ class _Proofs:
     def _stored(self, space: MapSpace) -> Certificate | None:
         if self.store is None:
             return None
-        return read_proof(space, self.objective, self.seconds, self.store)
+        asked = (space.workload, space.accelerator, self.objective)
+        return next(read_proofs([asked], self.seconds, self.store))
 
     def _prove(self, space: MapSpace) -> Certificate:
         from costmodel.exact_any.choice import prove

@@ -14,6 +14,7 @@ import numpy as np
 from costmodel.affine import Workload
 from costmodel.exact.restriction import Restriction, restriction
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import place
@@ -27,7 +28,7 @@ from orchestrator.store.address import Question, content_digest, problem
 from orchestrator.store.compaction import tidy
 from orchestrator.store.folder import Say, Store
 from orchestrator.store.mappings import stored_code
-from orchestrator.store.proofs import certificate_of
+from orchestrator.store.proofs import certificate_of, proof_question
 from orchestrator.store.rows import Number, Row, Whole, content_id, finite, row_of
 from searchers import TrialResult
 
@@ -60,8 +61,18 @@ class Asked:
         Raises:
             ConfigError: the searcher is unknown, or its surrogate cannot be read.
         """
-        request, space = self.request, self.space
-        model = LoopNestModel()
+        request, space, model = self.request, self.space, LoopNestModel()
+        limits = {"seconds": self.seconds, "iterations": request.iterations, "gap": request.gap}
+        if self.method == "exact":
+            return proof_question(
+                space.workload,
+                space.accelerator,
+                request.objective,
+                self._keep,
+                top=request.top,
+                seed=request.seed,
+                **limits,
+            )
         content = {
             "kind": "search",
             "problem": problem(space.workload, space.accelerator, self._keep),
@@ -71,7 +82,6 @@ class Asked:
             "seed": request.seed,
             "top": request.top,
         }
-        limits = {"seconds": self.seconds, "iterations": request.iterations, "gap": request.gap}
         return Question(content, limits)
 
     @property
@@ -127,7 +137,7 @@ def read(asked: Asked) -> SearchResult | None:
     if row is None:
         return None
     try:
-        result = _result(asked, row, store)
+        result = (_result if row.kind == "search" else _proven)(asked, row, store)
     except MapspaceError as error:
         store.tell(f"row {row.name}: cannot be used, so it is computed anew: {error}")
         return None
@@ -157,8 +167,6 @@ def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
     known = searchers.hyperparameters(name)
     told = {key: value for key, value in known.items() if key not in ("threads", "predictor")}
     method: dict[str, Any] = {"name": name, "parameters": json.loads(json.dumps(told, default=str))}
-    if name == "exact":
-        return method
     method["family"] = workload.family
     method["package"] = searchers.SEARCHERS.package(name) or f"mapspace {__version__}"
     if "predictor" in known:
@@ -168,6 +176,7 @@ def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
 
 
 def _row(asked: Asked, question: Question, result: SearchResult, texts: list[str]) -> Row:
+    parameters = question.content.get("method", {}).get("parameters", {})
     space, request, trial, standing = asked.space, asked.request, result.trial, result.searched
     certificate = content_id(texts[0].encode()) + ".json" if texts else None
     return row_of(
@@ -178,7 +187,7 @@ def _row(asked: Asked, question: Question, result: SearchResult, texts: list[str
         LoopNestModel(),
         objective=request.objective,
         method=asked.method,
-        parameters=json.dumps(question.content["method"]["parameters"], sort_keys=True),
+        parameters=json.dumps(parameters, sort_keys=True),
         seed=request.seed,
         budget_seconds=asked.seconds,
         budget_iterations=request.iterations,
@@ -269,6 +278,42 @@ class _Payload(StrictModel):
     trial: _Trial
 
 
+def _proven(asked: Asked, row: Row, store: Store) -> SearchResult:
+    """The result that a proof of a benchmark or a sweep comes to; it counts no cost queries.
+
+    Raises:
+        ConfigError: its mapping is none of the space.
+        DataError: the certificate is damaged.
+    """
+    space = asked.space
+    certificate = certificate_of(row, store, space, asked.request.keep)
+    code = record_code(space, certificate.record)
+    loss = float(LoopNestModel().evaluate(space, code[None]).objective(certificate.objective)[0])
+    if not math.isclose(loss, certificate.value, rel_tol=ROUNDING):
+        raise DataError(f"expected {certificate.value!r}, the mapping has {loss!r}.")
+    trial = TrialResult(
+        best_code=code,
+        best_loss=loss,
+        iterations=0,
+        true_queries=0,
+        surrogate_queries=0,
+        seconds=row.seconds,
+        curve_iteration=np.zeros(1, np.int64),
+        curve_seconds=np.array([row.seconds]),
+        curve_loss=np.array([loss]),
+        curve_counted=np.zeros(1, np.int64),
+    )
+    standing = Standing(
+        certificate.proven,
+        bool(certificate.tie_proven),
+        certificate.lower_bound,
+        certificate.gap,
+    )
+    proof = Proof(certificate.proven, sum(certificate.counts.values()), certificate)
+    certain = Certain(standing, None, proof, None)
+    return describe(asked.request, asked.method, space, trial, certain, stored=store.where(row))
+
+
 def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
     """The result of a row, in the names of who asks.
 
@@ -296,7 +341,7 @@ def _result(asked: Asked, row: Row, store: Store) -> SearchResult:
     )
     proof, keep = None, None
     if row.certificate is not None:
-        certificate = certificate_of(row, store, space, code, request.keep)
+        certificate = certificate_of(row, store, space, request.keep)
         keep = certificate.keep
         proof = Proof(bool(payload.finished), payload.bounds or 0, certificate)
     restricted = None if payload.restricted is None else payload.restricted.value()

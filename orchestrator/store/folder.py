@@ -97,7 +97,7 @@ class Store:
             question: `Question.question`.
             accept: whether a row will do.
         """
-        return min(filter(accept, self.rows([question])), key=_rank, default=None)
+        return min(filter(accept, self.rows([question])), key=rank, default=None)
 
     def rows(self, questions: Collection[str]) -> list[Row]:
         """All rows that answer some questions, each once; a line says what cannot be read."""
@@ -254,7 +254,7 @@ class Store:
             write_atomically(marker, (json.dumps({"format": FORMAT}) + "\n").encode())
 
 
-def _rank(row: Row) -> tuple[bool, float, float]:
+def rank(row: Row) -> tuple[bool, float, float]:
     """The best row first: a proven one, then the least value, then the earliest."""
     return not row.proven, math.inf if row.value is None else row.value, row.stored
 

@@ -2,64 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from costmodel.exact.certificate import Certificate, parse_certificate
 from costmodel.exact.restriction import problem_hash, restriction
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
+from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import DataError, MapspaceError
 from orchestrator.store.address import Question, problem
 from orchestrator.store.compaction import tidy
+from orchestrator.store.folder import rank
 from orchestrator.store.mappings import stored_code
 from orchestrator.store.rows import content_id, finite, row_of
 
 if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
     from costmodel.costs import Objective
-    from costmodel.map_space.map_space import MapSpace
-    from costmodel.space import Codes
     from orchestrator.store.folder import Store
     from orchestrator.store.rows import Row
 
 
-def read_proof(
-    space: MapSpace, objective: Objective, seconds: float | None, store: Store
-) -> Certificate | None:
-    """The certificate of a space's least value that the store has.
+def proof_question(
+    workload: Workload,
+    machine: Accelerator,
+    objective: Objective,
+    keep: Mapping[str, Sequence[str]] | None = None,
+    *,
+    top: int = 1,
+    **limits: Any,
+) -> Question:
+    """The question for the best mapping, proven: whoever proves it, and from which seed.
 
     Args:
-        space: of the workload and machine, without a restriction.
+        workload: the operation.
+        machine: the machine.
         objective: what is minimised.
-        seconds: the budget of the proof, s; one that is not finished serves if it had as much.
-            None: only a finished one serves.
+        keep: tensors that levels keep.
+        top: how many of the best tilings are asked for.
+        limits: budget, gap and seed.
+    """
+    model = LoopNestModel()
+    content = {
+        "kind": "proof",
+        "problem": problem(workload, machine, keep),
+        "objective": objective,
+        "model": [model.name, model.version],
+        "top": top,
+    }
+    return Question(content, limits)
+
+
+def read_proofs(
+    problems: Sequence[tuple[Workload, Accelerator, Objective]], seconds: float, store: Store
+) -> Iterator[Certificate | None]:
+    """The certificates that the store has of least values, in the words of who asks.
+
+    Args:
+        problems: workload, machine and objective of each.
+        seconds: the budget of a proof, s: one that is not finished serves if it had as much.
         store: the store.
 
-    Returns:
-        The certificate in the words of who asks; None where there is none.
+    Yields:
+        For each problem its certificate; None where there is none.
     """
 
     def serves(row: Row) -> bool:
-        had = seconds is not None and row.budget_seconds is not None
-        return row.proven or (had and row.budget_seconds >= seconds)  # type: ignore[operator]
+        enough = row.budget_seconds is None or row.budget_seconds >= seconds
+        whole = row.budget_iterations is None and row.budget_gap == 0
+        return row.certificate is not None and (row.proven or (enough and whole))
 
-    row = store.find(_question(space, objective, seconds).question, serves)
-    if row is None:
-        return None
-    try:
-        found = parse_certificate(store.certificate(row), f"certificate {row.certificate}")
-        code = stored_code(space, found.workload, found.record)
-        return certificate_of(row, store, space, code, None)
-    except MapspaceError as error:
-        store.tell(f"row {row.name}: cannot be used, so it is proven anew: {error}")
-        return None
+    asked = [proof_question(*entry).question for entry in problems]
+    rows: dict[str, list[Row]] = {}
+    for row in filter(serves, store.rows(set(asked))):
+        rows.setdefault(row.question, []).append(row)
+    for (workload, machine, _), question in zip(problems, asked, strict=True):
+        best = min(rows.get(question, ()), key=rank, default=None)
+        found = None
+        if best is not None:
+            try:
+                found = certificate_of(best, store, MapSpace(workload, machine))
+            except MapspaceError as error:
+                store.tell(f"row {best.name}: cannot be used, so it is proven anew: {error}")
+        yield found
 
 
 def keep_proof(
     space: MapSpace, certificate: Certificate, seconds: float | None, store: Store
 ) -> None:
     """Keeps the certificate of a space's least value, for which the proof had so many seconds."""
-    question = _question(space, certificate.objective, seconds)
+    question = proof_question(
+        space.workload, space.accelerator, certificate.objective, seconds=seconds
+    )
     text = certificate.text()
     row = row_of(
         "proof",
@@ -87,8 +123,7 @@ def certificate_of(
     row: Row,
     store: Store,
     space: MapSpace,
-    code: Codes,
-    keep: Mapping[str, Sequence[str]] | None,
+    keep: Mapping[str, Sequence[str]] | None = None,
 ) -> Certificate:
     """The certificate of a row, in the words of who asks.
 
@@ -96,7 +131,6 @@ def certificate_of(
         row: the row.
         store: where it is.
         space: of who asks.
-        code: `[D]` its mapping in that space.
         keep: tensors that levels keep, in the words of who asks.
 
     Raises:
@@ -109,6 +143,7 @@ def certificate_of(
         raise DataError(f"certificate {row.certificate}: is of another machine.")
     if found.workload == space.workload and found.accelerator.name == space.accelerator.name:
         return found
+    code = stored_code(space, found.workload, found.record)
     restricted = restriction(space.workload, space.accelerator, keep)
     return found.model_copy(
         update={
@@ -125,14 +160,3 @@ def certificate_of(
             "progress": found.progress if found.workload_hash == hashes[0] else None,
         }
     )
-
-
-def _question(space: MapSpace, objective: Objective, seconds: float | None) -> Question:
-    model = LoopNestModel()
-    content = {
-        "kind": "proof",
-        "problem": problem(space.workload, space.accelerator),
-        "objective": objective,
-        "model": [model.name, model.version],
-    }
-    return Question(content, {"seconds": seconds})

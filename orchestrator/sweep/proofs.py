@@ -20,12 +20,15 @@ from pydantic import ValidationError
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.costs import Objective
+from costmodel.exact.certificate import Certificate
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, DataError
-from mapspace.storage import Place, RemotePath
+from mapspace.storage import Place, RemotePath, write_atomically
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
+from orchestrator.store.folder import Store
+from orchestrator.store.proofs import keep_proof, read_proofs
 
 PROOFS_FOLDER = "proofs"
 # Cost queries of the search for a mapping where the proof has none in its time: a moment.
@@ -92,8 +95,14 @@ class Proof(StrictModel):
         return self.status != "unsupported"
 
 
-def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
-    """Proves the best mapping of a problem, or gets as far as the time allows."""
+def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = None) -> Proof:
+    """Proves the best mapping of a problem, or gets as far as the time allows.
+
+    Args:
+        problem: the problem.
+        limit_seconds: the most that it may take, s.
+        store: where the certificate is kept; None: nowhere.
+    """
     from costmodel.exact.certificate import certify
     from costmodel.exact_any.choice import load_prover, make_prover, why_not
 
@@ -128,14 +137,42 @@ def prove_problem(problem: Problem, limit_seconds: float) -> Proof:
         return proof("infeasible", reason=str(error))
     except DataError as error:
         return proof("time_limit", reason=str(error))
-    return proof(
-        "proven" if certificate.proven else "time_limit",
-        energy_pj=certificate.energy_pj,
-        latency_cycles=certificate.latency_cycles,
-        gap=certificate.gap,
-        record=certificate.record,
-        lower_bound=certificate.lower_bound,
-    )
+    if store is not None:
+        keep_proof(space, certificate, limit_seconds, store)
+    return proof(**_certified(certificate))
+
+
+def _certified(certificate: Certificate) -> dict[str, Any]:
+    """What a certificate says of its problem."""
+    return {
+        "status": "proven" if certificate.proven else "time_limit",
+        "energy_pj": certificate.energy_pj,
+        "latency_cycles": certificate.latency_cycles,
+        "gap": certificate.gap,
+        "record": certificate.record,
+        "lower_bound": certificate.lower_bound,
+    }
+
+
+def stored_proofs(
+    problems: Sequence[Problem], limit_seconds: float, store: Store
+) -> Iterator[Proof]:
+    """The proofs that the store has of some of the problems, of those with as much time at least.
+
+    Args:
+        problems: the problems.
+        limit_seconds: time of one proof, s.
+        store: the store.
+    """
+    asked = [(problem.workload, problem.accelerator, problem.objective) for problem in problems]
+    for problem, found in zip(problems, read_proofs(asked, limit_seconds, store), strict=True):
+        if found is not None:
+            yield Proof(
+                key=problem.key,
+                seconds=found.seconds,
+                limit_seconds=limit_seconds,
+                **_certified(found),
+            )
 
 
 def _treated(problem: Problem) -> bool:
@@ -181,27 +218,35 @@ def _searched(
     return np.array(found, np.int32).reshape(len(found), space.cardinality.size)
 
 
-def prove_chunk(folder: Place, limit_seconds: float, chunk: Sequence[Problem]) -> list[Proof]:
+def prove_chunk(
+    folder: Place, limit_seconds: float, store: Store | None, chunk: Sequence[Problem]
+) -> list[Proof]:
     """Proves problems one after another and keeps each proof at once, at a URI within seconds.
 
     Args:
         folder: where the file of the chunk lies; a chunk that is tried again after its worker died
             continues there.
         limit_seconds: time of one proof.
+        store: where certificates are kept; None: nowhere.
         chunk: the problems.
     """
     keys = "\n".join(problem.key for problem in chunk)
     path = folder / f"{hashlib.sha256(keys.encode()).hexdigest()[:16]}.jsonl"
-    known = read_proofs([path]) if path.exists() else {}
+    known = read_proof_files([path]) if path.exists() else {}
     proofs = []
     with _kept_in(path) as keep:
         for problem in chunk:
             proof = known.get(problem.key)
             if proof is None or not proof.answers(limit_seconds):
-                proof = prove_problem(problem, limit_seconds)
+                proof = prove_problem(problem, limit_seconds, store)
                 keep(proof)
             proofs.append(proof)
     return proofs
+
+
+def write_proofs(path: Place, proofs: Sequence[Proof]) -> None:
+    """Writes a file of proofs."""
+    write_atomically(path, "".join(f"{proof.model_dump_json()}\n" for proof in proofs).encode())
 
 
 @contextmanager
@@ -237,7 +282,7 @@ def _kept_in(path: Place) -> Iterator[Callable[[Proof], None]]:
         yield append
 
 
-def read_proofs(files: Iterable[Place]) -> dict[str, Proof]:
+def read_proof_files(files: Iterable[Place]) -> dict[str, Proof]:
     """The proofs in files by key; of several of one problem the one that tells most."""
     found: dict[str, Proof] = {}
     for path in files:

@@ -19,6 +19,7 @@ from mapspace.storage import Place, file_sizes, make_folder
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record, digest
 from orchestrator.runs.run_folder import Execute, Experiment
+from orchestrator.store.folder import Store
 from orchestrator.sweep.config import Sweep
 from orchestrator.sweep.plan import SweepPlan, prepare_sweep
 from orchestrator.sweep.proofs import (
@@ -28,7 +29,9 @@ from orchestrator.sweep.proofs import (
     chunks_of,
     distinct,
     prove_chunk,
-    read_proofs,
+    read_proof_files,
+    stored_proofs,
+    write_proofs,
 )
 from orchestrator.sweep.report import (
     FIGURE_FILE,
@@ -46,6 +49,8 @@ from orchestrator.sweep.results import (
     problems_of,
 )
 
+# Proofs of the store, in the folder of proofs.
+STORED_FILE = "stored.jsonl"
 # So that every core has work until close to the end, however few points there are.
 TASKS_PER_CORE = 8
 
@@ -117,13 +122,21 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
         """All proofs by key: those that are there, and then the missing ones."""
         plan, limit = self.plan, self.plan.sweep.seconds_per_point
         problems = distinct(problems_of(plan))
-        there = read_proofs(_proof_files(folder))
+        there = read_proof_files(_proof_files(folder))
         proofs = {key: proof for key, proof in there.items() if key in problems}
         missing = [
             problem
             for key, problem in problems.items()
             if key not in proofs or not proofs[key].answers(limit)
         ]
+        if missing and self.store is not None:
+            known = list(stored_proofs(missing, limit, self.store))
+            if known:
+                # Of this run from now on, whatever becomes of the store.
+                write_proofs(folder / STORED_FILE, known)
+                self.say(f"{self.name}: {len(known):,} of them are in the store")
+            proofs |= {proof.key: proof for proof in known}
+            missing = [problem for problem in missing if problem.key not in proofs]
         if not missing:
             return proofs
         self.say(_begin_line(plan, len(problems), len(missing)))
@@ -134,7 +147,7 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
         tasks = TASKS_PER_CORE * (os.cpu_count() or 1)
         for answers in self.spread(
             claim,
-            functools.partial(prove_chunk, folder, limit),
+            functools.partial(prove_chunk, folder, limit, self.store),
             chunks_of(missing, plan.sweep.points_per_task, tasks=tasks),
             total=len(problems),
             done=len(problems) - len(missing),
@@ -144,9 +157,15 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
         return proofs
 
 
-def sweep(plan: SweepPlan, folder: Place, *, execute: Execute | None = None) -> SweepResults:
+def sweep(
+    plan: SweepPlan,
+    folder: Place,
+    *,
+    execute: Execute | None = None,
+    store: Store | None = None,
+) -> SweepResults:
     """Proves what is missing in a run folder, as `Experiment.run` does."""
-    return SweepExperiment(plan, execute=execute).run(folder)
+    return SweepExperiment(plan, execute=execute, store=store).run(folder)
 
 
 def _proof_files(folder: Place) -> list[Place]:

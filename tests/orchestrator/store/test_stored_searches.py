@@ -15,12 +15,16 @@ from test_store_folder import row_of
 from whole_spaces import golden
 
 import mapspace as ms
+from costmodel.accelerators import accelerator
+from costmodel.exact_any.choice import prove
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import workload
 from orchestrator.answers.request import Request
 from orchestrator.answers.results import SearchResult
 from orchestrator.proofs.pareto import front_text
 from orchestrator.search import one_workload
 from orchestrator.store.folder import CERTIFICATES, MARKER, NEW, Store
+from orchestrator.store.proofs import keep_proof, read_proofs
 
 GEMM = "gemm:M=12,N=8,K=6"
 # One operation under two sets of names, in two orders.
@@ -279,3 +283,26 @@ def test_every_line_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert {k: v for k, v in first.items() if k not in OF_NOW} == {
             k: v for k, v in second.items() if k not in OF_NOW
         }
+
+
+def test_a_proof_and_a_search_answer_for_each_other(tmp_path: Path, searched: list[str]) -> None:
+    work, machine = workload("gemm:M=24,N=8,K=6"), accelerator("mm256-bypass")
+    space = MapSpace(work, machine)
+    proven = prove(space)
+    store = Store(tmp_path)
+    keep_proof(space, proven, 60.0, store)
+    found = ms.search(work, machine, store=store)
+    assert found.from_store
+    assert searched == []
+    assert found.proven
+    assert found.certificate == proven
+    assert found.iterations == 0
+    assert ms.verify(found).holds
+    other = workload("gemm:M=20,N=8,K=6")
+    result = ms.search(other, machine, store=store)
+    asked = [(other, machine, "edp"), (work, machine, "edp"), (work, machine, "energy")]
+    assert list(read_proofs(asked, 60.0, store)) == [result.certificate, proven, None]
+    # What a search among the mappings that keep something has proven is no proof of all.
+    keep = {"L1": [work.tensor_names[0]]}
+    ms.search(work, machine, objective="energy", keep=keep, store=store)
+    assert list(read_proofs(asked[2:], 60.0, store)) == [None]

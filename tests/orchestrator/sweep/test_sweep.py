@@ -25,9 +25,10 @@ from orchestrator.runs.command import run_experiment
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.mlflow_client import default_uri
 from orchestrator.runs.ray_runtime import fan_out
+from orchestrator.store.folder import Store
 from orchestrator.sweep.config import AreaProxy, Sweep
 from orchestrator.sweep.plan import Layer, SweepPlan, prepare_sweep
-from orchestrator.sweep.proofs import Problem, Proof, read_proofs
+from orchestrator.sweep.proofs import Problem, Proof, read_proof_files
 from orchestrator.sweep.report import text_summary, write_sweep_report
 from orchestrator.sweep.results import SweepResults, collect, front_ranks, problems_of
 from orchestrator.sweep.run import Chunk, sweep
@@ -53,7 +54,7 @@ def plan_for(**changes: object) -> SweepPlan:
 
 
 def proofs_in(folder: Path) -> dict[str, Proof]:
-    return read_proofs(sorted((folder / "proofs").glob("*.jsonl")))
+    return read_proof_files(sorted((folder / "proofs").glob("*.jsonl")))
 
 
 def test_the_grid_is_a_product_whose_last_axis_changes_fastest() -> None:
@@ -580,3 +581,25 @@ def test_shipped_experiments_are_valid(name: str, points: int) -> None:
     plan = prepare_sweep(load_experiment(path, Sweep), str(path))
     assert plan.sweep.name == name
     assert len(plan.architectures) * len(plan.layers) == points
+
+
+def test_what_was_proven_before_is_read_from_the_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    proven: list[Problem] = []
+
+    def counted(task: Any, chunks: Any) -> Iterator[Any]:
+        for chunk in chunks:
+            proven.extend(chunk)
+            yield task(chunk)
+
+    first = sweep(plan_for(workloads=[SMALL]), tmp_path / "first", execute=counted, store=store)
+    assert len(proven) == 6
+    second = sweep(plan_for(), tmp_path / "second", execute=counted, store=store)
+    assert len(proven) == 12
+    assert {problem.workload.name for problem in proven[6:]} == {OTHER}
+    shared = second.points[second.points["workload"] == SMALL].reset_index(drop=True)
+    for column in ("energy_pj", "latency_cycles", "status"):
+        assert list(shared[column]) == list(first.points[column])
+    # A run whose folder knows them needs the store no more.
+    sweep(plan_for(), tmp_path / "second", execute=counted)
+    assert len(proven) == 12
