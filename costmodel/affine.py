@@ -61,9 +61,11 @@ class Axis(StrictModel):
             match = _TERM.fullmatch(text.strip())
             factor = int(match[1] or match[3] or 1) if match else 0
             if match is None or (match[1] and match[3]) or factor < 1:
+                negative = isinstance(value, str) and "-" in value
                 raise ValueError(
                     "expected a sum of dimensions with positive whole coefficients such as "
-                    f"'2*P + R', got {shown(value)}."
+                    f"'2*P + R', got {shown(value)}"
+                    f"{'; differences are evaluated as records, not searched' * negative}."
                 )
             terms.append((match[2], factor))
         return {"terms": tuple(terms)}

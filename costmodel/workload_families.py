@@ -128,7 +128,10 @@ class Mttkrp(Sizes):
 def _one_name(value: object) -> object:
     """Says what is meant where a list of outputs comes."""
     if isinstance(value, list | tuple):
-        raise ValueError(f"expected the name of exactly one tensor, got {shown(value)}.")
+        raise ValueError(
+            f"expected the name of exactly one tensor, got {shown(value)}; operations with several "
+            "outputs are evaluated as records, not searched."
+        )
     return value
 
 

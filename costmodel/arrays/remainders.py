@@ -69,7 +69,8 @@ def check_true_counting(tables: NestTables) -> None:
     machine = tables.machine
     if tables.hop_energy.any() or machine.router.any() or machine.ingress.any():
         raise ConfigError(
-            "counting: true is for machines whose networks cost no energy; expected hop_energy_pj, "
+            "counting: true is for machines whose networks cost no energy: which children share a "
+            "word, and how far they lie apart, changes from pass to pass; expected hop_energy_pj, "
             "router_pj and ingress_pj of 0, or counting: timeloop."
         )
     if (tables.part_kind == PART_BY_SPREAD).any():

@@ -17,8 +17,10 @@ from mapspace.errors import ConfigError
 from orchestrator.answers.padding import SMALL_FACTOR, Padding, Sizes, paddable
 
 if TYPE_CHECKING:
+    import searchers
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
+    from costmodel.map_space.map_space import MapSpace
     from orchestrator.answers.request import Request
 
 # Sizes are padded by at most this share, to the next multiples of these numbers.
@@ -100,7 +102,7 @@ def find_padding(
     starts = [
         sizes,
         # All at once: with one awkward size left the others may be worth nothing.
-        {**sizes, **{name: _roundest(sizes[name]) for name in dimensions}},
+        {**sizes, **{name: roundest(sizes[name]) for name in dimensions}},
         {**sizes, **{name: size for name, (size, _) in single.items()}},
         # One alone: with it the others may be worth nothing more.
         *({**sizes, name: size} for name, (size, _) in single.items()),
@@ -111,20 +113,17 @@ def find_padding(
     return Padding(original, single, best, least(best), complete=not stop())
 
 
-def _roundest(size: int) -> int:
+def roundest(size: int) -> int:
     """The candidate with the smallest largest factor, the smallest of those; or the size itself."""
-    return min((size, *candidates(size)), key=lambda c: (max(SMALL_FACTOR, *prime_factors(c)), c))
+    return min((size, *candidates(size)), key=lambda c: (max((SMALL_FACTOR, *prime_factors(c))), c))
 
 
 def _least(
     request: Request, workload: Workload, device: Accelerator, stop: Callable[[], bool]
 ) -> float:
     """The objective of the best mapping; inf where none was found in time."""
-    import searchers
     from costmodel.exact.infeasible import why_infeasible
-    from costmodel.exact.loading import load_compiled
-    from costmodel.exact.problem import why_not
-    from costmodel.exact.prover import Prover
+    from costmodel.exact_any.choice import is_older, load_prover, make_prover, why_not
     from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
 
@@ -136,24 +135,44 @@ def _least(
     except ConfigError:
         return math.inf  # too large for exact counts, say
     if obstacle is not None:
-        evaluator = searchers.Evaluator(
-            LoopNestModel(),
-            space,
-            objective=request.objective,
-            iterations=SEARCH_ITERATIONS,
-            seconds=PROBLEM_SECONDS,
-        )
-        searchers.make("structured", space, seed=request.seed).run(evaluator)
-        return evaluator.best_loss
-    load_compiled()
+        return _searched(request, space, PROBLEM_SECONDS).best_loss
+    load_prover(space)
     deadline = time.monotonic() + PROBLEM_SECONDS
-    prover = Prover(space, objective=request.objective, keep=request.keep, threads=request.threads)
+    older = is_older(space)
+    prover = make_prover(
+        space,
+        objective=request.objective,
+        keep=request.keep,
+        threads=request.threads,
+        build=older,
+    )
+    if not older:
+        # On other hierarchies a proof that is cut off may have come to no mapping by itself.
+        first = _searched(request, space, PROBLEM_SECONDS / 4).best_code
+        if first is not None:
+            prover.offer(first[None])
     while not prover.finished and time.monotonic() < deadline and not stop():
         prover.step()
     codes = prover.codes()[:1]
     if not len(codes):
         return math.inf
     return float(LoopNestModel().evaluate(space, codes).objective(request.objective)[0])
+
+
+def _searched(request: Request, space: MapSpace, seconds: float) -> searchers.Evaluator:
+    """What the structured search finds."""
+    import searchers
+    from costmodel.loop_nest.model import LoopNestModel
+
+    evaluator = searchers.Evaluator(
+        LoopNestModel(),
+        space,
+        objective=request.objective,
+        iterations=SEARCH_ITERATIONS,
+        seconds=seconds,
+    )
+    searchers.make("structured", space, seed=request.seed).run(evaluator)
+    return evaluator
 
 
 def pad(

@@ -404,7 +404,7 @@ MANY = {f"D{number}": 2 for number in range(10)}
         ),
         (nest(output=None), "missing output beside dimensions, tensors."),
         (nest(output=["Z", "A"]), "output: expected the name of exactly one tensor, got ['Z', 'A"),
-        (nest(output=[]), "output: expected the name of exactly one tensor, got []."),
+        (nest(output=[]), "output: expected the name of exactly one tensor, got []; oper"),
         (nest(output="Y"), "output: expected one of the tensors A, B, Z, got 'Y'."),
         (
             nest(dimensions={"M": 2, "N": 2}, tensors={"Z": ["M", "N"]}),
