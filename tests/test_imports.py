@@ -24,8 +24,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.arrays",
         "costmodel.map_space",
         "costmodel.loop_nest",
-        "costmodel.accelforge costmodel.exact costmodel.independent costmodel.maestro "
-        "costmodel.tiling costmodel.timeloop costmodel.zigzag",
+        "costmodel.accelforge costmodel.exact costmodel.exact_imperfect costmodel.independent "
+        "costmodel.maestro costmodel.tiling costmodel.timeloop costmodel.zigzag",
         "costmodel.exact_any",
         "costmodel.models",
         "searchers.compiled surrogate",

@@ -1,6 +1,7 @@
 """Which prover a map space needs: the one for three levels where it can, else the one for any.
 
-What is the same for both comes from here: why there is no proof, loading, a prover, a proof.
+Where factors are imperfect there is one that bounds only. What is the same for all comes from here:
+why there is no proof, loading, a prover, a proof.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ from costmodel.exact import certificate, loading, problem
 from costmodel.exact import prover as three_levels
 from costmodel.exact.face import AnyProof
 from costmodel.exact_any import prover as any_levels
+from costmodel.exact_any.imperfect_prover import ImperfectProver, why_not_imperfect
 from costmodel.exact_any.problem import why_not_any
 from costmodel.map_space.map_space import MapSpace
 
 
 def why_not(space: MapSpace) -> str | None:
-    """Why no proof is possible of a map space, in one line; None if one is."""
+    """Why neither proof nor bound is possible of a map space, in one line; None if one is."""
+    return why_not_imperfect(space) if space.tables.imperfect else why_not_proven(space)
+
+
+def why_not_proven(space: MapSpace) -> str | None:
+    """Why no proof is possible that finds the optimum by itself, in one line; None if one is."""
     return None if problem.why_not(space) is None else why_not_any(space)
 
 
@@ -32,7 +39,7 @@ def load_prover(space: MapSpace) -> None:
     """Compiles the proof that a map space needs, or loads it compiled."""
     if is_older(space):
         loading.load_compiled()
-    else:
+    elif not space.tables.imperfect:
         any_levels.load_compiled()
 
 
@@ -54,6 +61,8 @@ def make_prover(
         return three_levels.Prover(
             space, objective=objective, keep=keep, top=top, threads=threads, build=build
         )
+    if space.tables.imperfect:
+        return ImperfectProver(space, objective=objective, keep=keep, top=top, build=build)
     return any_levels.AnyProver(space, objective=objective, keep=keep, top=top, build=build)
 
 

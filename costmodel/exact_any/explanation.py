@@ -18,7 +18,7 @@ from costmodel.constraint_entries import Constraint
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.restriction import Restriction
-from costmodel.exact_any.choice import make_prover, why_not
+from costmodel.exact_any.choice import make_prover, why_not_proven
 from costmodel.exact_any.explained import (
     EQUAL,
     ConstraintAnswer,
@@ -213,7 +213,7 @@ class _Explainer:
             How far the proof came, or why there is none.
         """
         _, mapping, objective, keep = self._optimum
-        why = why_not(space) if without is None else why_not_any(space)
+        why = why_not_proven(space) if without is None else why_not_any(space)
         if why is not None:
             return why
         prover: AnyProof

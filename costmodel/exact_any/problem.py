@@ -17,7 +17,7 @@ def why_not_any(space: MapSpace) -> str | None:
     """Why no proof is possible on any hierarchy, in one line; None if one is."""
     name = space.accelerator.name
     if space.tables.imperfect:
-        return f"{name} has factors: imperfect; no bound is known where loops have remainders."
+        return f"{name} has factors: imperfect; of loops with remainders there is a bound only."
     if space.accelerator.overflow != "invalid":
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:

@@ -134,10 +134,10 @@ class _Proofs:
 
     def _certificate(self, name: str) -> tuple[Certificate | None, str]:
         """The certificate of a workload and how it came about; else None and why."""
-        from costmodel.exact_any.choice import why_not
+        from costmodel.exact_any.choice import why_not_proven
 
         space = MapSpace(self.plan.workloads[name], self.plan.accelerator)
-        reason = why_not(space)
+        reason = why_not_proven(space)
         if reason is not None:
             return None, reason
         file = certificate_file(name, space.workload.hash)

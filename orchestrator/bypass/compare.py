@@ -105,12 +105,12 @@ def compare_bypass(
         ConfigError: an unknown name, a machine or workload that admits no proof, or a single
             workload without feasible mapping.
     """
-    from costmodel.exact_any.choice import load_prover, why_not
+    from costmodel.exact_any.choice import load_prover, why_not_proven
 
     name, layers = load_network(source) if network else ("", [(load_workload(source), 1)])
     device = accelerator(machine)
     for layer, _ in layers:
-        reason = why_not(MapSpace(layer, device))
+        reason = why_not_proven(MapSpace(layer, device))
         if reason is not None:
             raise ConfigError(f"Bypass is compared by proofs, and there is none: {reason}")
     live = Live(stream or sys.stderr)

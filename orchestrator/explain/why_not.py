@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from costmodel.accelerators import constrained
-from costmodel.exact_any.choice import load_prover, make_prover, why_not
+from costmodel.exact_any.choice import load_prover, make_prover, why_not_proven
 from costmodel.exact_any.explained import Neighbour
 from costmodel.exact_any.explanation import neighbour_of
 from costmodel.loop_nest.records import record_code
@@ -194,7 +194,7 @@ def _keep(
         space = MapSpace(read.workload, constrained(read.machine, [entry]))
     except ConfigError as error:
         return neighbour_of(str(error), value)
-    why = why_not(space)
+    why = why_not_proven(space)
     if why is not None:
         return neighbour_of(why, value)
     load_prover(space)

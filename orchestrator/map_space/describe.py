@@ -173,9 +173,9 @@ def _check_samples(samples: int) -> None:
 
 def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certificate | None, str]:
     """The proof of a space's best mapping, as far as it came, or None and why there is none."""
-    from costmodel.exact_any.choice import load_prover, prove, why_not
+    from costmodel.exact_any.choice import load_prover, prove, why_not_proven
 
-    reason = why_not(space)
+    reason = why_not_proven(space)
     if reason is not None:
         return None, reason
     with live.preparing("loading the exact search"):

@@ -164,13 +164,10 @@ def verify_certificate(
 
 def _load(certificate: Certificate) -> None:
     """Compiles the prover that a certificate needs, or loads it compiled."""
-    from costmodel.exact import loading
-    from costmodel.exact_any import prover as any_levels
-    from costmodel.exact_any.choice import is_older
+    from costmodel.exact_any.choice import load_prover
     from costmodel.map_space.map_space import MapSpace
 
-    older = is_older(MapSpace(certificate.workload, certificate.machine))
-    (loading if older else any_levels).load_compiled()
+    load_prover(MapSpace(certificate.workload, certificate.machine))
 
 
 def _look_again(certificate: Certificate, seconds: float | None) -> SecondLook:

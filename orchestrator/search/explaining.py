@@ -28,7 +28,7 @@ def explain_result(
     Raises:
         ConfigError: nothing is proven of it, or a wrong time.
     """
-    from costmodel.exact_any.choice import load_prover, why_not
+    from costmodel.exact_any.choice import load_prover, why_not_proven
     from costmodel.exact_any.explanation import Optimum, explain
     from costmodel.exact_any.prover import load_compiled
     from costmodel.map_space.map_space import MapSpace
@@ -41,7 +41,7 @@ def explain_result(
             f"{percent(result.searched.gap, up=True)} of it."
         )
     space = MapSpace(result.workload, result.accelerator)
-    why = why_not(space)
+    why = why_not_proven(space)
     if why is not None:
         raise ConfigError(f"{result.heading()}: nothing beside it can be proven: {why}")
     live = Live(stream or sys.stderr)

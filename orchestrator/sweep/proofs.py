@@ -104,7 +104,7 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
         store: where the certificate is kept; None: nowhere.
     """
     from costmodel.exact.certificate import certify
-    from costmodel.exact_any.choice import load_prover, make_prover, why_not
+    from costmodel.exact_any.choice import load_prover, make_prover, why_not_proven
 
     started = time.perf_counter()
 
@@ -115,7 +115,7 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
 
     try:
         space = MapSpace(problem.workload, problem.accelerator)
-        reason = why_not(space)
+        reason = why_not_proven(space)
         if reason is not None and not _treated(problem):
             return proof("searched", **_best_known(space, problem.objective, limit_seconds))
     except ConfigError as error:
@@ -177,11 +177,11 @@ def stored_proofs(
 
 def _treated(problem: Problem) -> bool:
     """Whether proofs are for such a machine at all, so that a smaller problem would be proven."""
-    from costmodel.exact_any.choice import why_not
+    from costmodel.exact_any.choice import why_not_proven
 
     sizes = dict.fromkeys(problem.workload.dimensions, 1)
     least = problem.workload.model_copy(update={"dimensions": sizes})
-    return why_not(MapSpace(least, problem.accelerator)) is None
+    return why_not_proven(MapSpace(least, problem.accelerator)) is None
 
 
 def _best_known(space: MapSpace, objective: Objective, limit_seconds: float) -> dict[str, Any]:

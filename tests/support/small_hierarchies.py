@@ -95,7 +95,7 @@ def random_hierarchy(
     while True:
         work, _ = random_parts(rng)
         try:
-            operation = workload(_smaller(rng, work))
+            operation = workload(smaller(rng, work))
             space = MapSpace(operation, accelerator(random_machine(rng)))
         except ConfigError:
             continue
@@ -104,7 +104,7 @@ def random_hierarchy(
             return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
 
 
-def _smaller(rng: np.random.Generator, work: dict[str, Any]) -> dict[str, Any]:
+def smaller(rng: np.random.Generator, work: dict[str, Any]) -> dict[str, Any]:
     """The operation with sizes that deep hierarchies leave countable."""
     most = int(rng.choice([2, 3, 4, 6, 12]))
     (key, sizes), *_ = work.items()

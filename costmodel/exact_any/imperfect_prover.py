@@ -1,0 +1,385 @@
+"""A lower bound where loops have remainders, and the gap of the best mapping known, at any time.
+
+Boxes of spatial factors are taken up by rising bound: first what they cost at least in a coarse
+grid of extents, then in two halves, in the end in finer grids. Nothing here looks for mappings:
+what is found elsewhere is offered, and is proven where it reaches the bound.
+
+Its public face is that of `costmodel.exact_any.prover.AnyProver`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from costmodel.costs import STATUS_OK, Objective
+from costmodel.exact.objective import INFINITE, objective_kind, rank, value
+from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
+from costmodel.exact.prover import MOST_TOP
+from costmodel.exact.restriction import restriction
+from costmodel.exact_any.known import SLACK, Known
+from costmodel.exact_any.problem import energy_unit
+from costmodel.exact_any.spatial import keep_choices
+from costmodel.exact_imperfect.boxes import Piece, Queue, halves, narrowed, whole_box
+from costmodel.exact_imperfect.chain import Chain, Operation
+from costmodel.exact_imperfect.grid import FloatArray, Grid, fits
+from costmodel.exact_imperfect.prices import prices
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
+from costmodel.space import Codes
+from mapspace.errors import ConfigError, ContractError
+
+Outcome = tuple[int, int]
+"""Energy in units and cycles."""
+
+STEP_SECONDS = 0.05
+CELLS = (6_000, 60_000)
+"""Cells of one grid after another."""
+OVERCOUNT = 16
+"""Energy unit: Timeloop's counting may charge more work than there is."""
+
+
+def why_not_imperfect(space: MapSpace) -> str | None:
+    """Why nothing can be bounded of a map space with remainders, in one line; None if it can."""
+    name = space.accelerator.name
+    if space.accelerator.overflow != "invalid":
+        return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
+    if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
+        return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
+    return None
+
+
+class _Order:
+    """What bounds read of one order of buffers."""
+
+    def __init__(self, space: MapSpace, keeps: list[tuple[int, ...]]) -> None:
+        self.space, self.keeps = space, keeps
+
+    @lru_cache(maxsize=len(CELLS))  # noqa: B019 - lives as long as its proof
+    def operation(self, grids: int) -> Operation:
+        """The operation on one of the grids."""
+        tables = self.space.tables
+        return Operation(tables, Grid(tables.sizes, CELLS[grids]))
+
+    @lru_cache(maxsize=64)  # noqa: B019 - as above
+    def free(self, grids: int, kept: int) -> list[FloatArray]:
+        """Per level, what fits."""
+        grid, levels = self.operation(grids).grid, self.space.accelerator.levels
+        return [
+            fits(self.space.tables, grid, level, bits, levels[level].banks or 0)
+            for level, bits in enumerate(self.keeps[kept])
+        ]
+
+    def energy(self, piece: Piece, grids: int) -> tuple[float, int]:
+        """Least energy, pJ, and cycles of a piece."""
+        found = prices(self.space.tables, self.keeps[piece.kept], piece.box)
+        chain = Chain(self.operation(grids), self.free(grids, piece.kept), found, piece.box)
+        return (found.fixed + chain.least()) * (1 - SLACK), found.cycles
+
+
+class ImperfectProver:
+    """Bounds the best mapping of a map space with remainders from below.
+
+    Attributes:
+        space: the map space.
+        objective: what is minimised.
+        keep: the restriction, as of `AnyProver`.
+        unit_pj: the unit of energy, pJ.
+        finished: whether the best mapping known is proven, to within SLACK.
+        rounds: always 1.
+        ties: that a finished proof does not say which of equal mappings is the better one.
+        threads: how many threads work; it is one.
+        earlier_seconds: always 0.
+    """
+
+    ties = False
+
+    def __init__(
+        self,
+        space: MapSpace,
+        *,
+        objective: Objective = "edp",
+        keep: Mapping[str, Sequence[str]] | None = None,
+        top: int = 1,
+        build: bool = True,
+    ) -> None:
+        """Lists one box per order of buffers and choice of kept tensors.
+
+        Args:
+            space: a map space that `why_not_imperfect` has nothing against.
+            objective: `edp`, `energy`, `latency` or `ed2p`.
+            keep: the tensors that a level keeps, for levels where that is not searched.
+            top: 1: other mappings than the best one are not listed.
+            build: not needed.
+
+        Raises:
+            ConfigError: the space cannot be bounded, or `top` is not 1.
+        """
+        problem = why_not_imperfect(space)
+        if problem is not None:
+            raise ConfigError(problem)
+        if top != 1:
+            raise ConfigError("top: expected 1 where factors are imperfect, for want of a proof.")
+        self.space = space
+        self.objective: Objective = objective
+        self.keep = restriction(space.workload, space.accelerator, keep)
+        self.rounds, self.threads, self.earlier_seconds = 1, 1, 0.0
+        self.finished = False
+        self.unit_pj = energy_unit(space) * OVERCOUNT
+        self._kind = objective_kind(objective)
+        self._known = Known(space, objective)
+        self._limit: float | None = None
+        spaces = (space,) if space.orders is None else space.orders.spaces
+        self._orders = [_Order(one, keep_choices(one, keep)) for one in spaces]
+        self._keeps = [order.keeps for order in self._orders]
+        self._queue = Queue()
+        self._counts = {"boxes": 0, "chains": 0}
+        self._certain: Outcome = (0, 0)
+        self._steps = 0
+        self._stuck = False
+        self._halted = threading.Event()
+        self._root = self._roots()
+        self._built = False
+
+    def _roots(self) -> list[Piece]:
+        found = []
+        for number, order in enumerate(self._orders):
+            box = narrowed(whole_box(order.space), order.space.tables.fanout)
+            assert box is not None  # factors of 1 have room
+            found += [Piece(number, kept, box, 0.0, 0, 0) for kept in range(len(order.keeps))]
+        return found
+
+    @property
+    def built(self) -> bool:
+        """Whether every mapping is in a box with a bound."""
+        return self._built
+
+    def _value(self, energy: float, cycles: float) -> float:
+        if self.objective == "latency":
+            return cycles
+        return energy * cycles ** {"energy": 0, "edp": 1, "ed2p": 2}[self.objective]
+
+    def _bound(self, piece: Piece, grids: int) -> None:
+        """Bounds a piece in a grid and queues it."""
+        energy, cycles = self._orders[piece.order].energy(piece, grids)
+        energy, cycles = max(energy, piece.energy, 0.0), max(cycles, piece.cycles)
+        self._counts["chains"] += 1
+        if energy < math.inf:
+            found = piece._replace(energy=energy, cycles=cycles, grids=grids + 1)
+            self._queue.put(self._value(energy, cycles), found)
+
+    def _work(self) -> None:
+        """One piece of work."""
+        if self._root:
+            self._bound(self._root.pop(), 0)
+            self._built = not self._root
+            return
+        if not len(self._queue):
+            self.finished = True
+            return
+        bound, piece = self._queue.least
+        if not bound < self._to_beat():
+            self.finished = True
+            return
+        parts = halves(piece.box)
+        if parts is None and piece.grids == len(CELLS):
+            self._stuck = True
+            return
+        self._queue.take()
+        if parts is None:
+            self._bound(piece, piece.grids)
+            return
+        fanout = self._orders[piece.order].space.tables.fanout
+        for part in parts:
+            box = narrowed(part, fanout)
+            if box is not None:
+                self._counts["boxes"] += 1
+                self._bound(piece._replace(box=box, grids=0), 0)
+
+    def _to_beat(self) -> float:
+        if self._limit is not None:
+            return self._limit
+        best = self._known.best
+        return math.inf if best is None else self._value(*best) * (1 - SLACK)
+
+    def step(self, bounds: int = 0) -> None:
+        """Works for some STEP_SECONDS.
+
+        Raises:
+            ContractError: the proof is finished.
+        """
+        if self.finished:
+            raise ContractError("The proof is finished: there is nothing left to do.")
+        ends = time.monotonic() + STEP_SECONDS
+        self._steps += 1
+        if self._stuck:
+            best = self._known.best
+            self.finished = best is not None and not self._queue.least[0] < self._to_beat()
+            self._halted.wait(STEP_SECONDS)
+            return
+        while not self.finished and not self._stuck and not self._halted.is_set():
+            self._work()
+            if time.monotonic() >= ends:
+                break
+
+    def run(
+        self,
+        seconds: float | None = None,
+        *,
+        gap: float = 0.0,
+        after_step: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Works until nothing more can be had or so many seconds have passed.
+
+        Args:
+            seconds: None: however long it takes.
+            gap: end when the best mapping is certainly within this share of the optimum.
+            after_step: called after every step.
+        """
+        ends = math.inf if seconds is None else time.monotonic() + seconds
+        while not self.finished and not 0 < gap >= self.gap and time.monotonic() < ends:
+            if self._stuck and seconds is None:
+                return
+            self.step()
+            if after_step is not None:
+                after_step(self)
+
+    def halt(self) -> None:
+        """Ends the step that another thread is in as soon as it can."""
+        self._halted.set()
+
+    def go_on(self) -> None:
+        """Lets steps take their time again."""
+        self._halted.clear()
+
+    def offer(self, codes: Codes) -> None:
+        """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
+        allowed = codes if self.keep is None else codes[[self.allows(code) for code in codes]]
+        if len(allowed):
+            self._known.take(allowed)
+
+    def allows(self, code: Codes) -> bool:
+        """Whether a mapping `[D]` is one of those that the proof speaks of."""
+        if self.keep is None:
+            return True
+        number = 0 if self.space.orders is None else int(self.space.orders.which(code[None])[0])
+        names = self.space.workload.tensor_names
+        kept = tuple(
+            sum(1 << names.index(name) for name in level.keep)
+            for level in self.space.describe(code).levels
+        )
+        return kept in self._keeps[number]
+
+    def _outcome(self, energy: float, cycles: float) -> Outcome:
+        return min(INFINITE, round(Fraction(energy) / self.unit_pj)), int(cycles)
+
+    @property
+    def best_outcome(self) -> Outcome | None:
+        """Energy in units and cycles of the best mapping offered; None before the first."""
+        best = self._known.best
+        return None if best is None else self._outcome(*best)
+
+    @property
+    def lower_outcome(self) -> Outcome:
+        """What no mapping's objective undercuts, to within SLACK."""
+        best = self.best_outcome
+        if self.finished and best is not None and self._limit is None:
+            return best
+        if not self._built or not len(self._queue):
+            return 0, 0
+        piece = self._queue.least[1]
+        found = math.floor(Fraction(piece.energy * (1 - SLACK)) / self.unit_pj), piece.cycles
+        # What was certain stays so: equal products of other factors are rounded apart.
+        self._certain = max(self._certain, found, key=self.rank_of)
+        return self._certain if best is None else min(self._certain, best, key=self.rank_of)
+
+    def value_of(self, outcome: Outcome) -> int:
+        """The objective of an outcome, in units of energy and cycles."""
+        return value(self._kind, *outcome)
+
+    def rank_of(self, outcome: Outcome) -> tuple[int, int, int]:
+        """Where an outcome stands: its objective, then what decides between equal ones."""
+        return rank(self._kind, *outcome)
+
+    @property
+    def gap(self) -> float:
+        """How far the best mapping can be above the optimum, as a share; inf before the first."""
+        best = self.best_outcome
+        if best is None:
+            return math.inf
+        reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
+        return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
+
+    def search_below(
+        self, limit: Outcome, seconds: float | None = None
+    ) -> tuple[Outcome | None, float]:
+        """Bounds all mappings again until none can be below a limit.
+
+        Args:
+            limit: energy in units and cycles.
+            seconds: the most that it may take; None: however long it takes.
+
+        Returns:
+            None, since it looks for no mapping; and 1 if nothing can be below, else nan.
+        """
+        again = ImperfectProver(self.space, objective=self.objective, keep=self.keep)
+        energy, cycles = float(limit[0] * self.unit_pj), float(limit[1])
+        again._limit = again._value(energy, cycles) * (1 - 2 * SLACK)
+        again.run(seconds)
+        self._counts = again._counts
+        return None, 1.0 if again.finished else math.nan
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Boxes of spatial factors split off, and chains over a grid."""
+        return dict(self._counts)
+
+    @property
+    def bounds_computed(self) -> int:
+        """How many sets of mappings were bounded so far."""
+        return self._counts["chains"]
+
+    def codes(self, most: int = MOST_TOP) -> Codes:
+        """`[m, D]` the best mapping offered, if there is any."""
+        return self._known.codes(most)
+
+    def outcomes(self, codes: Codes) -> list[Outcome | None]:
+        """Energy in units and cycles of mappings `[B, D]` by the cost model; None: infeasible."""
+        costs = LoopNestModel().evaluate(self.space, codes)
+        return [
+            self._outcome(float(energy), float(cycles)) if status == STATUS_OK else None
+            for energy, cycles, status in zip(
+                costs.energy_pj, costs.latency_cycles, costs.status, strict=True
+            )
+        ]
+
+    def progress(self) -> ThreeLevelProgress | AnyLevelsProgress | None:
+        """None: a bound is soon found again."""
+        return None
+
+    def resume(self, earlier: Earlier) -> None:
+        """Refuses: nothing is recorded.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("progress: bounds of imperfect factors are made anew; start without it.")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps taken, and the best mapping."""
+        codes = self.codes(1)
+        return {"steps": self._steps, "best": codes[0] if len(codes) else None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state_dict()`: takes as many steps again, from the best mapping on."""
+        if state["best"] is not None:
+            self.offer(np.array(state["best"], np.int32)[None])
+        while self._steps < int(state["steps"]) and not self.finished:
+            self.step()
