@@ -9,6 +9,8 @@ Bengio et al. 2013), and so is the test whether a factor exceeds 1.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
@@ -30,6 +32,30 @@ class RawFeatures(nn.Module):
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Points [B, F] as they are, [B, F]."""
         return points
+
+
+class Blocks(NamedTuple):
+    """A nest's quantities, as logarithms.
+
+    Attributes:
+        known: [B, ...] sizes and factors, extents of sliding axes, stationary runs.
+        combined: [B, ...] `tiles`, `visits` and `spatial` in a row.
+        factors: [B, 1 + S, n] sizes, then factors of every slot.
+        tiles: [B, I, T] words of the tiles of the inner levels.
+        visits: [B, I, T] how often they are brought in.
+        spatial: [B, X, T + 1] spreads of the tensors, then the children in use.
+        renewed: [B, I, axes] share of a sliding axis that a step of the innermost loop renews.
+        run: [B, I, axes] trips of that loop, 0 where it does not move along the axis.
+    """
+
+    known: torch.Tensor
+    combined: torch.Tensor
+    factors: torch.Tensor
+    tiles: torch.Tensor
+    visits: torch.Tensor
+    spatial: torch.Tensor
+    renewed: torch.Tensor
+    run: torch.Tensor
 
 
 class PhysicalFeatures(nn.Module):
@@ -101,6 +127,14 @@ class PhysicalFeatures(nn.Module):
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Features [B, G] of raw points [B, F]."""
+        blocks = self.blocks(points)
+        features = [blocks.known, blocks.combined]
+        if self.sliding.shape[1]:
+            features += blocks.renewed.unbind(1)
+        return torch.cat(features + self._capacities(points, blocks.tiles), dim=1)
+
+    def blocks(self, points: torch.Tensor) -> Blocks:
+        """What a nest is, of raw points [B, F], before it becomes a row of features."""
         structure = self.structure
         n, tensors, axes = len(structure.dimensions), len(structure.tensors), self.sliding.shape[1]
         batch, slots, levels = points.shape[0], len(structure.slots), len(structure.levels)
@@ -118,15 +152,30 @@ class PhysicalFeatures(nn.Module):
         extents = torch.log1p(blocks.expm1() @ self.sliding)  # [B, I, axes]
         known = torch.cat((logs, extents.flatten(1), stationary.flatten(1)), 1)
         combined = known @ self.combinations
-        features = [known, combined]
+        inner = levels - 1
+        runs_of = inner * tensors
+        tiles, visits, spatial = torch.split(
+            combined, [runs_of, runs_of, combined.shape[1] - 2 * runs_of], dim=1
+        )
+        renewed = run = extents.new_zeros(batch, inner, axes)
         if axes:
-            renewed = self._renewed(innermost, steps, extents)
-            at = 0
-            for level in range(1, levels):
-                features.append(renewed[:, at : at + level].sum(1))
-                at += level
-        tiles = combined[:, : (levels - 1) * tensors].view(batch, levels - 1, tensors)
-        return torch.cat(features + self._capacities(points, tiles), dim=1)
+            shares = self._renewed(innermost, steps, extents)
+            temporal = logs.view(batch, 1 + slots, n)[:, loops]
+            turning = innermost * temporal[:, [outer for _, outer in self.pairs]]
+            runs = turning @ (self.sliding > 0).to(turning.dtype)
+            per_level = list(range(1, levels))
+            renewed = torch.stack([one.sum(1) for one in torch.split(shares, per_level, 1)], 1)
+            run = torch.stack([one.sum(1) for one in torch.split(runs, per_level, 1)], 1)
+        return Blocks(
+            known=known,
+            combined=combined,
+            factors=logs.view(batch, 1 + slots, n),
+            tiles=tiles.view(batch, inner, tensors),
+            visits=visits.view(batch, inner, tensors),
+            spatial=spatial.view(batch, len(self.fan_outs), tensors + 1),
+            renewed=renewed,
+            run=run,
+        )
 
     def _capacities(self, points: torch.Tensor, tiles: torch.Tensor) -> list[torch.Tensor]:
         """Banks and margins of every inner level, then what a point has behind its banks.

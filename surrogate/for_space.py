@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 def predictor(space: Space, folder: str | None) -> Any:
     """The surrogate that a learned searcher asks: from a folder, or the shipped one that fits.
 
+    One of the very machine goes before the one for every machine.
+
     Raises:
         ConfigError: the folder holds none, it is for another workload family or accelerator, or
             none is shipped.
@@ -27,13 +29,12 @@ def predictor(space: Space, folder: str | None) -> Any:
         card = path / "surrogate.json" if path.is_dir() else path.with_suffix(".json")
         if not card.is_file():
             raise ConfigError(f"{folder}: holds no surrogate; expected a folder that `train` made.")
-    import surrogate
     from costmodel.map_space.map_space import MapSpace
 
     if not isinstance(space, MapSpace):
         raise ConfigError(f"There are surrogates of loop nests only; got a {type(space).__name__}.")
     if folder is None:
-        return surrogate.shipped(space.workload, space.accelerator)
+        return _shipped(space)
     found = _load_surrogate(folder)
     structure = found.card.structure
     for what, ours, its in (
@@ -46,6 +47,19 @@ def predictor(space: Space, folder: str | None) -> Any:
                 f"{space.workload.name} on {space.accelerator.name} is another {what}."
             )
     return found
+
+
+def _shipped(space: Any) -> Any:
+    import surrogate
+    from surrogate.machine_surrogate import load_network, shipped_for, why_not
+
+    try:
+        return surrogate.shipped(space.workload, space.accelerator)
+    except ConfigError as error:
+        reason = why_not(space.workload, space.accelerator, load_network()[0].levels)
+        if reason is None:
+            return shipped_for(space)
+        raise ConfigError(f"{error} The one for every machine does not fit: {reason}.") from None
 
 
 @lru_cache(maxsize=8)

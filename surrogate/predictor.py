@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "weights"
+# The surrogate for every machine, of another kind: `surrogate.machine_surrogate`.
+OF_MACHINES = "machines"
 ROWS_AT_ONCE = 8192
 MOST_COSTS = 1024
 # e^60 is far above every normalised EDP; beyond it a prediction is an extrapolation gone wild,
@@ -338,6 +340,8 @@ def shipped(workload: Workload, accelerator: Accelerator) -> SurrogatePredictor:
     """
     reasons = []
     for path in sorted(SHIPPED.glob("*.json")):
+        if path.stem == OF_MACHINES:
+            continue
         card = read_card(path)
         reason = _mismatch(card, workload, accelerator)
         if reason is None:
