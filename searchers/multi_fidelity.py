@@ -26,7 +26,15 @@ from costmodel.tiling.space import TilingSpace
 from searchers.model_guided import GuidedOptions, GuidedSearcher, Reals
 from searchers.options import Count, Flag, ShareBelowOne
 from searchers.scales import refused_as_worse
-from searchers.shared.calibration import POWERS, Calibrated, Correction
+from searchers.shared.calibration import (
+    FORMS,
+    LEAST_CHOICE,
+    POWERS,
+    Calibrated,
+    Correction,
+    Form,
+    choose_form,
+)
 from searchers.shared.priors import Which, prior_of
 
 
@@ -63,6 +71,9 @@ class MultiFidelity(GuidedSearcher):
         """Prepares the cheap model; see `Searcher`."""
         super().__init__(space, options, seed=seed)
         self.prior = prior_of(space, options.prior)
+        # Forms of laws by the number of evaluations that they were chosen by: not part of the
+        # memory, since they follow from it.
+        self._forms: dict[int, Form] = {}
 
     def _fit(self) -> Corrected:
         return Corrected(self)
@@ -70,6 +81,24 @@ class MultiFidelity(GuidedSearcher):
     def _walk(self, model: Any) -> Codes:
         met = super()._walk(model)
         return self.rng.permutation(met) if self.options.shuffled else met
+
+    def form(self) -> Form:
+        """The form of the law: chosen anew whenever the evaluations have doubled."""
+        finite = np.flatnonzero(np.isfinite(self._logs))
+        count = LEAST_CHOICE
+        while 2 * count <= len(finite):
+            count *= 2
+        if len(finite) < count:
+            return FORMS[0]
+        if count not in self._forms:
+            rows = finite[:count]
+            self._forms[count] = choose_form(
+                self.prior(self._codes[rows]),
+                self._logs[rows],
+                self.options.objective,
+                process=self.options.correction.endswith("process"),
+            )
+        return self._forms[count]
 
     def evaluated(self) -> tuple[Codes, Reals]:
         """The mappings evaluated so far `[N, D]` and their ln losses `[N]`, refused ones too."""
@@ -94,6 +123,7 @@ class Corrected:
             self._prior(codes[kept]),
             logs[kept],
             options.objective,
+            form=searcher.form() if options.correction.startswith("law") else None,
             correction=options.correction,
         )
 

@@ -30,6 +30,8 @@ WIDTH = 48
 MEMBERS = 4
 # How sharply the largest of several times is chosen, for gradients alone.
 SHARPNESS = 8.0
+# Least logarithm of what is renewed, and of factors, that counts as one.
+LEAST_SHARED = 1e-3
 # Least share of the words that are left where others are taken away.
 LEAST_LEFT = 1e-6
 # What the networks see of an axis: in time the share that is renewed and the trips of the loop that
@@ -137,7 +139,9 @@ class Readout(nn.Module):
         ]
         if self.axes:
             sliding = [axis.column for axis in self.axes]
-            columns.append(torch.stack([blocks.renewed, blocks.run], 3)[:, :, sliding].flatten(1))
+            pairs = torch.stack([blocks.renewed, blocks.run], 3)[:, :, sliding]
+            # Where a step renews the whole tile nothing is shared.
+            columns.append((pairs * (pairs[..., :1] < -LEAST_SHARED)).flatten(1))
             columns.append(self._across(blocks.factors).flatten(1))
         return torch.cat(columns, 1)
 
@@ -220,7 +224,7 @@ class Readout(nn.Module):
                     1,
                 )  # fmt: skip
                 # Where one of them does not spread, no two children share a part.
-                both = (spread[:, a] > 1e-3) & (spread[:, b] > 1e-3)
+                both = (spread[:, a] > LEAST_SHARED) & (spread[:, b] > LEAST_SHARED)
                 columns.append(pair * both[:, None])
         if not columns:
             return factors.new_zeros(len(factors), 0, len(self.axes), ACROSS)

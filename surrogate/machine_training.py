@@ -32,11 +32,10 @@ from surrogate.metrics import spearman
 # Mappings of a case: uniform ones, and the best that short walks from them found.
 UNIFORM, WALKED, WALK_STEPS = 24, 24, 6
 JUDGED = 200
-# Rows of a step, steps, and the highest learning rate.
+# Steps and rows of a step, and the highest learning rate.
 BATCH, STEPS, RATE = 2048, 6000, 3e-3
 # Axes that share words in one place, at most: width and height.
 AXES = 2
-LEAST_SHARE = 1e-9
 
 
 class Rows(NamedTuple):

@@ -209,15 +209,17 @@ class Calibrated:
         logs: Losses,
         objective: Objective,
         *,
+        form: Form | None = None,
         machines: npt.NDArray[np.integer] | None = None,
         correction: Correction = "law+process",
     ) -> None:
-        """Fits; of the laws' forms the one that predicts measurements best that it has not seen.
+        """Fits.
 
         Args:
             causes: of N mappings, N 0 or more.
             logs: `[N]` their true ln losses, finite.
             objective: what a loss is.
+            form: of the law; None: as `choose_form` finds it.
             machines: `[N]` which machine each was measured on, where it is for others that
                 predictions are; None: for the same one.
             correction: what is fitted; without a law the cheap model stands in its place.
@@ -231,11 +233,8 @@ class Calibrated:
         if len(logs) and correction != "none":
             self._shift = float(np.median(logs - causes.logs(*self._powers)))
         if law and len(logs) >= LEAST_LAW:
-            form = FORMS[0]
-            parts = np.arange(len(logs)) % FOLDS if machines is None else machines
-            if len(logs) >= LEAST_CHOICE and self._powers[1] and len(np.unique(parts)) > 1:
-                measured = _Measured(causes, logs, objective, parts)
-                form = min(FORMS, key=lambda one: measured.error(one, process))
+            if form is None:
+                form = choose_form(causes, logs, objective, machines=machines, process=process)
             self.law = Law(form, causes, logs, objective)
         if len(logs) >= LEAST_PROCESS and (process or correction == "linear"):
             learner = GaussianProcess if process else Linear
@@ -252,6 +251,26 @@ class Calibrated:
         if self.law is not None:
             return self.law.predict(causes)
         return self._shift + causes.logs(*self._powers)
+
+
+def choose_form(
+    causes: Causes,
+    logs: Losses,
+    objective: Objective,
+    *,
+    machines: npt.NDArray[np.integer] | None = None,
+    process: bool = True,
+) -> Form:
+    """The form of a law that predicts those of N measurements best that it has not seen.
+
+    Whole machines are left out where there are several, else every fifth measurement. Of few
+    measurements, and of energy, it is the first.
+    """
+    parts = np.arange(len(logs)) % FOLDS if machines is None else machines
+    if len(logs) < LEAST_CHOICE or not POWERS[objective][1] or len(np.unique(parts)) < 2:
+        return FORMS[0]
+    measured = _Measured(causes, logs, objective, parts)
+    return min(FORMS, key=lambda one: measured.error(one, process))
 
 
 class _Measured(NamedTuple):

@@ -3,7 +3,8 @@
 Per cent above the proven optimum after so many true queries, geometric means over the cases whose
 optimum was proven within the limit, beside `structured`, `model-guided` and `multi-fidelity`, which
 asks the exact model itself. Rows are kept in a file, so that a run that was stopped goes on.
-`--plot` draws how many truths lie in intervals of every width.
+`--plot` draws how many truths lie in intervals of every width. `--bill` says after how many
+problems of Table 1 of Mind Mappings the surrogate is paid for, at several prices of a true query.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from costmodel import LoopNestModel, MapSpace
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact_any.choice import make_prover
 from searchers import Evaluator, make
 from surrogate.machine_surrogate import load_network, shipped_for
@@ -31,10 +32,9 @@ COUNTS = (1, 4, 12, 25, 50, 100)
 LEARNED = {"surrogate-guided", "gradient"}
 SEARCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "surrogate-guided": ("surrogate-guided", {}),
-    "surrogate-guided, 60 steps": ("surrogate-guided", {"steps": 60}),
+    "surrogate-guided, 100 steps": ("surrogate-guided", {"steps": 100}),
     "structured": ("structured", {}),
     "model-guided": ("model-guided", {}),
-    "model-guided (black-box)": ("model-guided", {"features": "black-box"}),
 }
 
 
@@ -126,6 +126,55 @@ def plot(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+BILLED = ("surrogate-guided", "gradient", "structured", "model-guided")
+BLACK_BOXES = ("primitive-annealing", "cma-es", "genetic", "annealing")
+PRICES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+WITHIN = (1.10, 1.05, 1.01)
+SLOW_SEARCHES = {"surrogate-guided": 60, "model-guided": 60}
+
+
+def until(space: MapSpace, name: str, seed: int, least: float) -> list[list[float]]:
+    """Per closeness the true queries and own seconds until it is reached, inf where it is not."""
+    further = {"predictor": shipped_for(space)} if name in LEARNED else {}
+    evaluator = Evaluator(LoopNestModel(), space, iterations=SLOW_SEARCHES.get(name, 5000))
+    make(name, space, seed=seed, **further).run(evaluator)
+    found = evaluator.result()
+    reached = [np.flatnonzero(found.curve_loss <= share * least)[:1] for share in WITHIN]
+    return [
+        [float(found.curve_counted[at[0]]), float(found.curve_seconds[at[0]])]
+        if len(at)
+        else [np.inf, np.inf]
+        for at in reached
+    ]
+
+
+def bill(console: Console, seeds: int) -> None:
+    """Medians over problems and seeds of the time until a closeness, and what the bill is worth."""
+    from bench_structured import PROBLEMS, optimum
+
+    times: dict[str, np.ndarray] = {}
+    for name in (*BILLED, *BLACK_BOXES):
+        spaces = [MapSpace(workload(problem), accelerator("mm256")) for problem in PROBLEMS]
+        rows = [
+            until(space, name, seed, optimum(space)) for space in spaces for seed in range(seeds)
+        ]
+        times[name] = np.median(np.array(rows), axis=0)  # [closeness, (queries, seconds)]
+    card = load_network()[0]
+    for at, share in enumerate(WITHIN):
+        shown = Table(f"within {100 * (share - 1):.0f} %", "queries", *(f"{p:g} s" for p in PRICES))
+        total = {
+            name: found[at, 0] * np.array(PRICES) + found[at, 1] for name, found in times.items()
+        }
+        for name, seconds in total.items():
+            shown.add_row(name, f"{times[name][at, 0]:g}", *(f"{s:.3g}" for s in seconds))
+        fastest = np.min([total[name] for name in BLACK_BOXES], axis=0)
+        for name in ("surrogate-guided", "gradient"):
+            saved = fastest - total[name]
+            problems = np.where(saved > 0, card.seconds / np.maximum(saved, 1e-12), np.inf)
+            shown.add_row(f"{name}: problems", "", *(f"{p:.0f}" for p in np.ceil(problems)))
+        console.print(shown)
+
+
 def main() -> None:
     """Runs and shows."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -134,12 +183,16 @@ def main() -> None:
     parser.add_argument("--proof-seconds", type=float, default=20.0)
     parser.add_argument("--deeper", action="store_true", help="two and four levels, too")
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--bill", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.plot:
         plot(arguments.plot)
         return
     console = Console(width=140)
+    if arguments.bill:
+        bill(console, arguments.seeds)
+        return
     sets = {"three levels": list(HELD_OUT)}
     if arguments.deeper:
         sets["two and four levels"] = list(HELD_OUT_DEEPER)
