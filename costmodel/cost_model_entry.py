@@ -46,6 +46,8 @@ class CostModelEntry:
         accelerator: the preset that an experiment without one runs on.
         space: makes the space of a workload; None: the model scores records only.
         model: makes the cost model, from the accelerator and an experiment's `measurement`.
+        settings: reads an experiment's `measurement`, beside its objective, where it is opened:
+            checked, and with the content of files in place of their names; None: as it is.
         optimum: finds the least value of an objective by enumeration, with the words for how it
             was found; None where it is not enumerated.
         branch_and_bound: whether the least value is proven by `costmodel.exact`, which is of the
@@ -65,6 +67,7 @@ class CostModelEntry:
     accelerator: str
     model: Callable[[Accelerator, Mapping[str, Any]], CostModel]
     space: Callable[[Workload, Accelerator], Space] | None = None
+    settings: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
     optimum: Callable[[Any, Any, Objective], tuple[float, str]] | None = None
     branch_and_bound: bool = False
     measured: bool = False

@@ -5,6 +5,7 @@
 * `maestro`: the on-chip mappings of the tile that Marvel's off-chip search finds; enumerated.
 * `maestro-corrected`: the same cost model with true counts; scores records.
 * `tiling`: the tilings of a matrix product on a core with caches; enumerated.
+* `command`: a user's own simulator with a command line; held against the best of the run.
 * `tvm`: the same tilings, compiled and timed on this machine; held against the best of the run.
 
 A new one takes a file with its entry and a line here.
@@ -30,6 +31,7 @@ COST_MODELS = plugins.Registry(
         "loopnest": "costmodel.loop_nest.entry:LOOP_NEST",
         "maestro": "costmodel.maestro.entry:MAESTRO",
         "maestro-corrected": "costmodel.maestro.entry:CORRECTED",
+        "command": "costmodel.command.entry:COMMAND",
         "tiling": "costmodel.tiling.entry:TILING",
         "tvm": "costmodel.tiling.entry:TVM",
     },

@@ -326,6 +326,7 @@ def evaluate(
     *,
     link_transfers: bool = False,
     counting: Literal["timeloop", "true"] | None = None,
+    simulator: str | Path | None = None,
 ) -> list[dict[str, Any]]:
     """Scores mapping records.
 
@@ -336,6 +337,7 @@ def evaluate(
             it unless told otherwise; of `loopnest`.
         counting: of remainders: `timeloop`, or `true`, every element by itself; None: as records
             say, which is by Timeloop unless they say otherwise; of `loopnest`.
+        simulator: the file that says how a simulator is called; of `command`.
 
     Returns:
         The records in order, each with its `result`; where a mapping is infeasible,
@@ -347,7 +349,7 @@ def evaluate(
     """
     from orchestrator.records.evaluate_records import scored, scorer
 
-    options = {"link_transfers": link_transfers, "counting": counting}
+    options = {"link_transfers": link_transfers, "counting": counting, "simulator": simulator}
     if isinstance(records, str | Path | RemotePath):
         with local_file(place(records), there=True) as file:
             return [record for chunk in scored(model, file, **options) for record in chunk]

@@ -27,6 +27,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.accelforge costmodel.exact costmodel.exact_imperfect costmodel.independent "
         "costmodel.maestro costmodel.tiling costmodel.timeloop costmodel.zigzag",
         "costmodel.exact_any",
+        "costmodel.command",
         "costmodel.models",
         "searchers.compiled surrogate",
         "searchers.base",

@@ -111,7 +111,8 @@ class Benchmark(StrictModel):
     model: ModelName = DEFAULT_MODEL
     """The cost model, and with it the kind of space (`costmodel.models`)."""
     measurement: dict[str, Any] = Field(default_factory=dict)
-    """Model `tvm`: how to measure, the settings of `costmodel.tiling.measurement`."""
+    """Model `tvm`: how to measure, the settings of `costmodel.tiling.measurement`; `command`: how
+    to call the simulator, those of `costmodel.command.settings`, or `simulator: FILE`."""
     peers: tuple[Literal["metaschedule"], ...] = ()
     """Model `tvm`: tuners of TVM's own that run under the same budget."""
     accelerator: Name
@@ -186,6 +187,21 @@ class Benchmark(StrictModel):
                 return {**value, "accelerator": cost_model_entry(model).accelerator}
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_settings(cls, value: Any) -> Any:
+        """The measurement as the model reads it: a file's content in place of its name."""
+        if isinstance(value, Mapping) and isinstance(value.get("model"), str):
+            name, given = value["model"], value.get("measurement", {})
+            read = cost_model_entry(name).settings if name in COST_MODELS else None
+            if read is not None and isinstance(given, Mapping):
+                try:
+                    objective = value.get("objective", "edp")
+                    return {**value, "measurement": read(given, objective)}
+                except ConfigError as error:
+                    raise ValueError(str(error)) from None
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> Benchmark:
         model = cost_model_entry(self.model)
@@ -197,7 +213,11 @@ class Benchmark(StrictModel):
         if self.constraints and self.model != DEFAULT_MODEL:
             raise ValueError(f"constraints: for model {DEFAULT_MODEL} only; got {self.model}.")
         if not model.measured and (self.measurement or self.peers):
-            raise ValueError(f"measurement, peers: for model tvm only; got model {self.model}.")
+            raise ValueError(
+                f"measurement, peers: for models that measure; got model {self.model}."
+            )
+        if self.peers and self.model != "tvm":
+            raise ValueError(f"peers: for model tvm only; got model {self.model}.")
         if model.measured and self.host == "blocks":
             raise ValueError("host: blocks does not carry measurements; expected trials.")
         budgets = (self.iterations, self.seconds, self.visited)

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     type=PLACE,
     help="MAESTRO's hardware file: RECORDS is one of its mapping files (.m).",
 )
+@click.option(
+    "--simulator",
+    metavar="FILE.yaml",
+    help="Your own simulator: how it is called (docs/own-model.md). Model: command.",
+)
 @click.argument("records", nargs=-1, required=True)
 @click.option("--output", type=PLACE, help="Else standard output.")
 @click.option("--link-transfers", is_flag=True, help="Neighbours hand words to each other.")
@@ -80,7 +85,7 @@ def evaluate(
         nullcontext() if output is None else local_file(output) as target,
     ):
         scored, infeasible = evaluate_file(
-            model or ("loopnest" if hardware is None else "maestro"),
+            model or _model_of(hardware, options["simulator"]),
             source,
             target,
             hardware=machine,
@@ -89,3 +94,10 @@ def evaluate(
         )
     note = f", {infeasible:,} of them infeasible" if infeasible else ""
     click.echo(f"{scored:,} records scored{note}", err=True)
+
+
+def _model_of(hardware: Place | None, simulator: str | None) -> str:
+    """The cost model where none is named."""
+    if simulator is not None:
+        return "command"
+    return "loopnest" if hardware is None else "maestro"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from costmodel.maestro.dataflow_records import read_mappings
-from costmodel.models import RecordScorer, cost_model_entry
+from costmodel.models import COST_MODELS, RecordScorer, cost_model_entry
 from mapspace.bounded_reading import json_lines, read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import whole_file
@@ -91,7 +91,8 @@ def scorer(
     Args:
         model_name: a key of `costmodel.models.COST_MODELS`.
         options: of the model: `link_transfers`, whether neighbours below a level hand words to each
-            other; `counting` of remainders, `timeloop` or `true`. False and None ask for nothing.
+            other; `counting` of remainders, `timeloop` or `true`; `simulator`, the file that says
+            how a simulator is called. False and None ask for nothing.
 
     Raises:
         ConfigError: an unknown model, or one without such an option; later, a record that cannot
@@ -101,7 +102,8 @@ def scorer(
     asked = {key: value for key, value in options.items() if value}
     for name in asked.keys() - set(entry.options):
         what = name.replace("_", " ")
-        raise ConfigError(f"Cost model {model_name} has no {what}; loopnest has.")
+        has = next((other for other, options in _options().items() if name in options), "none")
+        raise ConfigError(f"Cost model {model_name} has no {what}; {has} has.")
     model = entry.model(**asked)
     provenance = {"model": model.name, "model_version": model.version}
 
@@ -119,6 +121,12 @@ def _of_maestro(source: Path, hardware: Path, lenient: bool) -> Iterator[tuple[i
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     return iter(enumerate(records, start=1))
+
+
+def _options() -> dict[str, tuple[str, ...]]:
+    """What every cost model that scores records can be asked for."""
+    found = {name: cost_model_entry(name).records for name in COST_MODELS}
+    return {name: scorer.options for name, scorer in found.items() if scorer is not None}
 
 
 def _scored(

@@ -1,0 +1,114 @@
+"""The entry of simulators with a command line in the table of cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costmodel.cost_model_entry import CostModelEntry, RecordScorer
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import load_yaml, validate
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.command.model import CommandModel
+    from costmodel.map_space.map_space import MapSpace
+    from costmodel.space import Codes
+    from costmodel.workloads import Workload
+
+# Mappings at once under a budget of time: a simulator may take seconds for each.
+_LARGEST_BATCH = 16
+
+
+def read_settings(measurement: Mapping[str, Any], objective: str | None = None) -> dict[str, Any]:
+    """A simulator's settings in full: `simulator: FILE` is replaced by what the file says.
+
+    Args:
+        measurement: the settings, or the name of their file.
+        objective: what is to be minimised; None: nothing yet.
+
+    Raises:
+        ConfigError: the file cannot be read, a setting is wrong (its key is named), or the
+            objective needs a cost that is not read.
+    """
+    from costmodel.command.settings import Simulator
+    from costmodel.command.templates import Templates
+
+    where, content, folder = "measurement", dict(measurement), Path()
+    if "simulator" in content:
+        where = str(content.pop("simulator"))
+        folder = Path(where).parent
+        if content:
+            raise ConfigError(f"measurement: {min(content)} stands beside simulator: {where}.")
+        content = load_yaml(where)
+    simulator = validate(Simulator, content, where)
+    Templates(simulator)
+    if objective is not None and objective not in simulator.objectives:
+        raise ConfigError(
+            f"{where}: costs: {objective} needs energy_pj and latency_cycles, got "
+            f"{' and '.join(simulator.costs)}; objectives: {', '.join(simulator.objectives)}."
+        )
+    run = tuple(_found(word, folder, simulator.files) for word in simulator.run)
+    simulator = simulator.model_copy(update={"run": run})
+    return simulator.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _found(word: str, folder: Path, written: Mapping[str, str]) -> str:
+    """A word of the command; a file beside the settings by its path, as runs are elsewhere."""
+    file = folder / word
+    return str(file.resolve()) if word not in written and file.is_file() else word
+
+
+def _space(workload: Workload, accelerator: Accelerator) -> MapSpace:
+    from costmodel.map_space.map_space import MapSpace
+
+    return MapSpace(workload, accelerator)
+
+
+def _model(_: Accelerator, measurement: Mapping[str, Any]) -> CommandModel:
+    from costmodel.command.model import CommandModel
+    from costmodel.command.settings import Simulator
+
+    return CommandModel(validate(Simulator, read_settings(measurement), "measurement"))
+
+
+def _model_for_records(simulator: str = "") -> CommandModel:
+    if not simulator:
+        raise ConfigError("Model command needs --simulator FILE.yaml, which says how it is called.")
+    return _model(None, {"simulator": simulator})  # type: ignore[arg-type]
+
+
+def _score(records: Sequence[dict[str, Any]], model: CommandModel) -> list[dict[str, Any]]:
+    from costmodel.loop_nest.record_forms import as_nest, whole_records
+
+    found = []
+    for record, whole in zip(records, whole_records(records), strict=True):
+        answer = model.score(as_nest(whole))
+        if answer.values is None:
+            result: dict[str, Any] = {"valid": False, "why": answer.why or "infeasible"}
+        else:
+            named = zip(("energy_pj", "latency_cycles"), answer.values, strict=True)
+            read = {key: value for key, value in named if key in model.simulator.costs}
+            result = {("cycles" if k == "latency_cycles" else k): v for k, v in read.items()}
+        found.append(record | {"result": result})
+    return found
+
+
+def _record(space: MapSpace, code: Codes, _: Accelerator) -> dict[str, Any]:
+    from costmodel.command.model import record_of
+
+    return record_of(space, code)
+
+
+COMMAND = CostModelEntry(
+    description="Your own simulator: a command that is run for every mapping (docs/own-model.md).",
+    accelerator="mm256",
+    space=_space,
+    model=_model,
+    settings=read_settings,
+    measured=True,
+    largest_batch=_LARGEST_BATCH,
+    records=RecordScorer(_model_for_records, _score, ("simulator",)),
+    record=_record,
+)

@@ -1,0 +1,241 @@
+"""The cost of a mapping by somebody else's program: written, run, read."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodel.command.settings import COSTS, STANDARD_OUTPUT, ReadCost, Simulator
+from costmodel.command.templates import Templates
+from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, Costs
+from costmodel.loop_nest.nest_writing import nest_record
+from costmodel.map_space.map_space import MapSpace
+from costmodel.space import Codes
+from mapspace.errors import ConfigError, ContractError, DataError
+
+_LARGEST_OUTPUT = 16 << 20
+# So many answers in a row that are failures, and nothing else before: the settings are wrong.
+_HOPELESS = 3
+
+
+class Answer(NamedTuple):
+    """What became of one run.
+
+    Attributes:
+        values: by `COSTS`; 0 of a cost that is not read. None: there are none.
+        why: why there are none; empty of an infeasible mapping.
+    """
+
+    values: tuple[float, float] | None
+    why: str = ""
+
+
+class CommandModel:
+    """A simulator with a command line as a cost model.
+
+    A mapping that fails after all tries counts as one that cannot run, and `failures` counts it;
+    where nothing but failures come, the last one is raised. What was simulated once is remembered.
+
+    Attributes:
+        name: `command`.
+        version: of the settings and of the simulator.
+        simulator: how it is called.
+        failures: mappings that failed after all tries.
+    """
+
+    name = "command"
+
+    def __init__(self, simulator: Simulator) -> None:
+        """Takes the settings, and refuses templates that name what there is not."""
+        self.simulator = simulator
+        self.version = version_of(simulator)
+        self.failures = 0
+        self._templates = Templates(simulator)
+        self._known: dict[bytes, Answer] = {}
+        self._ever = False
+
+    def evaluate(self, space: MapSpace, codes: Codes, *, detail: bool = False) -> Costs:
+        """Costs of a batch of mappings, `workers` at a time.
+
+        Args:
+            space: the map space that the codes belong to.
+            codes: `[B, D]`.
+            detail: not known of a simulator: `Costs.detail` is None.
+
+        Raises:
+            ContractError: the space is no loop-nest map space, or the codes are none of its.
+            ConfigError: the command cannot be started, or has only failed so far.
+        """
+        if not isinstance(space, MapSpace):
+            raise ContractError(f"CommandModel needs a MapSpace, got {type(space).__name__}.")
+        space.check(codes)
+        status, excess = space.status(codes)
+        keys = [self._key(space, code) for code in codes]
+        wanted = {
+            key: code
+            for key, code, fits in zip(keys, codes, status == STATUS_OK, strict=True)
+            if fits and key not in self._known
+        }
+        with ThreadPoolExecutor(self.simulator.workers) as pool:
+            records = [record_of(space, code) for code in wanted.values()]
+            for key, answer in zip(wanted, pool.map(self._answer, records), strict=True):
+                self._remember(key, answer)
+        values = np.full((len(codes), len(COSTS)), np.inf)
+        for row, key in enumerate(keys):
+            found = self._known.get(key)
+            if found is not None and found.values is not None:
+                values[row] = found.values
+            elif found is not None:
+                status[row] = STATUS_OUTSIDE
+        return Costs(values[:, 0], values[:, 1], status, excess)
+
+    def close(self) -> None:
+        """Nothing is left running between two batches."""
+
+    def score(self, record: dict[str, Any]) -> Answer:
+        """What the simulator says of one mapping, given as a record of a whole nest."""
+        return self._answer(record)
+
+    def _key(self, space: MapSpace, code: Codes) -> bytes:
+        where = f"{id(space.workload)} {id(space.accelerator)} "
+        return where.encode() + np.ascontiguousarray(code).tobytes()
+
+    def _remember(self, key: bytes, answer: Answer) -> None:
+        self._known[key] = answer
+        failed = answer.values is None and answer.why != ""
+        self.failures += failed
+        self._ever = self._ever or not failed
+        if failed and not self._ever and self.failures >= _HOPELESS:
+            raise ConfigError(f"{self.failures} runs failed, and none answered: {answer.why}")
+
+    def _answer(self, record: dict[str, Any]) -> Answer:
+        answer = Answer(None, "")
+        for _ in range(1 + self.simulator.retries):
+            answer = self._run(record)
+            if answer.values is not None or not answer.why:
+                return answer
+        return answer
+
+    def _run(self, record: dict[str, Any]) -> Answer:
+        simulator = self.simulator
+        words, files = self._templates.filled(record)
+        with tempfile.TemporaryDirectory(prefix="mapspace-") as name:
+            folder = Path(name)
+            for file, text in files.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_text(text)
+            try:
+                done = subprocess.run(
+                    words,
+                    cwd=folder,
+                    env={**os.environ, **simulator.environment},
+                    capture_output=True,
+                    timeout=simulator.timeout_s,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return Answer(None, f"no answer within {simulator.timeout_s:g} s.")
+            except OSError as error:
+                raise ConfigError(f"run: cannot start {words[0]}: {error.strerror}.") from error
+            return self._read(done, folder)
+
+    def _read(self, done: subprocess.CompletedProcess[bytes], folder: Path) -> Answer:
+        said = done.stdout[:_LARGEST_OUTPUT].decode(errors="replace")
+        complained = done.stderr[:_LARGEST_OUTPUT].decode(errors="replace")
+        infeasible = self.simulator.infeasible
+        if done.returncode in infeasible.exit_codes:
+            return Answer(None)
+        if infeasible.regex is not None and re.search(infeasible.regex, f"{said}\n{complained}"):
+            return Answer(None)
+        if done.returncode != 0:
+            last = (complained.strip() or said.strip() or "it printed nothing").splitlines()[-1]
+            return Answer(None, f"exit code {done.returncode}: {last[:300]}")
+        values = []
+        for cost in COSTS:
+            how = self.simulator.costs.get(cost)
+            try:
+                values.append(0.0 if how is None else _value(how, said, folder))
+            except DataError as error:
+                return Answer(None, f"costs.{cost}: {error}")
+        return Answer((values[0], values[1]))
+
+
+def version_of(simulator: Simulator) -> str:
+    """What changes whenever a figure could: of the settings and what they say of the simulator."""
+    text = json.dumps(simulator.model_dump(mode="json"), sort_keys=True)
+    return f"{simulator.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def record_of(space: MapSpace, code: Codes) -> dict[str, Any]:
+    """A mapping `[D]` as a record of a whole nest."""
+    space, code = space.in_order(code)
+    return nest_record(space.workload, space.accelerator, space.describe(code))
+
+
+def _value(how: ReadCost, said: str, folder: Path) -> float:
+    """A cost of what a run left.
+
+    Raises:
+        DataError: it is not there, or no finite number of at least 0.
+    """
+    text = said if how.file == STANDARD_OUTPUT else _content(folder, how.file)
+    if how.regex is not None:
+        matches = list(re.finditer(how.regex, text))
+        if not matches:
+            raise DataError(f"{_shown(text)} does not match {how.regex!r}.")
+        found: Any = matches[-1][1] if matches[-1].re.groups else matches[-1][0]
+    elif how.json_path is not None:
+        found = _in_json(text, how.json_path)
+    else:
+        rows = list(csv.DictReader(io.StringIO(text)))
+        if not rows or how.csv not in rows[-1]:
+            raise DataError(f"{_shown(text)} has no column {how.csv!r} with a row.")
+        found = rows[-1][how.csv]
+    try:
+        number = float(found) * how.scale
+    except (TypeError, ValueError):
+        raise DataError(f"expected a number, got {str(found)[:100]!r}.") from None
+    if not (math.isfinite(number) and number >= 0):
+        raise DataError(f"expected a finite number of at least 0, got {number}.")
+    return number
+
+
+def _content(folder: Path, name: str) -> str:
+    file = folder / name
+    if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+        raise DataError(f"the command left no file {name}.")
+    with file.open(errors="replace") as opened:
+        return opened.read(_LARGEST_OUTPUT)
+
+
+def _in_json(text: str, path: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DataError(f"{_shown(text)} is no JSON.") from None
+    for key in path.split("."):
+        if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        elif isinstance(found, dict) and key in found:
+            found = found[key]
+        else:
+            raise DataError(f"{_shown(text)} has no {path}.")
+    return found
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line[:80] + ("..." if len(line) > 80 else "")) if line else "nothing printed"

@@ -1,0 +1,208 @@
+"""Somebody else's simulator as a cost model: what is written, run and read, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.accelerators import accelerator
+from costmodel.command.entry import read_settings
+from costmodel.command.model import CommandModel
+from costmodel.command.settings import Simulator
+from costmodel.costs import STATUS_CAPACITY, STATUS_OK, STATUS_OUTSIDE
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
+from costmodel.workloads import workload
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import validate
+
+SPACE = MapSpace(workload("gemm:M=8,N=4,K=4"), accelerator("mm256"))
+BOTH = {"energy_pj": {"json": "energy"}, "latency_cycles": {"json": "cycles"}}
+
+
+def codes(n: int = 4) -> np.ndarray:
+    return SPACE.sample(np.random.default_rng(0), n, feasible=True)
+
+
+def simulator(script: str, **more: Any) -> dict[str, Any]:
+    """A simulator in Python: `m` is the mapping's record."""
+    code = f"import json, sys, os\nm = json.load(open('m.json'))\n{script}"
+    files = {"m.json": "{{ record | tojson }}", "s.py": "{% raw %}" + code + "{% endraw %}"}
+    return {"run": [sys.executable, "s.py"], "files": files, "costs": BOTH, **more}
+
+
+def model(script: str, **more: Any) -> CommandModel:
+    return CommandModel(validate(Simulator, simulator(script, **more), ""))
+
+
+PRINTS = "print(json.dumps({'energy': 2.0, 'cycles': len(m['mapping'])}))"
+
+
+def test_the_simulator_sees_the_mapping() -> None:
+    """Cycles by the record alone: the product of the loops in time, as of our model."""
+    script = (
+        "import math\n"
+        "cycles = math.prod(l[1] for x in m['mapping'] for l in x['temporal'])\n"
+        "print(json.dumps({'energy': 1, 'cycles': cycles}))"
+    )
+    found = model(script).evaluate(SPACE, codes())
+    wanted = LoopNestModel().evaluate(SPACE, codes())
+    assert (found.latency_cycles == wanted.latency_cycles).all()
+
+
+def test_mapspace_itself_as_a_simulator() -> None:
+    settings = {
+        "run": [sys.executable, "-m", "orchestrator", "evaluate", "m.jsonl"],
+        "files": {"m.jsonl": "{{ record | tojson }}\n"},
+        "costs": {
+            "energy_pj": {"json": "result.energy_pj"},
+            "latency_cycles": {"regex": '"cycles":([0-9]+),"util'},
+        },
+        "environment": {"PYTHONPATH": str(Path(__file__).parents[3])},
+    }
+    found = CommandModel(validate(Simulator, settings, "")).evaluate(SPACE, codes(2))
+    wanted = LoopNestModel().evaluate(SPACE, codes(2))
+    np.testing.assert_allclose(found.energy_pj, wanted.energy_pj, rtol=1e-12)
+    assert (found.latency_cycles == wanted.latency_cycles).all()
+
+
+@pytest.mark.parametrize(
+    ("cost", "prints"),
+    [
+        ({"regex": r"c=(\d+)"}, "print('c=1 c=7')"),
+        ({"regex": r"\d+"}, "print('7')"),
+        ({"json": "a.1.b"}, "print('{\"a\": [0, {\"b\": 7}]}')"),
+        ({"csv": "cycles"}, "print('energy,cycles\\n1,2\\n1,7')"),
+        (
+            {"csv": "cycles", "file": "out/t.csv"},
+            "os.mkdir('out'); open('out/t.csv', 'w').write('cycles\\n7')",
+        ),
+        ({"regex": r"\d+", "scale": 3.5}, "print('2')"),
+    ],
+)  # fmt: skip
+def test_costs_are_read(cost: dict[str, Any], prints: str) -> None:
+    found = model(prints, costs={"latency_cycles": cost}).evaluate(SPACE, codes(1))
+    assert found.objective("latency").tolist() == [7.0]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("pass", "costs.energy_pj: nothing printed is no JSON"),
+        ("print('{\"energy\": NaN, \"cycles\": 1}')", "expected a finite number of at least 0"),
+        ("print('{\"energy\": -1, \"cycles\": 1}')", "a finite number of at least 0, got -1"),
+        ("print('{\"energy\": \"x\", \"cycles\": 1}')", "expected a number, got 'x'"),
+        ("print('{\"cycles\": 1}')", "has no energy"),
+        ("sys.exit('no such\\nlayer')", "exit code 1: layer"),
+        ("import time; time.sleep(60)", "no answer within 0.2 s"),
+    ],
+)  # fmt: skip
+def test_what_fails_always_is_said_at_once(script: str, said: str) -> None:
+    hopeless = model(script, timeout_s=0.2 if "sleep" in script else 20.0, retries=0)
+    with pytest.raises(ConfigError, match="3 runs failed, and none answered") as caught:
+        hopeless.evaluate(SPACE, codes(4))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_failures_among_answers_are_data(tmp_path: Path) -> None:
+    """The second mapping fails, the third says that it cannot run, the others answer."""
+    count = tmp_path / "count"
+    script = (
+        f"file = {str(count)!r}\n"
+        "open(file, 'a').write('x'); n = len(open(file).read())\n"
+        "sys.exit(9) if n in (2, 3) else sys.exit(3) if n == 4 else None\n" + PRINTS
+    )
+    tried = model(script, retries=1, infeasible={"exit_codes": [3]})
+    found = tried.evaluate(SPACE, codes(4))
+    assert found.status.tolist() == [STATUS_OK, STATUS_OUTSIDE, STATUS_OUTSIDE, STATUS_OK]
+    assert np.isinf(found.energy_pj[1:3]).all()
+    assert tried.failures == 1
+    # What was simulated once is not simulated again, the failure neither.
+    runs = len(count.read_text())
+    again = tried.evaluate(SPACE, codes(4))
+    assert again.status.tolist() == found.status.tolist()
+    assert len(count.read_text()) == runs == 5
+
+
+def test_a_failure_is_tried_again(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    script = (
+        f"open({str(count)!r}, 'a').write('x')\n"
+        f"sys.exit(1) if len(open({str(count)!r}).read()) < 3 else None\n" + PRINTS
+    )
+    tried = model(script, retries=2)
+    assert tried.evaluate(SPACE, codes(1)).energy_pj.tolist() == [2.0]
+    assert tried.failures == 0
+
+
+def test_what_does_not_fit_is_not_run(tmp_path: Path) -> None:
+    space = MapSpace(workload("gemm:M=512,N=512,K=512"), accelerator("mm256"))
+    drawn = space.sample(np.random.default_rng(0), 200)
+    status, _ = space.status(drawn)
+    row = int(np.flatnonzero(status >= STATUS_CAPACITY)[0])
+    never = model(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    found = never.evaluate(space, drawn[row : row + 1])
+    assert found.status.tolist() == [status[row]]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_several_at_a_time_answer_in_order() -> None:
+    script = "print(json.dumps({'energy': sum(map(len, map(str, m['mapping']))), 'cycles': 1}))"
+    one = model(script).evaluate(SPACE, codes(6))
+    four = model(script, workers=4).evaluate(SPACE, codes(6))
+    assert one.energy_pj.tolist() == four.energy_pj.tolist()
+    assert len(set(one.energy_pj.tolist())) > 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"run": ["/no/such/program"]}, "run: cannot start /no/such/program: No such file"),
+        ({"run": ["{{ recrod }}"]}, "run[0]: Unknown name 'recrod'"),
+        ({"files": {"a": "{% for %}"}}, "files.a, line 1"),
+        ({"files": {"../a": ""}}, "expected a name inside of the folder of the run, got '../a'"),
+        ({"files": {"/etc/a": ""}}, "expected a name inside of the folder"),
+        ({"files": {"a": "{{ record.nothing.more }}"}}, "templates: "),
+        ({"files": {"a": "{{ ().__class__.__mro__ }}"}}, "templates: "),
+        ({"costs": {}}, "costs"),
+        ({"costs": {"energy_pj": {}}}, "expected exactly one of regex, json and csv"),
+        ({"costs": {"energy_pj": {"regex": "("}}}, "regex: "),
+        ({"costs": {"area": {"json": "a"}}}, "area"),
+        ({"costs": {"energy_pj": {"json": "a", "file": "../../x"}}}, "file: expected a name"),
+        ({"timeout_s": 0}, "timeout_s"),
+        ({"wrokers": 2}, "wrokers"),
+    ],
+)
+def test_settings_that_cannot_be(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        CommandModel(validate(Simulator, simulator(PRINTS) | change, "")).evaluate(SPACE, codes(1))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_objective_needs_its_costs(tmp_path: Path) -> None:
+    settings = simulator(PRINTS, costs={"latency_cycles": {"json": "cycles"}})
+    assert read_settings(settings, "latency")
+    with pytest.raises(ConfigError, match="edp needs energy_pj and latency_cycles, got latency"):
+        read_settings(settings, "edp")
+    file = tmp_path / "s.yaml"
+    file.write_text(json.dumps(settings))
+    assert read_settings({"simulator": str(file)}) == read_settings(settings)
+    with pytest.raises(ConfigError, match="run stands beside simulator"):
+        read_settings({"simulator": str(file), "run": []})
+
+
+def test_the_version_changes_with_the_settings() -> None:
+    versions = {
+        model(PRINTS).version,
+        model(PRINTS, version="2").version,
+        model(PRINTS + " ").version,
+        model(PRINTS, costs={"energy_pj": {"json": "energy"}}).version,
+    }
+    assert len(versions) == 4

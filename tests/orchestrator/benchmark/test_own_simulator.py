@@ -1,0 +1,60 @@
+"""`docs/own-model.md`: the simulator of the page is built, called once, and searched with."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from commands import call, printed
+from paths import ROOT
+
+import mapspace as ms
+from mapspace.strict_yaml import load_yaml
+
+PAGE = (ROOT / "docs" / "own-model.md").read_text()
+BLOCKS = re.findall(r"^```(c|yaml)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FILES = ("simulator.c", "simulator.yaml", "own.yaml", "benchmark.yaml")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of the page, the simulator built."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    for name, (_, text) in zip(FILES, BLOCKS, strict=True):
+        (tmp_path / name).write_text(text)
+    subprocess.run([compiler, "-O2", "-o", "simulator", "simulator.c"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_mapping(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(capsys, "evaluate", "--simulator", "simulator.yaml", "own.yaml"))
+    # DRAM 16 steps; GLB 8 of tiles A 128, B 128, Z 256; then psum 256 of a tile of 32.
+    assert found["result"]["model"] == "command"
+    assert found["result"]["cycles"] > 0
+    assert found["result"]["energy_pj"] > 0
+    assert call("evaluate", "--model", "command", "own.yaml") == 2
+    assert "needs --simulator FILE.yaml" in capsys.readouterr().err
+    assert call("evaluate", "--model", "loopnest", "--simulator", "x.yaml", "own.yaml") == 2
+    assert "Cost model loopnest has no simulator; command has." in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_benchmark_of_two_searchers(folder: Path) -> None:
+    experiment = load_yaml("benchmark.yaml")
+    few = {"searchers": {"random": {}, "structured": {}}, "seeds": 1, "iterations": 12}
+    result = ms.benchmark({**experiment, **few}, folder / "run")
+    frame = result.frame
+    assert len(frame) == 2
+    best = json.loads((folder / "run" / "best.jsonl").read_text().splitlines()[0])
+    (folder / "best.jsonl").write_text(json.dumps(best))
+    (again,) = ms.evaluate(folder / "best.jsonl", model="command", simulator="simulator.yaml")
+    found = again["result"]
+    assert found["energy_pj"] * found["cycles"] == pytest.approx(best["value"])
