@@ -26,8 +26,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.loop_nest",
         "costmodel.accelforge costmodel.exact costmodel.exact_imperfect costmodel.independent "
         "costmodel.maestro costmodel.tiling costmodel.timeloop costmodel.zigzag",
-        "costmodel.exact_any",
-        "costmodel.command",
+        "costmodel.command costmodel.exact_any",
         "costmodel.models",
         "searchers.compiled surrogate",
         "searchers.base",
@@ -66,8 +65,9 @@ ALLOWED_OUTSIDE = {
 REINFORCEMENT = {"gymnasium", "ray", "torch"}
 RAY_FILES = {"mapspace/ray_start.py"}
 REINFORCEMENT_FILES = {"searchers/ddpg.py", "searchers/ppo.py"}
-# Some searchers are another library's model or optimiser.
+# Some searchers are another library's model or optimiser; templates are Jinja's.
 LIBRARIES = {
+    "costmodel/command/templates.py": {"jinja2"},
     "searchers/cma_es.py": {"cmaes"},
     # Non-negative least squares, and solutions from one Cholesky factor: NumPy has neither.
     "searchers/shared/gaussian_process.py": {"scipy"},
