@@ -24,7 +24,7 @@ from orchestrator.comparison.results_files import CERTIFICATES_FOLDER
 from orchestrator.runs.locations import local_file
 from orchestrator.runs.run_folder import Say
 from orchestrator.store.folder import Store
-from orchestrator.store.proofs import keep_proof, read_proofs
+from orchestrator.store.proofs import read_or_prove
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -151,27 +151,18 @@ class _Proofs:
         certificate = matching_certificate(path, space.workload, space.accelerator, self.objective)
         if certificate is not None and (certificate.proven or certificate.seconds >= self.seconds):
             return certificate, "proven before"
-        how = "read from the store"
         try:
-            certificate = self._stored(space)
-            if certificate is None:
-                certificate = self._prove(space)
-                how = f"proven in {certificate.seconds:.2f} s"
-                if self.store is not None:
-                    keep_proof(space, certificate, self.seconds, self.store)
+            certificate, stored = read_or_prove(
+                space, self.objective, self.seconds, self.store, lambda: self._prove(space)
+            )
         except DataError as error:
             return None, str(error).rstrip(".")
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from error
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, certificate.text().encode())
+        how = "read from the store" if stored else f"proven in {certificate.seconds:.2f} s"
         return certificate, how
-
-    def _stored(self, space: MapSpace) -> Certificate | None:
-        if self.store is None:
-            return None
-        asked = (space.workload, space.accelerator, self.objective)
-        return next(read_proofs([asked], self.seconds, self.store))
 
     def _prove(self, space: MapSpace) -> Certificate:
         from costmodel.exact_any.choice import prove

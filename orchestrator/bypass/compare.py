@@ -12,8 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from costmodel.accelerators import Accelerator, accelerator
-from costmodel.affine import Workload
+from costmodel.accelerators import accelerator
 from costmodel.costs import Detail
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
@@ -25,6 +24,8 @@ from orchestrator.bypass.result import BypassBest, BypassLayer, BypassResult, De
 from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from orchestrator.store.folder import Store
+from orchestrator.store.proofs import read_or_prove
 
 if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
@@ -91,6 +92,7 @@ def compare_bypass(
     network: bool,
     seconds: float,
     stream: TextIO | None = None,
+    store: Store | None = None,
 ) -> BypassResult:
     """Proves, per layer, the best mapping without and with bypass; shows progress.
 
@@ -100,6 +102,7 @@ def compare_bypass(
         network: whether the source is a network.
         seconds: the most that a proof may take; what it has reached then is reported.
         stream: takes the progress; standard error if None.
+        store: where proofs that were made before are read, and new ones kept; None: nowhere.
 
     Raises:
         ConfigError: an unknown name, a machine or workload that admits no proof, or a single
@@ -123,7 +126,16 @@ def compare_bypass(
     with interruptible() as stop:
         for layer, count in layers:
             try:
-                kept, searched = _compare(layer, device, seconds, live, stop)
+                kept, searched = (
+                    _prove(
+                        MapSpace(layer, device.model_copy(update={"bypass": bypass})),
+                        seconds,
+                        live,
+                        stop,
+                        store,
+                    )
+                    for bypass in ("none", "searched")
+                )
             except KeyboardInterrupt:
                 break
             except (ConfigError, DataError) as error:
@@ -145,24 +157,16 @@ def compare_bypass(
     )
 
 
-def _compare(
-    layer: Workload, device: Accelerator, seconds: float, live: Live, stop: threading.Event
-) -> tuple[BypassBest, BypassBest]:
-    """A layer's best mappings without and with bypass.
+def _prove(
+    space: MapSpace, seconds: float, live: Live, stop: threading.Event, store: Store | None
+) -> BypassBest:
+    """The best mapping of a layer without or with bypass.
 
     Raises:
         ConfigError: no mapping is feasible.
         DataError: the time was too short to find any.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    kept, searched = (
-        _prove(MapSpace(layer, device.model_copy(update={"bypass": bypass})), seconds, live, stop)
-        for bypass in ("none", "searched")
-    )
-    return kept, searched
-
-
-def _prove(space: MapSpace, seconds: float, live: Live, stop: threading.Event) -> BypassBest:
     from costmodel.exact_any.choice import prove
 
     def after_step(prover: AnyProof) -> None:
@@ -175,7 +179,13 @@ def _prove(space: MapSpace, seconds: float, live: Live, stop: threading.Event) -
         if stop.is_set() and not prover.finished:
             raise KeyboardInterrupt
 
-    found = prove(space, seconds=seconds, after_step=after_step)
+    found, stored = read_or_prove(
+        space,
+        "edp",
+        seconds,
+        store,
+        lambda: prove(space, seconds=seconds, after_step=after_step),
+    )
     code = record_code(space, found.record)
     costs = LoopNestModel().evaluate(space, code[None], detail=True)
     detail = costs.detail
@@ -203,4 +213,5 @@ def _prove(space: MapSpace, seconds: float, live: Live, stop: threading.Event) -
         },
         deliveries=deliveries(space, detail, cycles),
         record=found.record,
+        from_store=stored,
     )

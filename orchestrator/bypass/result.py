@@ -47,6 +47,7 @@ class BypassBest:
         skips: tensors that skip a level, by level.
         deliveries: how the multiply-accumulates get at each tensor.
         record: the mapping record.
+        from_store: whether the proof was read from a store.
     """
 
     costs: MappingCosts
@@ -56,6 +57,7 @@ class BypassBest:
     skips: dict[str, list[str]]
     deliveries: list[Delivery]
     record: dict[str, Any]
+    from_store: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON has of it."""
@@ -67,6 +69,7 @@ class BypassBest:
             "skips": self.skips,
             "deliveries": [vars(entry) for entry in self.deliveries],
             "record": self.record,
+            "from_store": self.from_store,
         }
 
 
@@ -142,6 +145,11 @@ class BypassResult:
             "objective": "edp",
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            "from_store": all(
+                best is not None and best.from_store
+                for layer in self.layers
+                for best in (layer.kept, layer.searched)
+            ),
             "layers": rows,
             "totals": self._totals(),
         }

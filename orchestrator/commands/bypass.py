@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from mapspace.errors import ConfigError, MapspaceError
-from orchestrator.commands.options import PLACE, OnceEach, check_records_output, fail
+from orchestrator.commands.options import PLACE, OnceEach, check_records_output, fail, with_store
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
+    from orchestrator.store.folder import Store
 
 
 @click.command(cls=OnceEach)
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="The most per proof.")
 @click.option("--output", type=PLACE, help="Also write both mapping records of every layer.")
+@with_store
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def bypass(
     workload: str | None,
@@ -27,6 +29,7 @@ def bypass(
     accelerator: str,
     seconds: float,
     output: Place | None,
+    store: Store | None,
     as_json: bool,
 ) -> None:
     """Proves what it is worth that tensors of WORKLOAD may skip memory levels.
@@ -45,7 +48,11 @@ def bypass(
     if output is not None:
         check_records_output(output)
     result = compare_bypass(
-        workload or network or "", accelerator, network=network is not None, seconds=seconds
+        workload or network or "",
+        accelerator,
+        network=network is not None,
+        seconds=seconds,
+        store=store,
     )
     if output is not None:
         save_records(result.records, output)

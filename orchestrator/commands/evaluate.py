@@ -74,7 +74,8 @@ def evaluate(
         if output is not None or options["counting"] or model not in (None, "loopnest"):
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
         result = evaluate_files(records, lenient=lenient, link_transfers=options["link_transfers"])
-        click.echo(json.dumps(result) if as_json else costs_text(result))
+        shown = {**result, "from_store": False}
+        click.echo(json.dumps(shown) if as_json else costs_text(result))
         return
     if len(records) > 1 or as_json:
         more = f"argument ({records[1]})" if len(records) > 1 else "option --json"

@@ -114,6 +114,8 @@ class TileResult(Shown):
             "iterations": self.trial.iterations,
             "seconds": self.trial.seconds,
             "interrupted": self.interrupted,
+            # What was measured once is kept by the measurements' own store.
+            "from_store": False,
             "tilings": self.tilings,
             "latency": self.latency,
             "unit": self.unit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from costmodel.exact.certificate import Certificate, parse_certificate
@@ -87,6 +87,35 @@ def read_proofs(
             except MapspaceError as error:
                 store.tell(f"row {best.name}: cannot be used, so it is proven anew: {error}")
         yield found
+
+
+def read_or_prove(
+    space: MapSpace,
+    objective: Objective,
+    seconds: float,
+    store: Store | None,
+    prove: Callable[[], Certificate],
+) -> tuple[Certificate, bool]:
+    """The certificate that the store has; else what a proof comes to, which is then kept there.
+
+    Args:
+        space: of the workload and machine, without a restriction.
+        objective: what is minimised.
+        seconds: the budget of the proof, s.
+        store: the store; None: nothing is read or kept.
+        prove: proves.
+
+    Returns:
+        The certificate, and whether the store had it.
+    """
+    if store is not None:
+        found = next(read_proofs([(space.workload, space.accelerator, objective)], seconds, store))
+        if found is not None:
+            return found, True
+    certificate = prove()
+    if store is not None:
+        keep_proof(space, certificate, seconds, store)
+    return certificate, False
 
 
 def keep_proof(

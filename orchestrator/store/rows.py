@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -97,7 +98,7 @@ class Row(StrictModel):
     payload: Text = Field(default="{}", repr=False)
     """What makes the answer again, as JSON."""
 
-    @property
+    @cached_property
     def name(self) -> str:
         """32 hexadecimal digits of the SHA-256 of the row, which its file is named by."""
         return content_id(self.text().encode())

@@ -15,6 +15,8 @@ import pytest
 from paths import ROOT
 
 from mapspace.extras import EXTRA_OF
+from orchestrator.store.compaction import compact
+from orchestrator.store.folder import NEW, Store
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Distributions whose modules have other names.
@@ -35,6 +37,30 @@ sys.meta_path.insert(0, Missing())
 from orchestrator.cli import main
 main(sys.argv[2:])
 """
+
+
+def test_the_core_alone_reads_and_feeds_a_store(tmp_path: Path) -> None:
+    """Files of many rows are for those who have Parquet: named in a line, and searched anew."""
+    command = ["search", "gemm:M=4,N=4,K=4", "--json", "--store", str(tmp_path / "store")]
+
+    def found(without: str) -> tuple[bool, str]:
+        run = subprocess.run(
+            [sys.executable, "-c", WITHOUT, without, *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(run.stdout)["from_store"], run.stderr
+
+    assert [found("pyarrow,duckdb")[0] for _ in range(2)] == [False, True]
+    compact(Store(tmp_path / "store"))
+    again, said = found("pyarrow,duckdb")
+    assert not again
+    assert "1 of its files need pyarrow: pip install 'mapspace[store]'" in said
+    (path,) = (tmp_path / "store" / NEW).rglob("*.json")
+    path.unlink()
+    assert found("duckdb")[0]
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -60,6 +86,8 @@ def test_every_library_of_an_extra_is_explained_by_it() -> None:
         (["search", "resnet-conv4", "--searcher", "gradient"], "torch", "surrogate"),
         (["search", "resnet-conv4", "--searcher", "ppo"], "ray", "ray"),
         (["import", "network.onnx"], "onnx", "onnx"),
+        (["results", "SELECT 1", "--store", "new"], "duckdb", "store"),
+        (["search", "gemm:M=4,N=4,K=4", "--store", "s3://bucket/store"], "pyarrow", "ray"),
         (["search", "resnet-conv4", "--searcher", "model-guided"], "scipy", "baselines"),
     ],
 )

@@ -21,6 +21,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import workload
 from orchestrator.answers.request import Request
 from orchestrator.answers.results import SearchResult
+from orchestrator.bypass.compare import compare_bypass
 from orchestrator.proofs.pareto import front_text
 from orchestrator.search import one_workload
 from orchestrator.store.folder import CERTIFICATES, MARKER, NEW, Store
@@ -306,3 +307,24 @@ def test_a_proof_and_a_search_answer_for_each_other(tmp_path: Path, searched: li
     keep = {"L1": [work.tensor_names[0]]}
     ms.search(work, machine, objective="energy", keep=keep, store=store)
     assert list(read_proofs(asked[2:], 60.0, store)) == [None]
+
+
+def test_what_bypass_is_worth(tmp_path: Path) -> None:
+    def compared(store: Path) -> dict[str, Any]:
+        found = compare_bypass(
+            "gemm:M=24,N=8,K=6", "mm256", network=False, seconds=20.0, store=Store(store)
+        ).to_dict()
+        found.pop("seconds")
+        return found
+
+    ms.search("gemm:M=24,N=8,K=6", "mm256-bypass", store=tmp_path)
+    first, second = compared(tmp_path), compared(tmp_path)
+    (layer,) = first["layers"]
+    assert (layer["kept"]["from_store"], layer["searched"]["from_store"]) == (False, True)
+    assert (first["from_store"], second["from_store"]) == (False, True)
+    for name in ("kept", "searched"):
+        assert (
+            second["layers"][0][name].pop("record")["mapping"]
+            == layer[name].pop("record")["mapping"]
+        )
+    assert second["totals"] == first["totals"]
