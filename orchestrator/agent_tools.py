@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from costmodel.costs import Objective
-from mapspace.errors import ArgumentError, MapspaceError
+from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.strict_yaml import shown, validate
 from mapspace.version import __version__
 
@@ -139,6 +139,17 @@ def sweep(experiment: Json) -> Json:
         }
 
 
+def results(sql: str) -> Json:
+    """Asks the store one SELECT over its views results, searches and proofs, in DuckDB's SQL."""
+    from orchestrator.store.choice import chosen
+    from orchestrator.store.sql import Database
+
+    store = chosen(None)
+    if store is None:
+        raise ConfigError("results: there is no store (MAPSPACE_STORE is off).")
+    return {"rows": Database(store).ask(sql).objects()}
+
+
 TOOLS: tuple[Callable[..., Json], ...] = (
     list_presets,
     search,
@@ -149,6 +160,7 @@ TOOLS: tuple[Callable[..., Json], ...] = (
     why_not,
     pareto,
     sweep,
+    results,
 )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,7 +87,7 @@ def results(
         _refuse(chosen, limit, "SQL")
         answer = database.ask(question)
     if as_json:
-        click.echo(json.dumps(_objects(answer)))
+        click.echo(json.dumps(answer.objects()))
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -134,27 +132,6 @@ def _problem(text: str) -> str:
         return canonical(workload(text)).hash
     except ConfigError:
         return text
-
-
-def _objects(answer: Answer) -> list[dict[str, Any]]:
-    return [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
-
-
-def _plain(value: Any) -> Any:
-    """A value of DuckDB as JSON has it; NaN and infinities are null, moments text (UTC)."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    return str(value)
 
 
 def _table(answer: Answer) -> str:

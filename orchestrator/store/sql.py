@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +43,10 @@ class Answer:
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+
+    def objects(self) -> list[dict[str, Any]]:
+        """An object per row, for JSON."""
+        return [dict(zip(self.columns, map(_plain, row), strict=True)) for row in self.rows]
 
 
 class Database:
@@ -223,3 +230,20 @@ def _line(error: Exception) -> str:
     """What DuckDB says, in one line; the second one points at a place."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0].strip() if lines else type(error).__name__
+
+
+def _plain(value: Any) -> Any:
+    """A value of DuckDB as JSON has it; NaN and infinities are null, moments text (UTC)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    return str(value)

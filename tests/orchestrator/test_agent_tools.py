@@ -77,6 +77,15 @@ def test_the_tools_say_what_the_functions_say() -> None:
     assert "eyeriss" in call("list_presets", kind="accelerators")["accelerators"]
 
 
+def test_earlier_answers_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "there is no store" in call("results", sql="SELECT 1")
+    monkeypatch.setenv("MAPSPACE_STORE", str(tmp_path))
+    assert not call("search", workload=SMALL)["from_store"]
+    assert call("search", workload=SMALL)["from_store"]
+    assert call("results", sql="SELECT count(*) AS n FROM proofs") == {"rows": [{"n": 1}]}
+    assert "expected one SELECT" in call("results", sql="DROP VIEW proofs")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
