@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, model_validator
 
 from costmodel.levels import Words
+from costmodel.map_space.orders_of_buffers import BESIDE
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Size, StrictModel, validate
 
@@ -48,6 +49,8 @@ class BufferStructure(StrictModel):
     """Tensors that it holds whatever a mapping says."""
     bypass: tuple[str, ...] = ()
     """Tensors that it never holds."""
+    beside: str | None = None
+    """The group in whose order mappings may place it; points say where."""
 
 
 class Structure(StrictModel):
@@ -114,6 +117,7 @@ class Structure(StrictModel):
                 banks=level.banks,
                 keep=names(int(machine.always_kept[index])),
                 bypass=names(int(machine.never_kept[index])),
+                beside=level.beside if f"{BESIDE}.{level.name}" in space.feature_names else None,
             )
             for index, level in enumerate(accelerator.levels)
             if index > 0

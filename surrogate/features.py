@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from costmodel.map_space.orders_of_buffers import BESIDE
 from surrogate.applicability import Structure
 
 # Far outside every map space; keeps products over a point gone astray within float32.
@@ -69,7 +70,9 @@ class PhysicalFeatures(nn.Module):
     (distinct tiles over them); per inner level the capacity margin; banks and keep bits where they
     are searched. A tensor that a level does not hold has these values too, as if it did: what
     enters a level follows from its tile and all loops above, held in between or not. Of buffers
-    side by side they are those of the file's order, and the order follows as raw values.
+    side by side whose order is searched, tiles, runs and visits are those of a place in the nest,
+    the capacity margin is of the buffer at the place where it stands, and the places follow as raw
+    values.
     Formulas: Parashar et al., Timeloop (ISPASS 2019), as this project's loop-nest model uses them.
     """
 
@@ -118,6 +121,7 @@ class PhysicalFeatures(nn.Module):
         }
         for name, constant in constants.items():
             self.register_buffer(name, constant, persistent=False)
+        self.places = _places(structure)
         axes, inner = self.sliding.shape[1], len(structure.buffers)
         banked = sum(buffer.banks is not None for buffer in structure.buffers)
         self.width = sum(self.combinations.shape) + inner * axes
@@ -191,6 +195,10 @@ class PhysicalFeatures(nn.Module):
         features = []
         for b, buffer in enumerate(structure.buffers):
             held = tiles[:, b]
+            if b in self.places:
+                column_of_place, first, size = self.places[b]
+                place = first + points[:, column_of_place].round().clamp(0, size - 1).long()
+                held = tiles[torch.arange(len(points), device=points.device), place]
             if buffer.banks is not None:
                 banks = points[:, at : at + tensors].clamp(min=1.0).log()
                 at += tensors
@@ -297,6 +305,19 @@ class PhysicalFeatures(nn.Module):
                 (relevant, torch.ones(n, 1)), 1
             )
         return torch.cat((tiles, visits, spatial), 1)
+
+
+def _places(structure: Structure) -> dict[int, tuple[int, int, int]]:
+    """Per buffer whose place is searched: the column of its place, its group's first and size."""
+    groups: dict[str, list[int]] = {}
+    for b, buffer in enumerate(structure.buffers):
+        if buffer.beside is not None:
+            groups.setdefault(buffer.beside, []).append(b)
+    return {
+        b: (structure.features.index(f"{BESIDE}.{structure.buffers[b].name}"), group[0], len(group))
+        for group in groups.values()
+        for b in group
+    }
 
 
 def _words(structure: Structure) -> list[float]:

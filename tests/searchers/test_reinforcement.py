@@ -105,11 +105,14 @@ def test_remote_runners_sample_in_rounds_and_resume(name: str) -> None:
 
 
 @pytest.mark.usefixtures("ray_runtime")
-@pytest.mark.parametrize("machine", ["eyeriss", "simba"])
+@pytest.mark.parametrize(
+    ("machine", "orders"), [("eyeriss", "file"), ("simba", "file"), ("eyeriss", "searched")]
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_agents_work_on_real_machines(name: str, machine: str) -> None:
+def test_agents_work_on_real_machines(name: str, machine: str, orders: str) -> None:
     """Feasible proposals alone, and better ones than as many draws' median."""
-    space, model = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator(machine)), LoopNestModel()
+    device = accelerator({"extends": machine, "orders": orders})
+    space, model = MapSpace(workload("gemm:M=96,N=64,K=80"), device), LoopNestModel()
     searcher = make(name, space, seed=0, environments=4)
     found: list[float] = []
     while len(found) < 200:

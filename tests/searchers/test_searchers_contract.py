@@ -20,6 +20,11 @@ PROBLEM = "cnn:N=1,K=32,C=16,P=14,Q=14,R=3,S=3,stride=1"
 REAL = {
     name: MapSpace(workload(PROBLEM), accelerator(name)) for name in ("eyeriss", "simba", "tpu-v1")
 }
+# The order of its scratchpads in the nest is searched, too.
+ANY_ORDER = accelerator({"extends": "eyeriss", "name": "any-order", "orders": "searched"})
+REAL["any-order"] = MapSpace(workload(PROBLEM), ANY_ORDER)
+# Its proof takes more than four seconds.
+LONG = ("exact", "any-order")
 # Why those that do not work on these machines do not.
 REFUSALS = {"marvel": "bypasses Weights"}
 
@@ -34,8 +39,14 @@ def found_by_structured(space: MapSpace) -> float:
     return evaluator.best_loss
 
 
-@pytest.mark.parametrize("machine", sorted(REAL))
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [
+        pytest.param(name, machine, marks=[pytest.mark.slow] * ((name, machine) == LONG))
+        for name in QUICK
+        for machine in sorted(REAL)
+    ],
+)
 def test_it_works_on_real_machines_or_says_why_not(name: str, machine: str) -> None:
     """Feasible proposals, better than what is drawn, and the same ones from a saved state."""
     space, model = REAL[machine], LoopNestModel()

@@ -119,7 +119,19 @@ def test_features_are_the_cost_models_own_quantities(work: Workload, machine: st
 @pytest.mark.parametrize("machine", DEEP)
 def test_a_level_has_room_for_what_it_may_hold(machine: str) -> None:
     """The margin is what of the capacity the tiles of the tensors held there leave."""
-    space, codes = points_of(LAYER, machine)
+    check_room(*points_of(LAYER, machine))
+
+
+@pytest.mark.parametrize("machine", ["eyeriss", "eyeriss-v2"])
+def test_a_buffer_has_room_wherever_it_stands(machine: str) -> None:
+    device = accelerator({"extends": machine, "orders": "searched"})
+    space = MapSpace(LAYER, device)
+    codes = space.sample(np.random.default_rng(3), 300, feasible=True)
+    assert len(np.unique(codes[:, -1])) > 1
+    check_room(space, codes)
+
+
+def check_room(space: MapSpace, codes: np.ndarray) -> None:
     found = blocks_of(PhysicalFeatures(Structure.of(space)), space.encode(codes))
     detail = LoopNestModel().evaluate(space, codes, detail=True).detail
     assert detail is not None
