@@ -327,6 +327,7 @@ def evaluate(
     link_transfers: bool = False,
     counting: Literal["timeloop", "true"] | None = None,
     simulator: str | Path | None = None,
+    store: StoreChoice = None,
 ) -> list[dict[str, Any]]:
     """Scores mapping records.
 
@@ -338,6 +339,7 @@ def evaluate(
         counting: of remainders: `timeloop`, or `true`, every element by itself; None: as records
             say, which is by Timeloop unless they say otherwise; of `loopnest`.
         simulator: the file that says how a simulator is called; of `command`.
+        store: where results of a simulator are read and kept, as in `search`.
 
     Returns:
         The records in order, each with its `result`; where a mapping is infeasible,
@@ -349,7 +351,12 @@ def evaluate(
     """
     from orchestrator.records.evaluate_records import scored, scorer
 
-    options = {"link_transfers": link_transfers, "counting": counting, "simulator": simulator}
+    options: dict[str, Any] = {
+        "link_transfers": link_transfers,
+        "counting": counting,
+        "simulator": simulator,
+        "store": chosen(store),
+    }
     if isinstance(records, str | Path | RemotePath):
         with local_file(place(records), there=True) as file:
             return [record for chunk in scored(model, file, **options) for record in chunk]

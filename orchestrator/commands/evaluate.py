@@ -16,6 +16,7 @@ from orchestrator.commands.options import (
     TIMELOOP,
     OnceEach,
     check_timeloop,
+    with_store,
 )
 from orchestrator.runs.locations import local_file
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @COUNTING
 @TIMELOOP
 @LENIENT
+@with_store
 @click.option("--json", "as_json", is_flag=True, help="With --timeloop: print one JSON object.")
 def evaluate(
     model: str | None,

@@ -17,6 +17,8 @@ from mapspace.bounded_reading import json_lines, read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import whole_file
 from mapspace.strict_yaml import load_yaml
+from orchestrator.records.stored_evaluations import read_or_score
+from orchestrator.store.folder import Store
 
 # Records scored in one call: enough to fill batches, few enough to hold in memory.
 CHUNK = 2048
@@ -84,12 +86,13 @@ def scored(model_name: str, source: Path, **options: Any) -> Iterator[list[dict[
 
 
 def scorer(
-    model_name: str, **options: Any
+    model_name: str, *, store: Store | None = None, **options: Any
 ) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
     """What adds to mapping records their `result`, with the name and version of the model.
 
     Args:
         model_name: a key of `costmodel.models.COST_MODELS`.
+        store: where results of models that measure are read and kept; None: nowhere.
         options: of the model: `link_transfers`, whether neighbours below a level hand words to each
             other; `counting` of remainders, `timeloop` or `true`; `simulator`, the file that says
             how a simulator is called. False and None ask for nothing.
@@ -113,6 +116,8 @@ def scorer(
             record["result"] |= provenance
         return found
 
+    if store is not None and cost_model_entry(model_name).measured:
+        return read_or_score(scores, model_name, model, store)
     return scores
 
 

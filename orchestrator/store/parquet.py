@@ -69,8 +69,12 @@ def rows_in(file: Place, questions: Sequence[str]) -> Iterator[Row]:
     wanted = pa.array(questions, pa.string())
     for table in row_groups(file, questions):
         found = table.filter(pc.is_in(table["question"], value_set=wanted))
-        for values in found.drop_columns(["id"]).to_pylist():
-            yield validate(Row, values, str(file), DataError)
+        for values in found.to_pylist():
+            row_id = values.pop("id")
+            row = validate(Row, values, str(file), DataError)
+            if row.id != row_id:
+                raise DataError(f"{file}: the file is damaged (a row is not what its id says).")
+            yield row
 
 
 def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[Any]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
     from orchestrator.store.address import Question
 
-Kind = Literal["search", "run", "proof", "front"]
+Kind = Literal["search", "run", "proof", "front", "evaluation"]
 
 Hash = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{32}$")]
 Text = Annotated[str, Field(strict=True, max_length=1 << 20)]
@@ -40,7 +40,8 @@ class Row(StrictModel):
     """One answer."""
 
     kind: Kind
-    """What was computed: a search, a search of a benchmark, a proof alone, a front."""
+    """What was computed: a search, a search of a benchmark, a proof alone, a front, an
+    evaluation of a mapping."""
     question: Hash
     """Of everything that decides the answer but the budget."""
     address: Hash

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +129,26 @@ def test_nine_dimensions_that_all_look_alike_take_no_time() -> None:
         ),
     )
     assert canonical(found).dimensions == tuple(names)
+
+
+def test_a_chain_of_nine_dimensions_of_one_size_takes_no_time() -> None:
+    """Only its ends differ, so that colours have to be handed on."""
+    names = "abcdefghi"
+    pairs = [names[i : i + 2] for i in range(len(names) - 1)]
+    tensors = [
+        Tensor(name=f"t{pair}", axes=tuple(Axis(terms=((name, 1),)) for name in pair))
+        for pair in pairs
+    ]
+    output = Tensor(name="o", axes=(Axis(terms=(("a", 1),)),), output=True)
+    found = Workload(
+        name="w",
+        family="einsum",
+        dimensions=dict.fromkeys(names, 2),
+        tensors=(*tensors, output),
+    )
+    began = time.process_time()
+    assert sorted(canonical(found).dimensions) == list(names)
+    assert time.process_time() - began < 1.0
 
 
 BASE = Request("gemm:M=8,N=4,K=6", "tiny3")
