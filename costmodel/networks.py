@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from costmodel.affine import Workload
+from costmodel.transformers import TRANSFORMERS, transformer
 from costmodel.workload_families import FAMILIES, Cnn, Conv1d, Gemm, Mttkrp
 from costmodel.workloads import network, network_names, workload
 from mapspace.errors import ConfigError
@@ -109,7 +110,8 @@ def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
     """Finds a network.
 
     Args:
-        source: a preset's name, or the path of a YAML file.
+        source: a preset's name, a transformer's, perhaps with what it computes
+            (`gpt2:phase=decode`), or the path of a YAML file.
 
     Returns:
         Its name, and each distinct layer, under the name of its first occurrence, with how often
@@ -119,10 +121,15 @@ def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
         ConfigError: one line that names the file, the key, what came and what is allowed.
     """
     if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
-        known = network_names()
+        published = transformer(source)
+        if published is not None:
+            return published
+        known = (*network_names(), *TRANSFORMERS)
         try:
             preset = network(source)
-            return next(name for name in known if preset[0][0].name.startswith(f"{name}-")), preset
+            return next(
+                name for name in network_names() if preset[0][0].name.startswith(f"{name}-")
+            ), preset
         except ConfigError:
             remedy = f"Expected one of {', '.join(known)}, or a YAML file with layers."
             raise unknown_name("network", source, known, remedy=remedy) from None

@@ -120,6 +120,7 @@ def _macs(macs: int) -> str:
 
 
 def _networks() -> Iterable[tuple[str, str]]:
+    from costmodel.transformers import TRANSFORMERS, transformer
     from costmodel.workloads import network, network_names
 
     for name in network_names():
@@ -127,6 +128,14 @@ def _networks() -> Iterable[tuple[str, str]]:
         macs = sum(layer.macs * count for layer, count in layers)
         count = sum(count for _, count in layers)
         yield name, f"{count} layers, {len(layers)} distinct  ({_macs(macs)})"
+    for name, model in TRANSFORMERS.items():
+        found = transformer(name)
+        assert found is not None  # it is one of them
+        macs = sum(layer.macs * count for layer, count in found[1])
+        yield (
+            name,
+            f"transformer, {model.sequence} tokens  ({_macs(macs)}); :phase, sequence, batch",
+        )
 
 
 def _experiments() -> Iterable[tuple[str, str]]:

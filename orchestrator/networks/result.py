@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +142,8 @@ class NetworkResult(Shown):
         unfinished: names of those that an interruption left out.
         interrupted: whether there was one.
         seconds: how long the search took.
+        uncounted: words that operators without multiply-accumulates move, by operator, where the
+            network says; they are in no costs.
     """
 
     network: str
@@ -151,6 +153,7 @@ class NetworkResult(Shown):
     unfinished: tuple[str, ...]
     interrupted: bool
     seconds: float
+    uncounted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def from_store(self) -> bool:
@@ -207,6 +210,7 @@ class NetworkResult(Shown):
             "interrupted": self.interrupted,
             "unfinished": list(self.unfinished),
             "from_store": self.from_store,
+            "uncounted_words": dict(self.uncounted),
             "layers": self.rows(),
             "totals": None if totals is None else totals.to_dict(),
         }

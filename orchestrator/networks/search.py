@@ -18,6 +18,7 @@ from typing import TextIO
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.networks import load_network
+from costmodel.transformers import uncounted_words
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.answers.request import Request
 from orchestrator.networks.result import LayerResult, NetworkResult
@@ -90,6 +91,7 @@ def search_network(
         unfinished=unfinished,
         interrupted=interrupted.is_set() or bool(unfinished),
         seconds=time.monotonic() - started,
+        uncounted=uncounted_words(str(request.workload)),
     )
 
 

@@ -78,6 +78,9 @@ def _lines(
         yield f"layers          no mapping of any layer has a lower {objective}: all are proven"
     if totals is not None:
         yield from _standing_of(summary, clock_ghz)
+    if uncounted := summary["uncounted_words"]:
+        what, words = ", ".join(uncounted), sum(uncounted.values())
+        yield from wrapped(f"not counted     {what} move {words:,} words and multiply nothing")
     yield f"search          {len(rows)} distinct layers in {summary['seconds']:.2f} s"
     if interruption is not None:
         yield interruption
