@@ -25,6 +25,7 @@ from mapspace.strict_yaml import Name, StrictModel, load_yaml, shown, validate
 _SUM = "sum(a.n_calls/a.throughputforainactions)"
 _MAX = "max(a.n_calls/a.throughputforainactions)"
 _MOST_FANOUTS = 2
+_MOST_BITS = 1024
 Value = int | float | str
 
 
@@ -57,6 +58,7 @@ class _Node(StrictModel):
     size: Value | None = None
     leak_power: Value | None = None
     area: Value | None = None
+    bits_per_value: dict[str, Value] | None = None
     total_latency: Value | None = None
     tensors: _Tensors = _Tensors()
     actions: tuple[_Action, ...] = ()
@@ -264,26 +266,48 @@ class _Reading:
         place = self.place(node)
         level: dict[str, Any] = {"name": node.name}
         size = self.number("inf" if node.size is None else node.size, f"{place}.size")
+        kept = self.kept(node, outermost)
+        bits = self.bits(node, kept)
         if size < math.inf:
-            level["capacity_words"] = int(size) // self.word_bits
+            level["capacity_words"] = int(size) // bits
         elif node.size is None and not outermost:
             raise ConfigError(f"{place}.size: expected a number, or inf.")
         if size == math.inf:
             level["technology"] = "DRAM" if outermost else "SRAM"
         actions = self.actions(node, ("read", "write"))
-        read, write = (_tidy(actions[name][0] * self.word_bits * 1e12) for name in actions)
+        read, write = (_tidy(actions[name][0] * bits * 1e12) for name in actions)
         if list(actions) != ["read", "write"]:
             read, write = write, read
         level["energy_pj"] = (
             read if read == write else {"read": read, "fill": write, "update": write}
         )
-        return level | self.bandwidth(node, actions) | self.kept(node, outermost)
+        if bits != self.word_bits:
+            level["word_bits"] = bits
+        return level | self.bandwidth(node, actions, bits) | kept
 
-    def bandwidth(self, node: _Node, actions: dict[str, tuple[float, float]]) -> dict[str, float]:
+    def bits(self, node: _Node, kept: dict[str, list[str]]) -> int:
+        """Bits of a value in a memory, which are those of all that it may hold."""
+        held = ROLES - frozenset(kept.get("bypass", ()))
+        said = dict.fromkeys(sorted(held), self.word_bits)
+        for whose, value in (node.bits_per_value or {}).items():
+            place = f"{self.place(node)}.bits_per_value[{whose}]"
+            width = self.number(value, place)
+            if width != int(width) or not 1 <= width <= _MOST_BITS:
+                raise ConfigError(f"{place}: expected a whole number of bits, got {shown(value)}.")
+            said |= dict.fromkeys(roles(whose, place, self.held) & held, int(width))
+        if len(set(said.values())) > 1:
+            widths = ", ".join(f"{role} {width}" for role, width in said.items())
+            raise ConfigError(
+                f"{self.place(node)}.bits_per_value: expected one width of all that it may hold, "
+                f"got {widths}."
+            )
+        return next(iter(said.values()), self.word_bits)
+
+    def bandwidth(
+        self, node: _Node, actions: dict[str, tuple[float, float]], word_bits: int
+    ) -> dict[str, float]:
         place = f"{self.place(node)}.total_latency"
-        per_cycle = {
-            name: bits / self.word_bits / self.clock for name, (_, bits) in actions.items()
-        }
+        per_cycle = {name: bits / word_bits / self.clock for name, (_, bits) in actions.items()}
         rule = re.sub(r"\s+", "", str(node.total_latency or _SUM))
         if rule == _MAX:
             separate = {f"{name}_bandwidth": _tidy(words) for name, words in per_cycle.items()}
