@@ -106,12 +106,17 @@ def _check_types(data: Mapping[str, Any], source: str) -> None:
                 )
 
 
-def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
+NetworkSource = str | Path | Mapping[str, Any]
+"""A preset's name, a YAML file, or the content of one."""
+
+
+def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]]:
     """Finds a network.
 
     Args:
         source: a preset's name, a transformer's, perhaps with what it computes
-            (`gpt2:phase=decode`), or the path of a YAML file.
+            (`gpt2:phase=decode`), the path of a YAML file, or the content of one; files that layers
+            name are then looked for in the working folder.
 
     Returns:
         Its name, and each distinct layer, under the name of its first occurrence, with how often
@@ -120,6 +125,10 @@ def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
     Raises:
         ConfigError: one line that names the file, the key, what came and what is allowed.
     """
+    if isinstance(source, Mapping):
+        name, layers = _distinct(source, "network", Path())
+        return name or "network", layers
+    source = str(source)
     if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
         published = transformer(source)
         if published is not None:
@@ -134,14 +143,30 @@ def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
             remedy = f"Expected one of {', '.join(known)}, or a YAML file with layers."
             raise unknown_name("network", source, known, remedy=remedy) from None
     path = Path(source)
-    data = load_yaml(path)
+    name, layers = _distinct(load_yaml(path), source, path.parent)
+    return name or path.stem, layers
+
+
+def _distinct(
+    data: Mapping[str, Any], source: str, folder: Path
+) -> tuple[str, list[tuple[Workload, int]]]:
+    """The distinct layers of a network's content; its name is empty where that has none.
+
+    Args:
+        data: the content.
+        source: what messages call it.
+        folder: where files that layers name are looked for.
+
+    Raises:
+        ConfigError: as in `load_network`.
+    """
     _check_types(data, source)
     file = validate(_Network, data, source)
     found: dict[str, tuple[Workload, int]] = {}
     for index, entry in enumerate(file.layers):
         where = f"{source}: layers[{entry.name or index}]"
         try:
-            layer = entry.build(path.parent)
+            layer = entry.build(folder)
         except ConfigError as error:
             raise ConfigError(f"{where}: {str(error).removeprefix('workload: ')}") from error
         before = found.get(layer.hash, (layer, 0))
@@ -153,4 +178,4 @@ def load_network(source: str) -> tuple[str, list[tuple[Workload, int]]]:
         raise ConfigError(
             f"{source}: layers: two different layers are called {twice!r}; give each a name."
         )
-    return file.name or path.stem, layers
+    return file.name or "", layers

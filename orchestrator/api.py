@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, Unpack
 
 from costmodel.accelerators import AcceleratorSource
 from costmodel.exact.certificate import Certificate, read_certificate
+from costmodel.networks import NetworkSource
 from costmodel.workloads import WorkloadSource
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, RemotePath, place
@@ -179,7 +180,7 @@ def explain(
 
 @one_by_one(NetworkOptions)
 def search_network(
-    network: str | Path,
+    network: NetworkSource,
     accelerator: AcceleratorSource = "mm256",
     *,
     progress: bool = False,
@@ -190,7 +191,7 @@ def search_network(
     What is not proven within a few seconds goes to Ray, a layer per task.
 
     Args:
-        network: a preset's name, or a YAML file with layers.
+        network: a preset's name, a YAML file with layers, or the content of one.
         accelerator: as in `search`.
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `top`, `pad`, `factors` and
@@ -201,7 +202,7 @@ def search_network(
     """
     from orchestrator.networks.search import search_network as search_layers
 
-    return search_layers(asked(str(network), accelerator, options), _stream(progress))
+    return search_layers(asked(network, accelerator, options), _stream(progress))
 
 
 def verify(

@@ -11,7 +11,8 @@ import io
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
 
@@ -20,6 +21,7 @@ from costmodel.affine import Workload
 from costmodel.networks import load_network
 from costmodel.transformers import uncounted_words
 from mapspace.errors import ConfigError, MapspaceError
+from mapspace.extras import is_installed
 from orchestrator.answers.request import Request
 from orchestrator.networks.result import LayerResult, NetworkResult
 from orchestrator.runs.interrupts import interruptible
@@ -45,7 +47,8 @@ def search_network(
     """Searches every distinct layer of a network, with live progress.
 
     Args:
-        request: how to search each layer; its workload is the network: a preset or a YAML file.
+        request: how to search each layer; its workload is the network: a preset, a YAML file or the
+            content of one.
             `top` and `pad` are for single workloads and not looked at.
         stream: takes the progress; standard error if None.
         here_seconds: how long proofs are made in this process before Ray is started.
@@ -53,7 +56,8 @@ def search_network(
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
     """
-    name, layers = load_network(str(request.workload))
+    source = request.workload
+    name, layers = load_network(source if isinstance(source, Mapping) else str(source))
     device = request.device
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
@@ -144,6 +148,13 @@ def _results(
         else:
             yield result
     if not left or interrupted.is_set():
+        return
+    if not is_installed("ray"):  # the core alone: one after another
+        for item in left:
+            with suppress(KeyboardInterrupt):  # one that has found no mapping yet
+                yield search_layer(request, device, item, interrupted=interrupted)
+            if interrupted.is_set():
+                return
         return
     # Tasks share the cores already.
     task = functools.partial(search_layer, replace(request, threads=1), device)

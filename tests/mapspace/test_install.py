@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"apache-tvm": "tvm", "xgboost-cpu": "xgboost"}
 # What nobody imports by name, or an extra that tests alone need.
 OTHERS = {"apache-tvm-ffi", "psutil"}
-NOT_FOR_COMMANDS = {"all", "dev", "testing"}
+NOT_FOR_COMMANDS = {"all", "dev", "docs", "testing"}
 MEGABYTES = 400
 
 WITHOUT = """
@@ -115,6 +115,21 @@ def test_the_core_needs_no_extra(tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(known.stdout)["proven"]
+
+
+def test_a_network_needs_no_extra_where_a_proof_takes_long(tmp_path: Path) -> None:
+    layers = "layers: ['gemm:M=8,N=4,K=2', 'gemm:M=8,N=8,K=2']"
+    (tmp_path / "tiny.yaml").write_text(layers)
+    # A searcher that proves nothing goes to Ray at once, where that is installed.
+    words = ["search", "--network", "tiny.yaml", "--searcher", "random", "--iterations", "20"]
+    known = subprocess.run(
+        [sys.executable, "-c", WITHOUT, "ray", *words, "--no-store", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(known.stdout)["totals"]["complete"]
 
 
 @pytest.mark.slow

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from commands import call, interrupted
 
+import mapspace as ms
 from costmodel.networks import load_network
 from costmodel.workloads import network, network_names
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import load_yaml
 from orchestrator.answers.request import Request
 from orchestrator.networks.result import NetworkResult
 from orchestrator.networks.search import search_network
@@ -95,6 +98,16 @@ def test_equal_layers_are_merged_and_counted(tiny: Path) -> None:
         ("beside", 1),
         ("resnet50-conv1", 3),
     ]
+
+
+def test_a_network_may_be_the_content_of_a_file(tiny: Path) -> None:
+    content = load_yaml(tiny)
+    assert load_network(content) == load_network(tiny)
+    unnamed = {"layers": content["layers"]}
+    found = ms.search_network(unnamed, accelerator="mm256", store=False)
+    assert (found.network, len(found.layers)) == ("network", 2)
+    with pytest.raises(ConfigError, match=r"^network: layer: unknown key; did you mean layers"):
+        load_network({"layer": content["layers"]})
 
 
 def test_totals_are_those_counted_by_hand(tiny: Path, tmp_path: Path) -> None:
