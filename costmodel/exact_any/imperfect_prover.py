@@ -27,10 +27,10 @@ from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit
 from costmodel.exact_any.spatial import keep_choices
-from costmodel.exact_imperfect.boxes import Piece, Queue, halves, narrowed, whole_box
+from costmodel.exact_imperfect.boxes import Piece, Queue, best_halves, narrowed, whole_box
 from costmodel.exact_imperfect.chain import Chain, Operation
 from costmodel.exact_imperfect.grid import FloatArray, Grid, fits
-from costmodel.exact_imperfect.prices import prices
+from costmodel.exact_imperfect.prices import Box, least_cycles, prices
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -77,11 +77,19 @@ class _Order:
             for level, bits in enumerate(self.keeps[kept])
         ]
 
-    def energy(self, piece: Piece, grids: int) -> tuple[float, int]:
-        """Least energy, pJ, and cycles of a piece."""
-        found = prices(self.space.tables, self.keeps[piece.kept], piece.box)
-        chain = Chain(self.operation(grids), self.free(grids, piece.kept), found, piece.box)
-        return (found.fixed + chain.least()) * (1 - SLACK), found.cycles
+    def energy(self, piece: Piece, grids: int) -> float:
+        """Energy, pJ, that the mappings of a piece need at least; inf if there are none."""
+        energy, operation = 0.0, self.operation(grids)
+        for sure in (False, True):
+            found = prices(self.space.tables, self.keeps[piece.kept], piece.box, sure=sure)
+            if found is not None:
+                chain = Chain(operation, self.free(grids, piece.kept), found, piece.box)
+                energy = max(energy, (found.fixed + chain.least()) * (1 - SLACK))
+        return energy
+
+    def cycles(self, box: Box) -> int:
+        """Cycles that the mappings of a box take at least."""
+        return least_cycles(self.space.tables, box)
 
 
 class ImperfectProver:
@@ -153,7 +161,8 @@ class ImperfectProver:
         for number, order in enumerate(self._orders):
             box = narrowed(whole_box(order.space), order.space.tables.fanout)
             assert box is not None  # factors of 1 have room
-            found += [Piece(number, kept, box, 0.0, 0, 0) for kept in range(len(order.keeps))]
+            cycles = order.cycles(box)
+            found += [Piece(number, kept, box, 0.0, cycles, 0) for kept in range(len(order.keeps))]
         return found
 
     @property
@@ -168,12 +177,11 @@ class ImperfectProver:
 
     def _bound(self, piece: Piece, grids: int) -> None:
         """Bounds a piece in a grid and queues it."""
-        energy, cycles = self._orders[piece.order].energy(piece, grids)
-        energy, cycles = max(energy, piece.energy, 0.0), max(cycles, piece.cycles)
+        energy = max(self._orders[piece.order].energy(piece, grids), piece.energy)
         self._counts["chains"] += 1
         if energy < math.inf:
-            found = piece._replace(energy=energy, cycles=cycles, grids=grids + 1)
-            self._queue.put(self._value(energy, cycles), found)
+            found = piece._replace(energy=energy, grids=grids + 1)
+            self._queue.put(self._value(energy, piece.cycles), found)
 
     def _work(self) -> None:
         """One piece of work."""
@@ -188,7 +196,12 @@ class ImperfectProver:
         if not bound < self._to_beat():
             self.finished = True
             return
-        parts = halves(piece.box)
+        order = self._orders[piece.order]
+        parts = (
+            None
+            if piece.grids == 0
+            else best_halves(piece.box, order.space.tables.fanout, order.cycles)
+        )
         if parts is None and piece.grids == len(CELLS):
             self._stuck = True
             return
@@ -196,12 +209,12 @@ class ImperfectProver:
         if parts is None:
             self._bound(piece, piece.grids)
             return
-        fanout = self._orders[piece.order].space.tables.fanout
-        for part in parts:
-            box = narrowed(part, fanout)
-            if box is not None:
-                self._counts["boxes"] += 1
-                self._bound(piece._replace(box=box, grids=0), 0)
+        for box, cycles in parts:
+            self._counts["boxes"] += 1
+            cycles = max(cycles, piece.cycles)
+            part = piece._replace(box=box, cycles=cycles, grids=0)
+            # Its energy is bounded when its turn comes.
+            self._queue.put(self._value(part.energy, cycles), part)
 
     def _to_beat(self) -> float:
         if self._limit is not None:

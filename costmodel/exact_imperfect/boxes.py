@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,9 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact_imperfect.prices import Box
 from costmodel.map_space.map_space import MapSpace
+
+WIDTH = 0.2
+"""What a factor's interval weighs beside the cycles that halving it gains."""
 
 
 class Piece(NamedTuple):
@@ -80,14 +85,30 @@ def narrowed(box: Box, fanout: Array) -> Box | None:
     return Box(box.low, high)
 
 
-def halves(box: Box) -> tuple[Box, Box] | None:
-    """A box in two along its widest factor; None where there is one of every factor only."""
-    ratio = box.high / box.low
-    at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-    low, high = int(box.low[at]), int(box.high[at])
-    if low == high:
-        return None
-    middle = max(low, min(high - 1, int((low * high) ** 0.5)))
-    below, above = box.high.copy(), box.low.copy()
-    below[at], above[at] = middle, middle + 1
-    return Box(box.low, below), Box(above, box.high)
+def best_halves(
+    box: Box, fanout: Array, cycles: Callable[[Box], int]
+) -> list[tuple[Box, int]] | None:
+    """A box in two along the factor that raises cycles most, or else has the widest interval.
+
+    Args:
+        box: the factors.
+        fanout: `[L]`.
+        cycles: the least cycles of a box.
+
+    Returns:
+        What there is room for, each with its cycles; None where the box has one of every factor.
+    """
+    found: tuple[float, list[tuple[Box, int]]] | None = None
+    for level, d in np.argwhere(box.high > box.low).tolist():
+        low, high = int(box.low[level, d]), int(box.high[level, d])
+        middle = max(low, min(high - 1, int((low * high) ** 0.5)))
+        below, above = box.high.copy(), box.low.copy()
+        below[level, d], above[level, d] = middle, middle + 1
+        rooms = (narrowed(Box(box.low, below), fanout), narrowed(Box(above, box.high), fanout))
+        parts = [(part, cycles(part)) for part in rooms if part is not None]
+        # Halves of which one is slow are nearly as good as two that are a little slower.
+        gain = sum(math.log(each) for _, each in parts) / 2 if len(parts) > 1 else math.inf
+        gain += WIDTH * math.log(high / low)
+        if found is None or gain > found[0]:
+            found = gain, parts
+    return None if found is None else found[1]

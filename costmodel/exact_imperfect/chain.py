@@ -11,6 +11,7 @@ Letters: L levels, n dimensions, T tensors; cells are arrays with an axis per di
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Operation:
             if size > 1:
                 rest = sum(1 << t for t in range(tables.sliding.size) if not tables.relevant[t, d])
                 found.setdefault(rest, []).append(d)
-        self.classes = list(found.items())
+        self.classes = [(rest, tuple(dims)) for rest, dims in found.items()]
         self.windows = sum(
             1 << t for t in range(tables.sliding.size) if tables.sliding[t] or tables.tangled[t]
         )
@@ -113,6 +114,11 @@ class Chain:
             self._valid.append(beyond)
         self._settled: list[FloatArray] = []
         self._resting: dict[tuple[int, int, float], FloatArray] = {}
+        # Asked for many times each.
+        self._once = cache(self._cost_once)
+        self._moving = cache(self._cost_moving)
+        self._nothing_outside = cache(self._cost_of_nothing)
+        self._class_cost = cache(self._cost_of_class)
 
     def least(self) -> float:
         """Energy of all words that enter tiles, pJ, at least; inf if no tiles fit."""
@@ -126,7 +132,10 @@ class Chain:
             self._settled.append(outside)
         last = self._levels - 1
         first = tuple(int(starts[0]) for starts in self._start[last])
-        return float(self._settled[last][first])
+        found = float(self._settled[last][first])
+        # What is asked for many times refers to the chain, which would outlive its use.
+        del self._once, self._moving, self._nothing_outside, self._class_cost
+        return found
 
     def _step(self, level: int, cells: FloatArray, t: int = -1) -> FloatArray:
         """What a table of a level's steps says to the tiles of its children.
@@ -165,7 +174,7 @@ class Chain:
         alone = self._op.tables.relevant[t] == 0
         return float(math.prod(self._prices.outer_low[level][alone].tolist()))
 
-    def _once(self, level: int, t: int) -> FloatArray | float:
+    def _cost_once(self, level: int, t: int) -> FloatArray | float:
         """What the tiles of a level cost at least, of tensor t."""
         price = self._price(level, t) * self._copies(level, t)
         if price == 0 or not (self._op.windows >> t) & 1:
@@ -181,7 +190,7 @@ class Chain:
                 cost = cost * grid.width(tables, axis) * (1.0 if tables.truly else copies)
         return cost
 
-    def _moving(self, level: int, t: int, dims: list[int]) -> FloatArray | float:
+    def _cost_moving(self, level: int, t: int, dims: tuple[int, ...]) -> FloatArray | float:
         """What tensor t costs at least where the innermost loop outside a tile moves it."""
         price = self._price(level, t)
         once = self._once(level, t)
@@ -192,15 +201,15 @@ class Chain:
         lost = self._lost(dims)
         return (1 - lost) * price * times + lost * once
 
-    def _lost(self, dims: list[int]) -> FloatArray:
+    def _lost(self, dims: tuple[int, ...]) -> FloatArray:
         found = np.zeros([1] * len(self._op.grid.shape))
         for d in dims:
             found = np.maximum(found, self._op.lost[d])
         return found
 
-    def _moving_dims(self, t: int) -> list[int]:
+    def _moving_dims(self, t: int) -> tuple[int, ...]:
         moving = np.flatnonzero(self._op.tables.relevant[t] * (self._op.tables.sizes > 1))
-        return [int(d) for d in moving]
+        return tuple(int(d) for d in moving)
 
     def _rests(self, level: int, t: int, price: float) -> FloatArray:
         """A level's steps, where tensor t rests outside them and costs a price per pass."""
@@ -223,7 +232,7 @@ class Chain:
             found[(-1,) * found.ndim] = price
             return found
         own, spread = self._price(level, t), self._spread(level - 1, t)
-        lost = max(float(self._op.lost[d].max()) for d in self._moving_dims(t) or [0])
+        lost = max(float(self._op.lost[d].max()) for d in self._moving_dims(t) or (0,))
         further = spread * (price + own * (1 - lost))
         ending = own * lost * self._copies(level, t)
         least = self._nothing_outside(level) + price * self._copies(level, t)
@@ -233,7 +242,9 @@ class Chain:
                 least = np.minimum(least, base + self._rests(level - 1, t, further))
         return least + self._free[level]
 
-    def _class_cost(self, level: int, rest: int, dims: list[int], followed: int) -> FloatArray:
+    def _cost_of_class(
+        self, level: int, rest: int, dims: tuple[int, ...], followed: int
+    ) -> FloatArray:
         """What tensors cost at least, but for the one that is followed; inf without such a loop."""
         sizes, outer = self._op.tables.sizes, self._prices.outer_low[level - 1]
         grid, box = self._op.grid, self._box
@@ -250,7 +261,7 @@ class Chain:
                 cost = cost + self._moving(level, t, dims)
         return cost
 
-    def _nothing_outside(self, level: int) -> FloatArray:
+    def _cost_of_nothing(self, level: int) -> FloatArray:
         """A level's tiles where no loop is left outside them."""
         grid = self._op.grid
         cost = self._valid[level - 1]
@@ -292,4 +303,9 @@ class Chain:
 
 def _from_above(cells: FloatArray, axis: int) -> FloatArray:
     """The least of a cell and all larger ones along an axis."""
-    return np.flip(np.minimum.accumulate(np.flip(cells, axis), axis=axis), axis)
+    found = cells.copy()
+    # A view; `np.minimum.accumulate` takes many times as long along short axes.
+    rows = found.swapaxes(0, axis)
+    for k in range(len(rows) - 2, -1, -1):
+        np.minimum(rows[k], rows[k + 1], out=rows[k])
+    return found

@@ -9,6 +9,7 @@ Letters: L levels, n dimensions, T tensors.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -87,25 +88,55 @@ def _first_words(tables: NestTables, t: int, box: Box, outer_high: Array, level:
     return words
 
 
+@lru_cache(maxsize=1 << 18)
+def _fewest_trips(spans: tuple[tuple[int, int, int], ...], room: int) -> int:
+    """The least product of ceil(size / factor), factors between two ends and of a product <= room.
+
+    Args:
+        spans: per dimension its size, and the least and the largest factor.
+        room: what the product may be; the least factors have room.
+    """
+    if not spans:
+        return 1
+    (size, low, high), *others = spans
+    left = math.prod(span[1] for span in others)
+    least = -1
+    factor = low
+    while factor <= min(high, room // left):
+        trips = -(-size // factor)
+        found = trips * _fewest_trips(tuple(others), room // factor)
+        least = found if least < 0 else min(least, found)
+        # The next factor that needs fewer trips.
+        factor = -(-size // (trips - 1)) if trips > 1 else high + 1
+    return least
+
+
 def least_cycles(tables: NestTables, box: Box) -> int:
     """Cycles of the products of all temporal factors, and the latencies, at least."""
-    most = np.minimum(box.high.prod(axis=0), tables.sizes)
-    trips = math.prod((-(-tables.sizes // most)).tolist())
-    elements = math.prod(
-        min(int(fanout), math.prod(row.tolist()))
-        for fanout, row in zip(tables.fanout, box.high, strict=True)
-    )
-    trips = max(trips, -(-int(tables.macs) // elements))
-    return int(trips) * int(tables.machine.cycles_per_mac) + int(tables.machine.waiting)
+    rooms = np.minimum(box.high.prod(axis=1), tables.fanout)
+    low = np.minimum(box.low.prod(axis=0), tables.sizes).tolist()
+    high = np.minimum(box.high.prod(axis=0), tables.sizes).tolist()
+    spans = [span for span in zip(tables.sizes.tolist(), low, high, strict=True) if span[0] > 1]
+    trips = _fewest_trips(tuple(spans), math.prod(rooms.tolist()))
+    return trips * int(tables.machine.cycles_per_mac) + int(tables.machine.waiting)
 
 
-def prices(tables: NestTables, keeps: tuple[int, ...], box: Box) -> Prices:
+def prices(
+    tables: NestTables, keeps: tuple[int, ...], box: Box, *, sure: bool = False
+) -> Prices | None:
     """The least energies of a box.
+
+    Of an output the words that are seen first are not read; where factors differ much within a box,
+    more of them might be than are read at least, and it is better to charge no reads there.
 
     Args:
         tables: the map space.
         keeps: `[L]` kept tensors of every level, as bits.
         box: the factors.
+        sure: charge no reads and fills of outputs that the first words may outweigh.
+
+    Returns:
+        The prices; None where `sure` makes no difference.
     """
     machine, levels = tables.machine, len(keeps)
     outer_low, outer_high = _products(box.low), _products(box.high)
@@ -115,26 +146,37 @@ def prices(tables: NestTables, keeps: tuple[int, ...], box: Box) -> Prices:
     action = machine.action / machine.block[:, None]
     price = np.zeros((levels, tables.sliding.size))
     fixed = float(tables.macs) * float(tables.mac_energy)
-    cycles = least_cycles(tables, box)
+    cycles, dropped = least_cycles(tables, box), False
     instances = outer_low[:levels].prod(axis=1)
     fixed += float((machine.leakage * instances).sum()) * cycles
     for t in range(tables.sliding.size):
         output = tables.part_kind[t] != PART_OF_INPUT
         kept = [level for level in range(levels) if (keeps[level] >> t) & 1]
+        alone = tables.relevant[t] == 0
         for place, level in enumerate(kept):
             filled = share[level] * (action[level, 1] + machine.address[level])
-            if place > 0:
-                price[level, t] += filled
-            if output:
-                first = _first_words(tables, t, box, outer_high, level)
-                filling = place > 0 and not machine.charged
-                fixed -= first * (share[level] * action[level, 0] + filling * filled)
             child = kept[place + 1] if place + 1 < len(kept) else levels
             served = math.prod(_served(tables, f, t, box.high[f]) for f in range(level, child))
             read = action[level, 0] + machine.address[level] + output * action[level, 2]
+            if output:
+                first = _first_words(tables, t, box, outer_high, level)
+                filling = place > 0 and not machine.charged
+                entering = whole_words(tables, t) * float(outer_low[level, alone].prod())
+                asked = float(tables.macs) / served
+                if child < levels:
+                    asked = whole_words(tables, t) * float(outer_low[child, alone].prod()) / served
+                if sure and first > 1.5 * min(asked, entering if filling else asked):
+                    dropped = True
+                    filled, read = 0.0 if filling else filled, read - action[level, 0]
+                else:
+                    fixed -= first * (share[level] * action[level, 0] + filling * filled)
+            if place > 0:
+                price[level, t] += filled
             per_word = share[level] * read / served
             if child < levels:
                 price[child, t] += per_word
             else:
                 fixed += float(tables.macs) * per_word
+    if sure and not dropped:
+        return None
     return Prices(price, fixed, cycles, outer_low, outer_high)

