@@ -93,7 +93,6 @@ def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     for add in (
         click.option("--output", type=PLACE, help="Run folder; else runs/NAME."),
         click.option("--tracking-uri", help="MLflow; else what the kind of run has by itself."),
-        with_store,
         click.argument("experiment"),
     ):
         function = add(function)
@@ -125,6 +124,7 @@ def train(**options: Any) -> None:
 
 @cli.command()
 @_experiment
+@with_store
 @click.option(
     "--resume/--no-resume",
     default=True,
@@ -143,6 +143,7 @@ def benchmark(**options: Any) -> None:
 
 @cli.command()
 @_experiment
+@with_store
 def sweep(**options: Any) -> None:
     """Proves the best mapping of every accelerator x workload of EXPERIMENT, on Ray tasks.
 
