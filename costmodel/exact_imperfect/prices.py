@@ -118,7 +118,27 @@ def least_cycles(tables: NestTables, box: Box) -> int:
     high = np.minimum(box.high.prod(axis=0), tables.sizes).tolist()
     spans = [span for span in zip(tables.sizes.tolist(), low, high, strict=True) if span[0] > 1]
     trips = _fewest_trips(tuple(spans), math.prod(rooms.tolist()))
-    return trips * int(tables.machine.cycles_per_mac) + int(tables.machine.waiting)
+    cycles = max(trips * int(tables.machine.cycles_per_mac), _transfer_cycles(tables))
+    return cycles + int(tables.machine.waiting)
+
+
+def _transfer_cycles(tables: NestTables) -> int:
+    """Cycles in which every word passes the outermost level once, at least."""
+    machine = tables.machine
+    kept = int(machine.always_kept[0])
+    if tables.keep_column[0] < 0:
+        kept = ~int(machine.never_kept[0])
+    words = [0, 0]
+    for t in range(tables.sliding.size):
+        # Of tensors whose axes share a dimension it is not known which words there are.
+        if (kept >> t) & 1 and not tables.tangled[t]:
+            words[int(tables.part_kind[t] != PART_OF_INPUT)] += whole_words(tables, t)
+    cycles = max(
+        words[0] / tables.bandwidth[0, 0],
+        words[1] / tables.bandwidth[0, 1],
+        sum(words) / machine.shared[0],
+    )
+    return int(cycles * (1 - 1e-9))
 
 
 def prices(
