@@ -8,6 +8,9 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mapspace.errors import ConfigError
+from mapspace.extras import what_is_missing
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -47,8 +50,15 @@ class Shown:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Its parts as a table of pandas."""
-        import pandas as pd
+        """Its parts as a table of pandas.
+
+        Raises:
+            ConfigError: pandas is not installed; the core has none.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise ConfigError(what_is_missing(error) or str(error)) from None
 
         return pd.DataFrame(self.rows())
 

@@ -117,6 +117,21 @@ def test_the_core_needs_no_extra(tmp_path: Path) -> None:
     assert json.loads(known.stdout)["proven"]
 
 
+def test_a_table_without_pandas_is_one_line() -> None:
+    wanted = """
+import mapspace as ms
+found = ms.search("gemm:M=8,N=4,K=2", store=False, top=2)
+try:
+    found.frame
+except ms.ConfigError as error:
+    print(error)
+"""
+    without = WITHOUT.partition("from orchestrator")[0] + wanted
+    words = [sys.executable, "-c", without, "pandas"]
+    known = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert known.stdout.strip().endswith("pip install 'mapspace[ray]'.")
+
+
 def test_a_network_needs_no_extra_where_a_proof_takes_long(tmp_path: Path) -> None:
     layers = "layers: ['gemm:M=8,N=4,K=2', 'gemm:M=8,N=8,K=2']"
     (tmp_path / "tiny.yaml").write_text(layers)
