@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,16 @@ from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit
+from costmodel.exact_any.rules import Rules
 from costmodel.exact_any.spatial import keep_choices
+from costmodel.exact_imperfect.boundaries import Boundaries
 from costmodel.exact_imperfect.boxes import Piece, Queue, best_halves, narrowed, whole_box
+from costmodel.exact_imperfect.cells import cells_of
 from costmodel.exact_imperfect.chain import Chain, Operation
+from costmodel.exact_imperfect.charges import Charges
 from costmodel.exact_imperfect.grid import FloatArray, Grid, fits
 from costmodel.exact_imperfect.prices import Box, least_cycles, prices
+from costmodel.exact_imperfect.spreads import Spread, tightened
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -85,7 +90,31 @@ class _Order:
             if found is not None:
                 chain = Chain(operation, self.free(grids, piece.kept), found, piece.box)
                 energy = max(energy, (found.fixed + chain.least()) * (1 - SLACK))
-        return energy
+        return max(energy, self._by_boundaries(piece, grids) if self._may_sum else 0.0)
+
+    @cached_property
+    def _may_sum(self) -> bool:
+        """Whether lemma 10 holds: no tensor moves twice by a dimension, no output by a sum."""
+        tables = self.space.tables
+        return not tables.tangled.any() and not tables.sliding[tables.part_kind > 0].any()
+
+    def _by_boundaries(self, piece: Piece, grids: int) -> float:
+        """The bound of lemma 10: it knows windows, and what elements do by themselves."""
+        spread = tightened(self.space, Spread(piece.box.low, piece.box.high))
+        if spread is None or (spread.is_point and not self._has_room(spread)):
+            return math.inf
+        cells = cells_of(self.space.tables.sizes, CELLS[grids])
+        charges = Charges(self.space, self.keeps[piece.kept], spread, cells)
+        return Boundaries(charges).least() * (1 - SLACK)
+
+    def _has_room(self, point: Spread) -> bool:
+        """Whether spatial factors fit along width and height."""
+        rules, slots = Rules(self.space), self.space.tables.spatial_slot.tolist()
+        return all(
+            rules.arrangements(level, point.least[level])
+            for level, slot in enumerate(slots)
+            if slot >= 0
+        )
 
     def cycles(self, box: Box) -> int:
         """Cycles that the mappings of a box take at least."""

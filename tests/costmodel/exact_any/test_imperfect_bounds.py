@@ -88,7 +88,9 @@ def test_a_last_pass_of_one_step_rests_on() -> None:
 
 
 def test_a_certificate_holds_and_a_better_bound_does_not() -> None:
-    space = MapSpace(workload("gemm:M=13,N=7,K=11"), accelerator(ROOM))
+    outer, inner = ROOM["levels"]
+    wider = {**ROOM, "levels": [outer, {**inner, "capacity_words": 40, "fanout": 3}]}
+    space = MapSpace(workload("gemm:M=13,N=7,K=11"), accelerator(wider))
     prover = make_prover(space, objective="edp")
     prover.offer(space.sample(np.random.default_rng(0), 500, feasible=True))
     prover.run(0.3)
