@@ -13,13 +13,13 @@ Letters: M candidates, N mappings evaluated, D attributes of a code.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from costmodel.space import Codes
 from searchers.model_guided import GuidedOptions, GuidedSearcher, Predictive, Reals, fit_process
-from searchers.options import Surrogate
+from searchers.options import Presets, Surrogate
 from searchers.shared.predictors import fitting
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 class SurrogateGuidedOptions(GuidedOptions):
     """Hyperparameters of the search by a surrogate that is corrected on the way."""
+
+    PRESETS: ClassVar[Presets] = {
+        # Where a true query takes seconds: longer walks, and more of them for as many queries.
+        "patient": {"steps": 300, "batch": 4}
+    }
 
     predictor: Surrogate = None
     """The surrogate, of EDP."""

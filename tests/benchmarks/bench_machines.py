@@ -37,6 +37,7 @@ LEARNED = {"surrogate-guided", "gradient"}
 SEARCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "surrogate-guided": ("surrogate-guided", {}),
     "surrogate-guided, 100 steps": ("surrogate-guided", {"steps": 100}),
+    "surrogate-guided (patient)": ("surrogate-guided", {"preset": "patient"}),
     "structured": ("structured", {}),
     "model-guided": ("model-guided", {}),
 }
