@@ -61,6 +61,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return given
 
 
+@pytest.mark.slow
 def test_what_was_searched_is_read_and_the_rest_is_searched(
     tmp_path: Path, ray_runtime: None, trials: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,10 @@ def test_a_damaged_store_costs_its_searches_alone(
     small = {"workloads": ["gemm-512"], "searchers": {"random": {}}, "proof_seconds": 0}
     plan = plan_of(**small, seeds=64)
     first = run_benchmark(plan, tmp_path / "first", store=store)
+    again = run_benchmark(plan, tmp_path / "again", store=store)
+    assert len(trials) == 64
+    for one, other in zip(first.runs, again.runs, strict=True):
+        assert_equal(one, other)
     (parquet,) = (tmp_path / "store" / ROWS).iterdir()
     parquet.write_bytes(parquet.read_bytes()[:-9])
     trials.clear()
