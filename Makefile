@@ -9,7 +9,7 @@ OSV := https://api.osv.dev/v1/query
 VULNERABLE := PIP_AUDIT_LOGLEVEL=error $(BIN)/pip-audit --vulnerability-service osv --osv-url $(OSV) \
 	--no-deps --disable-pip --progress-spinner off --requirement
 
-.PHONY: run test test-slow test-tvm faults mutants bench bench-anytime lint audit clean
+.PHONY: run test test-slow test-tvm faults mutants bench bench-anytime lint audit site clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +64,10 @@ audit: $(VENV)/.installed
 	@if echo jinja2==2.4.1 | $(VULNERABLE) /dev/stdin 2> /dev/null | grep -q '^jinja2'; \
 	then $(VULNERABLE) constraints.txt; \
 	else echo "audit: known vulnerabilities were NOT checked: no answer from $(OSV)"; fi
+
+# Into build/site, notebooks run; `python -m http.server --directory build/site` shows it, search included.
+site: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:
 	rm -rf $(VENV) build *.egg-info
