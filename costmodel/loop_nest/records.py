@@ -41,7 +41,7 @@ _KEYS: MappingType[str, frozenset[str]] = MappingProxyType(
     {
         "cnn": frozenset({"stride", "dilation", "groups"}),
         "conv1d": frozenset({"stride", "dilation"}),
-        "einsum": frozenset({"projections", "output"}),
+        "einsum": frozenset({"projections", "output", "roles"}),
         "gemm": frozenset({"stride"}),
         "mttkrp": frozenset({"stride"}),
     }
@@ -69,6 +69,7 @@ def workload_from_record(problem: MappingType[str, Any]) -> Workload:
                 "dimensions": part.dims,
                 "tensors": part.projections,
                 "output": part.output,
+                **({"roles": part.roles} if part.roles else {}),
             }
         )
     sizes = dict(part.dims)
@@ -103,6 +104,9 @@ def problem_record(source: Workload) -> Record:
             ]
             for tensor in source.tensors
         }
+        roles = {tensor.name: tensor.role for tensor in source.tensors if tensor.role}
+        if roles:
+            record["roles"] = roles
     return record
 
 

@@ -25,6 +25,8 @@ class Problem(StrictModel):
     """Einsum: axes by tensor, as `costmodel.workloads` reads them."""
     output: str = ""
     """Einsum: the tensor that is accumulated into."""
+    roles: dict[str, Any] = Field(default_factory=dict)
+    """Einsum: roles of the inputs that have one of their own, likewise."""
 
 
 class Bandwidth(StrictModel):
