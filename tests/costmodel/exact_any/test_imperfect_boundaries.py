@@ -7,7 +7,8 @@ from imperfect_boundaries import check_bounds
 
 
 def test_no_mapping_is_below_a_bound() -> None:
-    for seed in range(40):
+    # The last two hold what last passes lose, and elements behind two fan-outs that are idle.
+    for seed in (*range(40), 87, 286):
         check_bounds(seed)
 
 
