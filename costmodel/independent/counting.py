@@ -93,6 +93,8 @@ def why_not_counted(workload: Workload, accelerator: Accelerator) -> str | None:
         return f"{accelerator.name} has networks that cost energy"
     if accelerator.constraints:
         return f"{accelerator.name} has constraints"
+    if accelerator.factors == "imperfect":
+        return f"{accelerator.name} has factors: imperfect"
     if further and any(len(axis.terms) > 1 for axis in workload.tensors[-1].axes):
         return f"the output of {workload.name} has windows"
     return None

@@ -112,7 +112,11 @@ def test_search_prints_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert 0 < found["lower_bound"] <= found["edp"]
     assert found["gap"] == pytest.approx(found["edp"] / found["lower_bound"] - 1, abs=1e-6)
     assert found["gap"] < 2
-    assert call("verify", str(tmp_path / "best.certificate.json")) == 0
+    certificate = str(tmp_path / "best.certificate.json")
+    assert call("verify", certificate) == 0
+    capsys.readouterr()
+    assert call("verify", certificate, "--independent") == 2
+    assert "has factors: imperfect, which the second program does" in capsys.readouterr().err
 
 
 def test_a_better_mapping_may_prove_itself() -> None:
