@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
     from orchestrator.explain.why_not import WhyNot
+    from orchestrator.search.problem_lines import Answer
 
 
 @dataclass(frozen=True)
@@ -248,13 +250,13 @@ def _search_problems(
     from orchestrator.records.found_mapping import save_records
     from orchestrator.search.problem_lines import read_problems, search_problems
 
-    for name, asked in (("pad", request.pad), ("keep", request.keep), ("explain", request.explain)):
+    for name, asked in (("pad", request.pad), ("keep", request.keep)):
         if asked:
             raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
     with local_file(problems, there=True) as file:
         lines = read_problems(file)
     found = []
-    for answer in search_problems(request, lines):
+    for answer in map(partial(_explained, request), search_problems(request, lines)):
         click.echo(json.dumps(answer.to_dict()) if as_json else f"{answer.text()}\n")
         if answer.result is not None:
             found.append({"line": answer.problem.where, **answer.result.record})
@@ -264,10 +266,18 @@ def _search_problems(
             raise click.exceptions.Exit(fail("interrupted: lines are missing.", 130))
 
 
+def _explained(request: Request, answer: Answer) -> Answer:
+    """An answer with what explains it, where that is asked for and there is a mapping."""
+    from orchestrator.search.one_workload import with_explanation
+
+    if not request.explain or answer.result is None:
+        return answer
+    return replace(answer, result=with_explanation(request, answer.result, sys.stderr))
+
+
 def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_json: bool) -> None:
     from orchestrator.records.timeloop_files import read_files
     from orchestrator.search import timeloop_problem
-    from orchestrator.search.one_workload import with_explanation
     from orchestrator.search.problem_lines import search_problems
 
     for name, given in (("pad", request.pad), ("keep", request.keep)):
@@ -278,9 +288,7 @@ def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_j
     if context.get_parameter_source("objective") is click.core.ParameterSource.DEFAULT:
         request = replace(request, objective=timeloop_problem.objective_of(read))
     (answer,) = search_problems(request, [timeloop_problem.problem_of(read, asked.workload)])
-    if request.explain and answer.result is not None:
-        explained = with_explanation(request, answer.result, sys.stderr)
-        answer = replace(answer, result=explained)
+    answer = _explained(request, answer)
     if output is not None and answer.result is not None:
         timeloop_problem.save(answer.result, output)
     click.echo(json.dumps(answer.to_dict()) if as_json else answer.text())
@@ -291,14 +299,15 @@ def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_j
 
 
 def _search_network(request: Request, output: Place | None, as_json: bool) -> None:
-    from orchestrator.networks.search import search_network
+    from orchestrator.networks.search import explain_layers, search_network
 
     if request.top > 1:
         raise ConfigError("--top is for a single WORKLOAD, not for --network.")
-    for name, given in (("pad", request.pad), ("explain", request.explain)):
-        if given:
-            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --network.")
+    if request.pad:
+        raise ConfigError("--pad is for a single WORKLOAD, not for --network.")
     result = search_network(request)
+    if request.explain:
+        result = explain_layers(result, request, sys.stderr)
     if output is not None:
         result.save(output)
     click.echo(json.dumps(result.to_dict()) if as_json else result.picture())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapspace.storage import Place, place
+from orchestrator.answers.explained import explained_text
 from orchestrator.answers.results import UNDER_RESTRICTION, SearchResult
 from orchestrator.answers.standing import Standing
 from orchestrator.networks.text import RESTRICTED, network_text
@@ -247,7 +248,17 @@ class NetworkResult(Shown):
         """The table of layers, and all that is known of the totals."""
         obstacles = [layer.obstacle for layer in self.layers]
         interruption = self.failure if self.interrupted else None
-        return network_text(self.to_dict(), obstacles, self.accelerator.clock_ghz, interruption)
+        text = network_text(self.to_dict(), obstacles, self.accelerator.clock_ghz, interruption)
+        return "\n\n".join([text, *self._explanations()])
+
+    def _explanations(self) -> Iterator[str]:
+        """What explains the layers, where somebody asked."""
+        for layer in self.layers:
+            found = layer.result
+            if found is not None and found.explained is not None:
+                yield explained_text(found.explained)
+            elif found is not None and found.unexplained is not None:
+                yield f"{found.heading()}: nothing explained: {found.unexplained}"
 
 
 def _totals(

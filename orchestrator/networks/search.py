@@ -33,6 +33,7 @@ from orchestrator.search.one_workload import (
     method,
     prepare,
     search_workload,
+    with_explanation,
 )
 from orchestrator.search.stored import read
 
@@ -97,6 +98,24 @@ def search_network(
         seconds=time.monotonic() - started,
         uncounted=uncounted_words(str(request.workload)),
     )
+
+
+def explain_layers(result: NetworkResult, request: Request, stream: TextIO) -> NetworkResult:
+    """A network's result with what explains every layer, or why nothing does.
+
+    Args:
+        result: the result.
+        request: what was asked; a layer's explanation may take its `seconds`, or a minute.
+        stream: takes the progress.
+    """
+    layers = []
+    for layer in result.layers:
+        found = layer.result
+        if found is not None and not result.interrupted:
+            found = with_explanation(request, found, stream)
+        layers.append(replace(layer, result=found))
+    cut = any(layer.result is not None and layer.result.interrupted for layer in layers)
+    return replace(result, layers=tuple(layers), interrupted=result.interrupted or cut)
 
 
 def _prepare(request: Request, layers: Sequence[Item], device: Accelerator, live: Live) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import answer, call, printed
+from commands import answer, printed
 
 import mapspace as ms
 from costmodel.exact_any.explained import DecisionAnswer, Explanation, Neighbour, ResourceAnswer
@@ -104,11 +104,20 @@ def test_bounds_and_what_is_impossible_are_said_as_such() -> None:
     assert json.loads(json.dumps(nothing.to_dict()))["lower_bound"] is None
 
 
-def test_only_a_single_workload_is_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_layers_and_lines_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every layer of a network and every line of a file, as a workload by itself."""
+    network = tmp_path / "two.yaml"
+    network.write_text(f"layers: ['{SMALL}', {{workload: 'gemm:M=8,N=8,K=4', count: 2}}]\n")
+    found = answer(capsys, "search", "--network", network, "--explain")
+    alone = answer(capsys, "search", SMALL, "--explain")["explain"]
+    assert {**found["layers"][0]["explain"], "seconds": 0} == {**alone, "seconds": 0}
+    assert found["layers"][1]["explain"]["resources"]
+    text = printed(capsys, "search", "--network", network, "--explain")
+    assert text.count("by proofs of its neighbours") == 2
     lines = tmp_path / "lines.jsonl"
-    lines.write_text("{}\n")
-    for arguments in (("--network", "alexnet"), ("--problems", str(lines))):
-        assert call("search", *arguments, "--explain") == 2
-        assert "--explain is for a single WORKLOAD" in capsys.readouterr().err
+    record = ms.search(SMALL, "eyeriss").record
+    line = json.dumps({key: record[key] for key in ("arch", "problem")})
+    lines.write_text(f"{line}\n")
+    said = answer(capsys, "search", "--problems", lines, "--explain", "--searcher", "exact")
+    assert "explain" in said
+    assert "explain" not in answer(capsys, "search", "--network", network)["layers"][0]
