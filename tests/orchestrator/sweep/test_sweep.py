@@ -30,7 +30,7 @@ from orchestrator.sweep.config import AreaProxy, Sweep
 from orchestrator.sweep.plan import Layer, SweepPlan, prepare_sweep
 from orchestrator.sweep.proofs import Problem, Proof, read_proof_files
 from orchestrator.sweep.report import text_summary, write_sweep_report
-from orchestrator.sweep.results import SweepResults, collect, front_ranks, problems_of
+from orchestrator.sweep.results import SweepResults, collect, problems_of
 from orchestrator.sweep.run import Chunk, sweep
 
 SMALL = "gemm:M=16,N=16,K=16"
@@ -330,14 +330,6 @@ def test_any_key_of_a_real_machine_is_swept(tmp_path: Path) -> None:
     )
     energies = scaled.architectures[0].accelerator.levels[1].energies
     assert energies == (0.33, 0.36, 0.36)
-
-
-def test_the_front_is_what_nothing_beats_in_both() -> None:
-    area = np.array([4.0, 1.0, 2.0, 3.0, 2.0, 1.0])
-    objective = np.array([1.0, 9.0, 5.0, 6.0, np.nan, 9.0])
-    assert front_ranks(area, objective) == [3, 1, 2, 0, 0, 0]
-    # The last one equals the second in both, and takes less.
-    assert front_ranks(area, objective, np.array([1.0, 3.0, 1, 1, 1, 2])) == [3, 0, 2, 0, 0, 1]
 
 
 def proof_of(problem: Problem, energy_pj: float, cycles: int) -> Proof:
