@@ -67,6 +67,10 @@ def _space(workload: Workload, accelerator: Accelerator) -> MapSpace:
 
 
 def _model(_: Accelerator, measurement: Mapping[str, Any]) -> CommandModel:
+    return _made(measurement)
+
+
+def _made(measurement: Mapping[str, Any]) -> CommandModel:
     from costmodel.command.model import CommandModel
     from costmodel.command.settings import Simulator
 
@@ -76,15 +80,18 @@ def _model(_: Accelerator, measurement: Mapping[str, Any]) -> CommandModel:
 def _model_for_records(simulator: str = "") -> CommandModel:
     if not simulator:
         raise ConfigError("Model command needs --simulator FILE.yaml, which says how it is called.")
-    return _model(None, {"simulator": simulator})  # type: ignore[arg-type]
+    return _made({"simulator": simulator})
 
 
 def _score(records: Sequence[dict[str, Any]], model: CommandModel) -> list[dict[str, Any]]:
     from costmodel.loop_nest.record_forms import as_nest, whole_records
 
     found = []
-    for record, whole in zip(records, whole_records(records), strict=True):
-        answer = model.score(as_nest(whole))
+    for index, (record, whole) in enumerate(zip(records, whole_records(records), strict=True)):
+        try:
+            answer = model.score(as_nest(whole))
+        except ConfigError as error:
+            raise ConfigError(f"record {index}: {error}") from None
         if answer.values is None:
             result: dict[str, Any] = {"valid": False, "why": answer.why or "infeasible"}
         else:

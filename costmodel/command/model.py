@@ -82,7 +82,8 @@ class CommandModel:
             raise ContractError(f"CommandModel needs a MapSpace, got {type(space).__name__}.")
         space.check(codes)
         status, excess = space.status(codes)
-        keys = [self._key(space, code) for code in codes]
+        where = f"{space.workload.hash} {space.workload.name} {space.accelerator.hash} ".encode()
+        keys = [where + np.ascontiguousarray(code).tobytes() for code in codes]
         wanted = {
             key: code
             for key, code, fits in zip(keys, codes, status == STATUS_OK, strict=True)
@@ -107,10 +108,6 @@ class CommandModel:
     def score(self, record: dict[str, Any]) -> Answer:
         """What the simulator says of one mapping, given as a record of a whole nest."""
         return self._answer(record)
-
-    def _key(self, space: MapSpace, code: Codes) -> bytes:
-        where = f"{id(space.workload)} {id(space.accelerator)} "
-        return where.encode() + np.ascontiguousarray(code).tobytes()
 
     def _remember(self, key: bytes, answer: Answer) -> None:
         self._known[key] = answer

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from costmodel.costs import STATUS_OK, Objective
-from costmodel.exact.objective import INFINITE, objective_kind, rank, value
+from costmodel.exact.objective import INFINITE, objective_kind
 from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
+from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
@@ -121,7 +122,7 @@ class _Order:
         return least_cycles(self.space.tables, box)
 
 
-class ImperfectProver:
+class ImperfectProver(ProofRun):
     """Bounds the best mapping of a map space with remainders from below.
 
     Attributes:
@@ -341,23 +342,6 @@ class ImperfectProver:
         # What was certain stays so: equal products of other factors are rounded apart.
         self._certain = max(self._certain, found, key=self.rank_of)
         return self._certain if best is None else min(self._certain, best, key=self.rank_of)
-
-    def value_of(self, outcome: Outcome) -> int:
-        """The objective of an outcome, in units of energy and cycles."""
-        return value(self._kind, *outcome)
-
-    def rank_of(self, outcome: Outcome) -> tuple[int, int, int]:
-        """Where an outcome stands: its objective, then what decides between equal ones."""
-        return rank(self._kind, *outcome)
-
-    @property
-    def gap(self) -> float:
-        """How far the best mapping can be above the optimum, as a share; inf before the first."""
-        best = self.best_outcome
-        if best is None:
-            return math.inf
-        reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
-        return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
 
     def search_below(
         self, limit: Outcome, seconds: float | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.shown import Fact, Shown
-from orchestrator.report.units import percent
+from orchestrator.report.units import signed_percent
 
 if TYPE_CHECKING:
     from costmodel.exact_any.explained import (
@@ -124,18 +124,10 @@ def _change(neighbour: Neighbour, objective: str) -> str:
     if neighbour.proven and neighbour.change is not None:
         if abs(neighbour.change) <= 5e-7:
             return "nothing (proven)" if neighbour.better is False else "less than 0.0001 %"
-        return f"{objective} {_signed(neighbour.change)} (proven)"
+        return f"{objective} {signed_percent(neighbour.change)} (proven)"
     if neighbour.proven:
         return "no mapping is feasible (proven)"
-    least = _signed(neighbour.change_at_least)
+    least = signed_percent(neighbour.change_at_least)
     if neighbour.change is None:
         return f"{objective} {least} at least, none was found (not proven)"
-    return f"{objective} {least} to {_signed(neighbour.change)} (not proven)"
-
-
-def _signed(change: float) -> str:
-    if abs(change) < 1e-11:
-        return "0 %"
-    if abs(change) < 5e-5:
-        return f"{100 * change:+.2g} %"
-    return f"+{percent(change)}" if change > 0 else percent(change)
+    return f"{objective} {least} to {signed_percent(neighbour.change)} (not proven)"

@@ -12,7 +12,7 @@ from orchestrator.answers.limits import slowest
 from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import ReadMapping, check_same_operation
 from orchestrator.report.shown import Fact, Shown
-from orchestrator.report.units import energy_text, latency_text, percent, value_text
+from orchestrator.report.units import energy_text, latency_text, signed_percent, value_text
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ComparedMappings(Shown):
         ):
             clocked = one.clocked and two.clocked
             key = {"latency_cycles": "latency_s", "edp": "edp_js"}.get(key, key) if clocked else key
-            yield label, f"{text(one)} -> {text(two)} ({_signed(self._change(key))})"
+            yield label, f"{text(one)} -> {text(two)} ({signed_percent(self._change(key))})"
         yield "limited by", f"{slowest(one.limits).name} -> {slowest(two.limits).name}"
         most = max(one.energy_pj, two.energy_pj)
         for entry in self.energy:
@@ -110,10 +110,6 @@ class ComparedMappings(Shown):
 
 def _share(first: float, second: float) -> float:
     return second / first - 1 if first else 0.0
-
-
-def _signed(change: float) -> str:
-    return f"+{percent(change)}" if change > 0 else percent(change)
 
 
 def energy_of(read: ReadMapping) -> str:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from costmodel.accelerators import constrained
@@ -28,7 +29,7 @@ from orchestrator.explain.read_mapping import (
     whole_record,
 )
 from orchestrator.report.shown import Fact, Shown
-from orchestrator.report.units import percent, value_text
+from orchestrator.report.units import percent, signed_percent, value_text
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 
@@ -42,19 +43,21 @@ class KeptDecision:
     """A decision of one's own mapping that the optimum takes differently.
 
     Attributes:
-        decision: what one's own mapping decides, and the optimum.
+        decision: what one's own mapping decides, and that which it is held against.
         kept: the best mapping that decides so, everything else free.
+        against: what that is: `optimum`, or `best found` where none is proven.
     """
 
     decision: Difference
     kept: Neighbour
+    against: str
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"decision": self.decision.to_dict(), "kept": self.kept.to_dict()}
 
     def __str__(self) -> str:
-        return f"{_words(self.decision)}: {_loss(self.kept)}"
+        return f"{_words(self.decision, self.against)}: {_loss(self.kept)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,10 +121,10 @@ class WhyNot(Shown):
         return [{**one.decision.to_dict(), **one.kept.to_dict()} for one in self.decisions]
 
 
-def _words(decision: Difference) -> str:
+def _words(decision: Difference, against: str) -> str:
     where = f"{decision.level} {decision.what}" if decision.level else decision.what
     also = " with its loops" if decision.what == "order" else ""
-    return f"{where} {decision.first}{also} (optimum: {decision.second})"
+    return f"{where} {decision.first}{also} ({against}: {decision.second})"
 
 
 def _loss(kept: Neighbour) -> str:
@@ -132,9 +135,9 @@ def _loss(kept: Neighbour) -> str:
     if kept.change is not None and abs(kept.change) <= 1e-11:
         return "costs nothing (proven)"
     if kept.proven and kept.change is not None:
-        return f"+{percent(kept.change)} (proven)"
-    least = f"+{percent(max(0.0, kept.change_at_least))} at least"
-    return least if kept.change is None else f"{least}, +{percent(kept.change)} at most"
+        return f"{signed_percent(kept.change)} (proven)"
+    least = f"{signed_percent(kept.change_at_least)} at least"
+    return least if kept.change is None else f"{least}, {signed_percent(kept.change)} at most"
 
 
 def explain_why_not(
@@ -164,14 +167,16 @@ def explain_why_not(
     different = differences(read.mapping, result.mapping)
     live = Live(stream or sys.stderr)
     found: list[KeptDecision] = []
+    against = "optimum" if result.searched.proven else "best found"
     ends = time.monotonic() + seconds
     with interruptible() as stop:
         for number, decision in enumerate(different):
             if stop.is_set():
                 break
-            live.update(lambda what=decision: f"  keeping {what}")  # type: ignore[misc]
+            live.update(partial("  keeping {}".format, decision))
             share = max(0.0, ends - time.monotonic()) / (len(different) - number)
-            found.append(KeptDecision(decision, _keep(read, result, decision, share, stop)))
+            kept = _keep(read, result, decision, share, stop)
+            found.append(KeptDecision(decision, kept, against))
         interrupted = stop.is_set()
     live.end()
     found.sort(key=lambda one: -one.kept.change_at_least)

@@ -101,3 +101,12 @@ def percent(share: float, *, up: bool = False) -> str:
     # Less 1e-9: what rounding added to an exact figure is no hundredth.
     rounded = math.ceil(100 * value - 1e-9) / 100 if up else round(value, 2)
     return f"{rounded + 0.0:.2f} %"
+
+
+def signed_percent(share: float) -> str:
+    """A change for people: 0.0123 is +1.23 %; what rounding leaves of nothing is 0 %."""
+    if abs(share) < 1e-11:
+        return "0 %"
+    if abs(share) < 5e-5:
+        return f"{100 * share:+.2g} %"
+    return f"+{percent(share)}" if share > 0 else percent(share)
