@@ -137,6 +137,19 @@ def test_why_not_is_in_text_and_json(
     assert "why_not" not in answer(capsys, *arguments[:-2])
 
 
+def test_what_is_not_proven_is_called_no_optimum(own: str, machine: str) -> None:
+    """Against a poor mapping decisions of one's own gain, and are shown so."""
+    result = ms.search("gemm:M=4,N=2,K=2", machine, searcher="random", iterations=1, seed=3)
+    found = ms.why_not(result, own, seconds=30)
+    assert not result.proven
+    assert any((one.kept.change or 0) < 0 for one in found.decisions)
+    text = found.text()
+    assert "(best found: " in text
+    assert "optimum" not in text
+    assert ": -" in text
+    assert "+-" not in text
+
+
 def test_the_difference_of_two_mappings(
     own: str, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
