@@ -211,9 +211,9 @@ def test_the_version_changes_with_the_settings() -> None:
 def test_spaces_of_equal_content_share_answers_and_others_do_not(tmp_path: Path) -> None:
     count = tmp_path / "count"
     tried = model(f"open({str(count)!r}, 'a').write('x')\n" + PRINTS)
-    code = codes(1)
+    code = codes(1) * 0
     tried.evaluate(SPACE, code)
     tried.evaluate(MapSpace(workload("gemm:M=8,N=4,K=4"), accelerator("mm256")), code)
     assert count.read_text() == "x"
-    tried.evaluate(MapSpace(workload("gemm:M=4,N=8,K=4"), accelerator("mm256")), code * 0)
+    tried.evaluate(MapSpace(workload("gemm:M=4,N=8,K=4"), accelerator("mm256")), code)
     assert count.read_text() == "xx"
