@@ -95,13 +95,19 @@ def read_documents(files: Sequence[Path], *, lenient: bool = False) -> Documents
                 if not lenient:
                     raise ConfigError(f"{place}: not modelled; lenient reading leaves it out.")
                 left_out.append(place)
-            elif name not in parts:
+            elif name not in parts or not parts[name].value:
                 parts[name] = Part(place, value)
-            elif parts[name].value != value:
-                if not read[0][1].get(_FRONT_END, False):
+            elif value and parts[name].value != value:
+                if not _of_front_end(read[0], parts[name].place):
                     raise ConfigError(f"{place}: {parts[name].place} says something else.")
                 left_out.append(place)
     return Documents(parts, tuple(left_out))
+
+
+def _of_front_end(first: tuple[Path, Mapping[str, Any]], place: str) -> bool:
+    """Whether the part at a place is of the file that Timeloop's front end wrote."""
+    path, content = first
+    return bool(content.get(_FRONT_END, False)) and place.startswith(f"{path}: ")
 
 
 def _read(path: Path) -> dict[str, Any]:

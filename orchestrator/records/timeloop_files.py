@@ -25,15 +25,27 @@ def read_files(files: Sequence[str | Path], *, lenient: bool = False) -> Timeloo
         ConfigError: a file that cannot be read, or says what is not modelled.
     """
     read = from_timeloop(files, lenient=lenient)
-    budgets = [f"mapper.{key}" for key in read.mapper if not key.startswith("optimization-metric")]
-    for name, keys in (
-        ("changes no cost", read.idle),
-        ("says how Timeloop searches", budgets),
-        ("left out", read.left_out),
-    ):
-        for key in keys:
-            print(f"{name}: {key}", file=sys.stderr)
+    budgets = [
+        key for key in read.mapper if not key.replace("_", "-").startswith("optimization-metric")
+    ]
+    if budgets:
+        print(f"says how Timeloop searches: mapper.{', '.join(budgets)}", file=sys.stderr)
+    for name, keys in (("changes no cost", read.idle), ("left out", read.left_out)):
+        for line in _said_once(keys):
+            print(f"{name}: {line}", file=sys.stderr)
     return read
+
+
+def _said_once(places: Sequence[str]) -> list[str]:
+    """A line per file and last key, which names the first place and counts the others."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for place in places:
+        file, _, key = place.rpartition(": ")
+        alike.setdefault((file, key.rsplit(".", 1)[-1]), []).append(place)
+    return [
+        first + (f", and {len(others)} more places of {last}" if others else "")
+        for (_, last), (first, *others) in alike.items()
+    ]
 
 
 def evaluate_files(

@@ -28,10 +28,10 @@ def objective_of(read: TimeloopInput) -> Objective:
     Raises:
         ConfigError: a metric that is not modelled.
     """
-    given = read.mapper.get("optimization-metrics", read.mapper.get("optimization-metric"))
-    first = given[0] if isinstance(given, list) and given else given
-    if first is None:
-        return "edp"
+    # Version 0.4 writes keys with underscores, and its front end writes both, one of them empty.
+    mapper = {key.replace("_", "-"): value for key, value in read.mapper.items()}
+    given = mapper.get("optimization-metrics") or mapper.get("optimization-metric") or "edp"
+    first = given[0] if isinstance(given, list) else given
     if first not in _METRICS:
         raise ConfigError(
             f"mapper.optimization-metrics: expected {', '.join(_METRICS)} first, got {first!r}; "

@@ -115,6 +115,19 @@ def test_tagged_nodes_are_what_the_front_end_makes_of_them(name: str, levels: li
     assert arch == NestArch.model_validate({**made["arch"], "name": arch.name})
 
 
+def test_what_the_front_end_left_empty_is_taken_from_the_other_files(tmp_path: Path) -> None:
+    folder = SETS / "v4-eyeriss-like"
+    parsed = folder / "input" / "parsed-processed-input.yaml"
+    mapping = folder / "mapping.yaml"
+    assert from_timeloop([parsed]).record.get("mapping") is None
+    read = from_timeloop([parsed, mapping, folder / "input" / "timeloop-mapper.map.yaml"])
+    assert read.mapped()["mapping"] == from_timeloop([parsed, mapping]).mapped()["mapping"]
+    other = tmp_path / "other.yaml"
+    other.write_text(mapping.read_text().replace("P14 Q4", "P7 Q8"))
+    with pytest.raises(ConfigError, match=r"other.yaml: mapping: .*mapping.yaml: mapping says"):
+        from_timeloop([parsed, mapping, other])
+
+
 ARCH = """
 architecture:
   version: 0.3

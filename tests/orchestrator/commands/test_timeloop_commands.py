@@ -65,6 +65,23 @@ def test_the_best_mapping_is_proven_and_written_as_timeloops(
 
 
 @pytest.mark.parametrize(
+    ("mapper", "objective"),
+    [
+        ("{optimization-metric: delay}", "latency"),
+        ("{optimization_metrics: [energy, delay], optimization_metric: []}", "energy"),
+        ("{optimization_metrics: [], num_threads: 4}", "edp"),
+    ],
+)
+def test_the_metric_is_read_in_both_spellings(
+    mapper: str, objective: str, tmp_path: Path, capsys: Capture
+) -> None:
+    file = tmp_path / "mapper.yaml"
+    file.write_text(f"mapper: {mapper}\n")
+    files = [path for path in inputs("ispass04-cp") if ".map." not in path]
+    assert answer(capsys, "search", "--timeloop", *files, file)["objective"] == objective
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("search", "--timeloop"), "--timeloop needs files"),
