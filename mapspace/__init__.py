@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from costmodel.timeloop.exporting import TimeloopOutput, to_timeloop
     from costmodel.timeloop.reading import TimeloopInput, from_timeloop
+    from mapspace import tune
     from mapspace.errors import (
         ArgumentError,
         ConfigError,
@@ -118,6 +119,7 @@ __all__ = [
     "search_network",
     "sweep",
     "to_timeloop",
+    "tune",
     "verify",
     "why_not",
     "workload",
@@ -129,6 +131,7 @@ _PLACES = {
     "Workload accelerator workload",
     "costmodel.timeloop.exporting": "TimeloopOutput to_timeloop",
     "costmodel.timeloop.reading": "TimeloopInput from_timeloop",
+    "mapspace": "tune",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",
     "orchestrator.api": "benchmark continue_proof evaluate explain pareto prove search "

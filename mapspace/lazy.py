@@ -13,7 +13,7 @@ def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
 
     Args:
         package: the package, `__name__` within it.
-        places: the module of each name.
+        places: the module of each name; the package itself for its own modules.
 
     Returns:
         What looks a name up in its module, and keeps it in the package.
@@ -22,6 +22,8 @@ def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if places[name] == package:
+            return importlib.import_module(f"{package}.{name}")  # a module of it
         found = getattr(importlib.import_module(places[name]), name)
         setattr(sys.modules[package], name, found)
         return found

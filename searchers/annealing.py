@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from costmodel.space import Codes, Losses
-from searchers.base import LARGEST_BATCH, Searcher, feasible_moves, log_losses, metropolis
+from searchers.base import LARGEST_BATCH, feasible_moves, log_losses, metropolis
 from searchers.options import (
     Count,
     Flag,
@@ -32,6 +32,7 @@ from searchers.options import (
     ShareBelowOne,
     Temperatures,
 )
+from searchers.shared.asynchronous import Asynchronous, Notes
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -41,6 +42,12 @@ MOST_STEPS = 4
 
 # The factor between the temperatures that `auto` tries.
 TEMPERATURE_STEP = 1.5
+
+# Told losses of starts, as a share, with which chains begin where queries are asynchronous.
+READY = 0.75
+
+# What a move made before that is known by.
+EARLY = -(2**40)
 
 # A rise that is smaller than this beside the largest one counts as this.
 SMALLEST_RISE = 1e-100
@@ -90,7 +97,7 @@ class AnnealingOptions(Options):
         return self
 
 
-class Annealing(Searcher):
+class Annealing(Asynchronous):
     """Metropolis chains on log loss, cooled geometrically."""
 
     OPTIONS = AnnealingOptions
@@ -107,6 +114,13 @@ class Annealing(Searcher):
         "_best_loss",
         "_hottest",
         "_coldest",
+    )
+    STATE_OUT: ClassVar[tuple[str, ...]] = (
+        "_handed",
+        "_early_losses",
+        "_met",
+        "_met_losses",
+        "_started",
     )
 
     def __init__(self, space: Space, options: AnnealingOptions, *, seed: int) -> None:
@@ -129,6 +143,13 @@ class Annealing(Searcher):
         self._rows = np.empty(0, dtype=np.int64)
         self._best_code: Codes = self._queue[0]
         self._best_loss = math.inf
+        # Where queries are asynchronous: rows of the queue that were asked, their losses, nan
+        # before they are told, what was met beside them, and whether the chains walk.
+        self._handed = 0
+        self._early_losses: Losses = np.full(len(self._queue), np.nan)
+        self._met: Codes = self._queue[:0]
+        self._met_losses: Losses = np.empty(0)
+        self._started = False
 
     def _ask(self, n: int) -> Codes:
         told = len(self._tuning_losses)
@@ -140,13 +161,11 @@ class Annealing(Searcher):
         return self._propose(self._codes[self._rows])
 
     def _tell(self, codes: Codes, losses: Losses) -> None:
-        if losses.min(initial=math.inf) < self._best_loss:
-            best = int(losses.argmin())
-            self._best_code, self._best_loss = codes[best].copy(), float(losses[best])
+        self._remember_best(codes, losses)
         if len(self._tuning_losses) < len(self._queue):
             self._tuning_losses = np.append(self._tuning_losses, losses)
             if len(self._tuning_losses) == len(self._queue):
-                self._start_chains()
+                self._start_chains(self._tuning_losses, self._queue, self._tuning_losses)
             return
         energies = self._energy(losses)
         accepted = metropolis(
@@ -158,6 +177,73 @@ class Annealing(Searcher):
         self._steps[self._rows] += 1
         if self._steps.min() >= self._steps_per_cooling:
             self._reheat()
+
+    def _ask_more(self, n: int) -> tuple[Codes, Notes]:
+        """The queue first, moves from its best until the chains begin, then moves of chains."""
+        rows = np.arange(self._handed, min(self._handed + n, len(self._queue)))
+        if rows.size:
+            self._handed += rows.size
+            return self._queue[rows], -1 - rows
+        if self._started:
+            rows = self._least_busy(n)
+            return self._propose(self._codes[rows]), rows
+        codes, losses = self._told_early()
+        best = np.argsort(losses, kind="stable")[: self._chains]
+        best = best[np.isfinite(losses[best])]
+        if not best.size:
+            return self.space.sample(self.rng, n, feasible=True), np.full(n, EARLY)
+        return self._propose(codes[self.rng.choice(best, n)]), np.full(n, EARLY)
+
+    def _tell_more(self, codes: Codes, notes: Notes, losses: Losses) -> None:
+        self._remember_best(codes, losses)
+        for code, note, loss in zip(codes, notes.tolist(), losses, strict=True):
+            if self._started:
+                self._offer(code, note, loss)
+                continue
+            if note == EARLY:
+                self._met = np.concatenate([self._met, code[None]])
+                self._met_losses = np.append(self._met_losses, loss)
+            else:
+                self._early_losses[-1 - note] = loss
+            if np.mean(~np.isnan(self._early_losses)) >= READY:
+                self._start_chains(self._early_losses, *self._told_early())
+                self._started = True
+
+    def _told_early(self) -> tuple[Codes, Losses]:
+        """What was told before the chains began, `[m, D]` and `[m]`."""
+        told = ~np.isnan(self._early_losses)
+        codes = np.concatenate([self._queue[told], self._met])
+        return codes, np.append(self._early_losses[told], self._met_losses)
+
+    def _offer(self, code: Codes, note: int, loss: float) -> None:
+        """A move comes back to its chain, which may have gone on; a late start to any chain."""
+        row = np.array([note if note >= 0 else -note % self._chains])
+        energy = self._energy(np.array([loss]))
+        if metropolis(self.rng, self._losses[row], energy, self.temperature[row])[0]:
+            self._codes[row], self._losses[row] = code, energy
+        if note >= 0:
+            self._steps[note] += 1
+            if self._steps.sum() >= self._steps_per_cooling * self._chains:
+                self._reheat()
+
+    def _least_busy(self, n: int) -> Notes:
+        """`[n]` the chains with the fewest moves out, in turn."""
+        load = np.zeros(self._chains, np.int64)
+        for _, note in self._out.values():
+            if note >= 0:
+                load[note] += 1
+        rows = np.empty(n, np.int64)
+        for index in range(n):
+            turn = (np.arange(self._chains) - self._turn) % self._chains
+            rows[index] = row = int(np.argmin(load * self._chains + turn))
+            load[row] += 1
+            self._turn = (row + 1) % self._chains
+        return rows
+
+    def _remember_best(self, codes: Codes, losses: Losses) -> None:
+        if losses.min(initial=math.inf) < self._best_loss:
+            best = int(losses.argmin())
+            self._best_code, self._best_loss = codes[best].copy(), float(losses[best])
 
     def _propose(self, codes: Codes) -> Codes:
         """One feasible move per row; a row that finds none stays."""
@@ -195,9 +281,15 @@ class Annealing(Searcher):
         fall: Losses = (self._coldest / self._hottest) ** np.minimum(done, 1.0)
         return self._hottest * fall
 
-    def _start_chains(self) -> None:
-        """Finds the temperatures if they are not given, and puts the chains on the best starts."""
-        energies = self._energy(self._tuning_losses)
+    def _start_chains(self, tuning: Losses, starts: Codes, told: Losses) -> None:
+        """Finds the temperatures if they are not given, and puts the chains on the best starts.
+
+        Args:
+            tuning: `[Q]` losses of the queue; nan where they are not known.
+            starts: `[m, D]` where chains may begin.
+            told: `[m]` their losses.
+        """
+        energies = self._energy(tuning)
         if math.isnan(self._hottest):
             half = len(energies) // 2
             finite = np.isfinite(energies[:half]) & np.isfinite(energies[half:])
@@ -205,8 +297,10 @@ class Annealing(Searcher):
             self._hottest, self._coldest = find_temperatures(
                 changes, self.options.initial_acceptance, self.options.final_acceptance
             )
-        best = np.argsort(energies, kind="stable")[: self._chains]
-        self._codes = self._queue[best].copy()
+        energies = self._energy(told)
+        # Fewer may be known than there are chains.
+        best = np.resize(np.argsort(energies, kind="stable")[: self._chains], self._chains)
+        self._codes = starts[best].copy()
         self._losses = energies[best]
 
     def _reheat(self) -> None:

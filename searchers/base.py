@@ -102,6 +102,8 @@ class Searcher(ABC):
             a loop's reuse is.
         LIBRARY: a library that this project does not depend on, imported when it is made.
         EXHAUSTIBLE: whether it may end before its budget does, with nothing more to propose.
+        ASYNCHRONOUS: whether it can be asked for more while losses are out
+            (`searchers.shared.asynchronous`).
         SLOW: whether it learns for minutes; `mapspace run` leaves it out.
         QUICK: hyperparameters that turn down what only costs time, for tests.
         STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
@@ -118,6 +120,7 @@ class Searcher(ABC):
     BLACK_BOX: ClassVar[bool] = True
     LIBRARY: ClassVar[Library | None] = None
     EXHAUSTIBLE: ClassVar[bool] = False
+    ASYNCHRONOUS: ClassVar[bool] = False
     SLOW: ClassVar[bool] = False
     QUICK: ClassVar[Mapping[str, Any]] = {}
     STATE: ClassVar[tuple[str, ...]] = ()

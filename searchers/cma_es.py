@@ -6,17 +6,20 @@ Source: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016; restarts after A
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from costmodel.space import Losses
+from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
-from searchers.base import Library
+from searchers.base import Library, log_losses
 from searchers.options import Count, Positive
+from searchers.shared.asynchronous import Asynchronous, Notes
 from searchers.shared.external_optimizers import (
     INSTALL,
+    LARGEST_LOG,
     OutsideOptions,
     OutsideSearcher,
     Points,
@@ -42,13 +45,18 @@ class CMAESOptions(OutsideOptions):
     """Mappings of a generation; null: 4 + 3 ln K for K coordinates."""
 
 
-class CMAES(OutsideSearcher):
-    """CMA-ES on real points that are projected to mappings; a batch is a generation."""
+class CMAES(Asynchronous, OutsideSearcher):
+    """CMA-ES on real points that are projected to mappings; a batch is a generation.
+
+    Where queries are asynchronous points are drawn from the distribution as it is when they are
+    asked for, and a generation is whatever comes back first.
+    """
 
     OPTIONS = CMAESOptions
     options: CMAESOptions
     LIBRARY = Library("cmaes", INSTALL)
     preparation: ClassVar[str] = "importing cmaes"
+    STATE_OUT: ClassVar[tuple[str, ...]] = ("_events", "_event_logs")
 
     def __init__(self, space: Space, options: CMAESOptions, *, seed: int) -> None:
         """Prepares the search.
@@ -68,6 +76,66 @@ class CMAES(OutsideSearcher):
         self._restarts: np.random.Generator
         self._strategy: Any = None
         self._points: list[Any] = []
+        # Where queries are asynchronous: what happened, a draw (-1) or the number of the draw whose
+        # loss came, and those losses; all below is made again of it after a restore.
+        self._events: list[int] = []
+        self._event_logs: list[float] = []
+        self._drawn: list[tuple[Any, int]] = []
+        self._strategies = 0
+        self._back: list[tuple[Any, float]] = []
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Searcher`."""
+        super().load_state_dict(state)
+        self._strategy = None
+
+    def _ask_more(self, n: int) -> tuple[Codes, Notes]:
+        self._catch_up()
+        numbers = np.arange(len(self._drawn), len(self._drawn) + n)
+        self._events += [-1] * n
+        points = np.stack([self._draw() for _ in range(n)])
+        return self.relaxation.codes(self._whole(points)), numbers
+
+    def _tell_more(self, codes: Codes, notes: Notes, losses: Losses) -> None:
+        self._catch_up()
+        logs = np.minimum(log_losses(losses), LARGEST_LOG)
+        for number, log in zip(notes.tolist(), logs.tolist(), strict=True):
+            self._events.append(number)
+            self._event_logs.append(log)
+            self._take(number, log)
+
+    def _catch_up(self) -> None:
+        """Makes the strategy, and after a restore lets everything happen again."""
+        if self._strategy is not None:
+            return
+        self._drawn, self._back, self._strategies = [], [], 0
+        self._start(self._optimiser_seed)
+        logs = iter(self._event_logs)
+        for event in self._events:
+            if event < 0:
+                self._draw()
+            else:
+                self._take(event, next(logs))
+
+    def _draw(self) -> Points:
+        point: Points = self._strategy.ask()
+        self._drawn.append((point, self._strategies))
+        return point
+
+    def _take(self, number: int, log: float) -> None:
+        """A loss comes back; a whole generation of them moves the distribution."""
+        point, strategy = self._drawn[number]
+        self._drawn[number] = (None, strategy)  # its memory
+        if strategy != self._strategies:
+            return  # of before a restart
+        self._back.append((point, log))
+        if len(self._back) < self._strategy.population_size:
+            return
+        self._strategy.tell(self._back)
+        self._back = []
+        if self._strategy.should_stop():
+            self._restart()
+            self._strategies += 1
 
     def _start(self, seed: int) -> None:
         self._restarts = np.random.default_rng(seed)
@@ -92,11 +160,19 @@ class CMAES(OutsideSearcher):
 
     def _propose(self) -> Points:
         if self._strategy.should_stop():
-            low, high = self._bounds().T
-            larger = min(2 * self._strategy.population_size, LARGEST_POPULATION)
-            self._strategy = self._make(self._restarts.uniform(low, high), larger)
+            self._restart()
         self._points = [self._strategy.ask() for _ in range(self._strategy.population_size)]
-        return np.stack(self._points) * self.relaxation.deviation + self.relaxation.mean
+        return self._whole(np.stack(self._points))
+
+    def _restart(self) -> None:
+        low, high = self._bounds().T
+        larger = min(2 * self._strategy.population_size, LARGEST_POPULATION)
+        self._strategy = self._make(self._restarts.uniform(low, high), larger)
+
+    def _whole(self, points: Points) -> Points:
+        """Points `[m, K]` of the box, out of points in standard deviations."""
+        whole: Points = points * self.relaxation.deviation + self.relaxation.mean
+        return whole
 
     def _learn(self, logs: Losses) -> None:
         self._strategy.tell(list(zip(self._points, logs.tolist(), strict=True)))

@@ -22,11 +22,15 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from costmodel.space import Codes, Losses
-from searchers.base import MOVE_ATTEMPTS, Searcher
+from searchers.base import MOVE_ATTEMPTS
 from searchers.options import Count, Options, Presets, Share, Whole
+from searchers.shared.asynchronous import Asynchronous, Notes
 
 if TYPE_CHECKING:
     from costmodel.space import Space
+
+# Where queries are asynchronous children are bred once so much of the population has a loss.
+READY = 0.25
 
 
 class GeneticOptions(Options):
@@ -76,8 +80,13 @@ class GeneticOptions(Options):
         return self
 
 
-class Genetic(Searcher):
-    """Tournament selection, crossover of attributes, mutation; batches of one generation."""
+class Genetic(Asynchronous):
+    """Tournament selection, crossover of attributes, mutation; batches of one generation.
+
+    Where queries are asynchronous children are bred of whoever lives when they are asked for
+    (steady state): with `plus` a child competes as soon as its loss is there, with `generational` a
+    generation is whatever children come back first.
+    """
 
     OPTIONS = GeneticOptions
     options: GeneticOptions
@@ -87,6 +96,7 @@ class Genetic(Searcher):
         "_children",
         "_children_losses",
     )
+    STATE_OUT: ClassVar[tuple[str, ...]] = ("_handed", "_back", "_back_losses")
 
     def __init__(self, space: Space, options: GeneticOptions, *, seed: int) -> None:
         """Prepares the first generation; see `Searcher`."""
@@ -95,6 +105,11 @@ class Genetic(Searcher):
         self._children_losses: Losses = np.empty(0)
         self._population: Codes = self._children[:0]
         self._losses: Losses = np.empty(0)
+        # Where queries are asynchronous: how many of the first generation were asked, and the
+        # children of the generation that is coming back.
+        self._handed = 0
+        self._back: Codes = self._children[:0]
+        self._back_losses: Losses = np.empty(0)
 
     def _ask(self, n: int) -> Codes:
         told = len(self._children_losses)
@@ -103,13 +118,48 @@ class Genetic(Searcher):
     def _tell(self, codes: Codes, losses: Losses) -> None:
         self._children_losses = np.append(self._children_losses, losses)
         if len(self._children_losses) == len(self._children):
-            self._replace()
+            self._replace(self._children, self._children_losses)
             self._breed()
 
-    def _replace(self) -> None:
+    def _ask_more(self, n: int) -> tuple[Codes, Notes]:
+        codes = self._children[self._handed : self._handed + n]
+        self._handed += len(codes)
+        if not len(codes) and len(self._population) >= READY * self.options.population:
+            codes = self._bred(n)
+        if not len(codes):
+            codes = self.space.sample(self.rng, n, feasible=True)
+        return codes, np.zeros(len(codes), np.int64)
+
+    def _tell_more(self, codes: Codes, notes: Notes, losses: Losses) -> None:
+        self._back = np.concatenate([self._back, codes])
+        self._back_losses = np.append(self._back_losses, losses)
+        plus = self.options.replacement == "plus"
+        if plus or len(self._back) >= self.options.offspring:
+            survivors = None if plus else self.options.elite
+            self._population = self._population[:survivors]
+            self._losses = self._losses[:survivors]
+            self._replace(self._back, self._back_losses)
+            self._back, self._back_losses = self._back[:0], np.empty(0)
+
+    def _bred(self, n: int) -> Codes:
+        """At most n children `[m, D]` that neither live nor are out."""
+        known = {code.tobytes() for code in (*self._population, *self._back, *self.out.values())}
+        found: list[Codes] = []
+        for _ in range(MOVE_ATTEMPTS):
+            children = self._mutate(self._cross(n - len(found)))
+            for child in children[self.space.feasible(children)]:
+                key = child.tobytes()
+                if key not in known:
+                    known.add(key)
+                    found.append(child)
+            if len(found) == n:
+                break
+        return np.stack(found) if found else self._population[:0]
+
+    def _replace(self, children: Codes, children_losses: Losses) -> None:
         """Forms the next population out of the survivors and the children, best first."""
-        codes = np.concatenate([self._population, self._children])
-        losses = np.concatenate([self._losses, self._children_losses])
+        codes = np.concatenate([self._population, children])
+        losses = np.concatenate([self._losses, children_losses])
         best = np.argsort(losses, kind="stable")[: self.options.population]
         self._population, self._losses = codes[best], losses[best]
 

@@ -38,6 +38,7 @@ from searchers.compiled.structured_walk import propose
 from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
 from searchers.scales import refused_as_worse
 from searchers.shared import nest_features
+from searchers.shared.asynchronous import Asynchronous, Notes
 from searchers.shared.batches import BatchSearcher
 from searchers.shared.gaussian_process import GaussianProcess
 
@@ -115,11 +116,16 @@ class ModelGuidedOptions(GuidedOptions):
     """Mappings of the first batch."""
 
 
-class GuidedSearcher(BatchSearcher):
-    """Evaluates what a prediction says is best; a subclass says what predicts."""
+class GuidedSearcher(Asynchronous, BatchSearcher):
+    """Evaluates what a prediction says is best; a subclass says what predicts.
+
+    Where queries are asynchronous the model is fitted anew when a batch of losses has come, and
+    what it chose before and nobody has asked for is forgotten.
+    """
 
     QUICK: ClassVar[Mapping[str, Any]] = {"batch": 30, "chains": 8, "steps": 3, "memory": 40}
     STATE: ClassVar[tuple[str, ...]] = (*BatchSearcher.STATE, "_codes", "_logs", "_chains")
+    STATE_OUT: ClassVar[tuple[str, ...]] = ("_chosen", "_since")
     LIBRARY = Library("scipy", install("baselines"))
     options: GuidedOptions
 
@@ -140,6 +146,21 @@ class GuidedSearcher(BatchSearcher):
         self._codes: Codes = self._batch
         self._logs: Losses = np.empty(0)
         self._chains: Codes = self._batch
+        # Where queries are asynchronous: what was chosen and is not asked yet, and how many losses
+        # came since it was.
+        self._chosen: Codes = self._batch
+        self._since = 0
+
+    def _ask_more(self, n: int) -> tuple[Codes, Notes]:
+        if not len(self._chosen) or self._since >= self.options.batch:
+            self._chosen, self._since = self._propose(), 0
+        codes, self._chosen = self._chosen[:n], self._chosen[n:]
+        self._visited.add(codes)
+        return codes, np.zeros(len(codes), np.int64)
+
+    def _tell_more(self, codes: Codes, notes: Notes, losses: Losses) -> None:
+        self._learn(codes, losses)
+        self._since += len(losses)
 
     @abstractmethod
     def _fit(self) -> Predictive | None:
@@ -178,7 +199,8 @@ class GuidedSearcher(BatchSearcher):
         self._chains = codes
         # What is predicted alike is alike to the model: one of each says all, and none that says
         # again what is known.
-        known = np.round(model.predict(self._codes), DECIMALS)
+        asked = np.stack([*self._codes, *self.out.values()]) if self.out else self._codes
+        known = np.round(model.predict(asked), DECIMALS)
         met = np.round(np.concatenate(met_scores), DECIMALS)
         order = np.argsort(met, kind="stable")
         ranked = np.concatenate(met_codes)[order]

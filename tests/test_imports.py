@@ -122,8 +122,9 @@ def imports() -> dict[str, set[str]]:
 @cache
 def with_types() -> dict[str, set[str]]:
     # The public names are the one table that looks up the floors: it names what loads on demand.
+    public = ("mapspace", "mapspace.tune")
     return {
-        module: imported(path, types=module != "mapspace") & set(MODULES) - {module}
+        module: imported(path, types=module not in public) & set(MODULES) - {module}
         for module, path in MODULES.items()
     }
 
