@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from costmodel.space import Space
 
 
+MACHINES = "machines.json"
+"""What a surrogate for machines is called in the folder of its training."""
+
+
 def predictor(space: Space, folder: str | None) -> Any:
     """The surrogate that a learned searcher asks: from a folder, or the shipped one that fits.
 
@@ -25,6 +29,9 @@ def predictor(space: Space, folder: str | None) -> Any:
     """
     # Before torch is imported, which takes seconds.
     path = place(folder or "")
+    of_machines = path / MACHINES
+    if folder is not None and isinstance(of_machines, Path) and of_machines.is_file():
+        return _for_machines(space, of_machines)
     if folder is not None and isinstance(path, Path):
         card = path / "surrogate.json" if path.is_dir() else path.with_suffix(".json")
         if not card.is_file():
@@ -47,6 +54,15 @@ def predictor(space: Space, folder: str | None) -> Any:
                 f"{space.workload.name} on {space.accelerator.name} is another {what}."
             )
     return found
+
+
+def _for_machines(space: Any, path: Path) -> Any:
+    from costmodel.map_space.map_space import MapSpace
+    from surrogate.machine_surrogate import MachinePredictor, load_network
+
+    if not isinstance(space, MapSpace):
+        raise ConfigError(f"There are surrogates of loop nests only; got a {type(space).__name__}.")
+    return MachinePredictor(*load_network(path), space)
 
 
 def _shipped(space: Any) -> Any:

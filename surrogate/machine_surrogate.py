@@ -24,7 +24,7 @@ from costmodel.levels import Level
 from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, ContractError, DataError
-from mapspace.storage import write_atomically
+from mapspace.storage import Place, write_atomically
 from mapspace.strict_yaml import PositiveNumber, Size, StrictModel, validate
 from surrogate.count_network import MEMBERS, WIDTH, CountNetwork, Readout
 
@@ -90,6 +90,8 @@ class MachineCard(StrictModel):
     """On three levels."""
     deeper: Reached
     """On two and four levels."""
+    given: Reached | None = None
+    """On the machines that the training was for; null: it was for random ones alone."""
     cases: Size
     """Layers on machines in training."""
     queries: Size
@@ -225,6 +227,18 @@ def write(stem: Path, network: CountNetwork, card: MachineCard) -> Path:
     return path
 
 
+def read_card(path: Place) -> MachineCard:
+    """What is said of a surrogate for machines.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    try:
+        return validate(MachineCard, read_json(path), str(path))
+    except (ConfigError, OSError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
 @lru_cache(maxsize=4)
 def load_network(path: Path = SHIPPED) -> tuple[MachineCard, CountNetwork]:
     """The card and the network of a surrogate for machines.
@@ -233,10 +247,10 @@ def load_network(path: Path = SHIPPED) -> tuple[MachineCard, CountNetwork]:
         DataError: a file is missing or damaged, or of another version.
     """
     where = str(path)
+    card = read_card(path)
     try:
-        card = validate(MachineCard, read_json(path), where)
         weights = path.with_suffix(".safetensors").read_bytes()
-    except (ConfigError, OSError) as error:
+    except OSError as error:
         raise DataError(f"{where} cannot be read: {error}") from error
     if (card.format, card.members, card.width) != (FORMAT, MEMBERS, WIDTH):
         raise DataError(

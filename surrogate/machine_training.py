@@ -1,4 +1,4 @@
-"""Trains the surrogate for every machine: `python -m surrogate.machine_training FOLDER`.
+"""Trains the surrogate for every machine; `mapspace train` hosts it.
 
 What is learnt is what tiles that slide over each other share, of one axis at a time (`Rest`), from
 counts of the exact model over random machines and layers (`surrogate.machines`). How wide intervals
@@ -9,9 +9,8 @@ Letters: B mappings, I inner levels, X fan-outs, T tensors, R rows.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,13 +19,22 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 from surrogate.count_network import CountNetwork, Readout
-from surrogate.machine_surrogate import MachineCard, Reached, write
-from surrogate.machines import CALIBRATION, HELD_OUT, HELD_OUT_DEEPER, TRAINING, case
+from surrogate.machine_surrogate import MachineCard, Reached, load_network, write
+from surrogate.machines import (
+    CALIBRATION,
+    HELD_OUT,
+    HELD_OUT_DEEPER,
+    HELD_OUT_GIVEN,
+    TRAINING,
+    Case,
+    case,
+)
 from surrogate.metrics import spearman
 
 # Mappings of a case: uniform ones, and the best that short walks from them found.
@@ -58,21 +66,20 @@ def mappings(space: MapSpace, rng: np.random.Generator, uniform: int, walked: in
     return np.concatenate([drawn[:uniform], codes])
 
 
-def rows_of(indices: Iterable[int]) -> tuple[Rows, Rows, int]:
+def rows_of(cases: Iterable[Case]) -> tuple[Rows, Rows, int]:
     """Rows in time and across children, of all cases in which tiles slide, and queries made."""
     network = CountNetwork()
     in_time: list[Rows] = []
     across: list[Rows] = []
     queries = 0
-    for index in indices:
-        found = case(index)
+    for found in cases:
         sizes = found.workload.dimensions
         if max(sizes.get("R", 1), sizes.get("S", 1)) == 1:
             continue
         space = MapSpace(found.workload, found.accelerator)
         readout = Readout(space, network)
         if readout.axes:
-            codes = mappings(space, np.random.default_rng([index, 1]), UNIFORM, WALKED)
+            codes = mappings(space, np.random.default_rng([found.index, 1]), UNIFORM, WALKED)
             _add_rows(space, readout, codes, in_time, across)
             queries += len(codes) + (1 + WALK_STEPS) * WALKED
     return _joined(in_time), _joined(across), queries
@@ -148,12 +155,20 @@ def fit_rest(rest: nn.Module, rows: Rows, *, steps: int, seed: int) -> float:
 
 
 def train(
-    cases: int = len(TRAINING), *, steps: int = STEPS, seed: int = 0
+    cases: int = len(TRAINING),
+    *,
+    steps: int = STEPS,
+    seed: int = 0,
+    given: Sequence[Accelerator] = (),
 ) -> tuple[CountNetwork, int]:
-    """A trained network, and the mappings scored for it: so many cases, steps of each part."""
+    """A trained network, and the mappings scored for it: so many cases, steps of each part.
+
+    Every second case is on one of the given machines, if there are any.
+    """
     torch.manual_seed(seed)
     network = CountNetwork()
-    in_time, across, queries = rows_of(TRAINING[:cases])
+    drawn = (case(index, given if index % 2 else ()) for index in range(cases))
+    in_time, across, queries = rows_of(drawn)
     fit_rest(network.in_time, in_time, steps=steps, seed=seed)
     fit_rest(network.across, across, steps=steps, seed=seed + 1)
     return network, queries
@@ -167,17 +182,16 @@ class Judged(NamedTuple):
     correlation: float
 
 
-def judge(network: CountNetwork, index: int, *, learnt: bool = True) -> Judged:
+def judge(network: CountNetwork, found: Case, *, learnt: bool = True) -> Judged:
     """Errors of ln EDP, spreads of the ensemble, and the rank correlation, for one case.
 
     Args:
         network: what is judged.
-        index: of the case.
+        found: the case.
         learnt: False: the formula alone, without the networks.
     """
-    found = case(index)
     space = MapSpace(found.workload, found.accelerator)
-    codes = mappings(space, np.random.default_rng([index, 2]), JUDGED // 2, JUDGED // 2)
+    codes = mappings(space, np.random.default_rng([found.index, 2]), JUDGED // 2, JUDGED // 2)
     truth = np.log(LoopNestModel().evaluate(space, codes).edp)
     readout = Readout(space, network)
     with torch.no_grad():
@@ -189,10 +203,10 @@ def judge(network: CountNetwork, index: int, *, learnt: bool = True) -> Judged:
     return Judged(predicted - truth, values.std(axis=0), spearman(truth, predicted))
 
 
-def reached(network: CountNetwork, indices: Iterable[int], width: float, floor: float) -> Reached:
+def reached(network: CountNetwork, cases: Sequence[Case], width: float, floor: float) -> Reached:
     """Figures over cases: of each case's mappings half are uniform, half from short walks."""
-    judged = [judge(network, index) for index in indices]
-    plain = [judge(network, index, learnt=False) for index in indices]
+    judged = [judge(network, found) for found in cases]
+    plain = [judge(network, found, learnt=False) for found in cases]
     errors = np.concatenate([one.errors for one in judged])
     spreads = np.concatenate([one.spreads for one in judged])
     inside = np.abs(errors) <= 1.645 * np.hypot(width * spreads, floor)
@@ -212,46 +226,61 @@ def reached(network: CountNetwork, indices: Iterable[int], width: float, floor: 
     )
 
 
-def calibrate(network: CountNetwork, indices: Iterable[int]) -> tuple[float, float]:
+def calibrate(network: CountNetwork, cases: Iterable[Case]) -> tuple[float, float]:
     """How many spreads of the ensemble a standard deviation is, and its least value.
 
     The least value covers rounding, which the ensemble knows nothing of; the factor is such that
     90 % of the truths of which the ensemble is unsure lie within 1.645 standard deviations.
     """
-    judged = [judge(network, index) for index in indices]
+    judged = [judge(network, found) for found in cases]
     errors = np.abs(np.concatenate([one.errors for one in judged]))
     spreads = np.concatenate([one.spreads for one in judged])
     sure = spreads < 1e-5
     floor = float(max(np.quantile(errors[sure], 0.9) / 1.645, 1e-6)) if sure.any() else 1e-6
     unsure = ~(spreads <= floor)
     widths = np.sqrt(np.maximum((errors / 1.645) ** 2 - floor**2, 0.0)) / np.maximum(spreads, 1e-12)
-    return float(np.quantile(widths[unsure], 0.9)), floor
+    # Of few cases it may be unsure of nothing.
+    return float(np.quantile(widths[unsure], 0.9)) if unsure.any() else 1.0, floor
 
 
-def main(folder: Path, cases: int = len(TRAINING)) -> None:
-    """Trains, calibrates, judges and writes, and says what was reached."""
+def train_card(
+    stem: Path,
+    *,
+    cases: int = len(TRAINING),
+    steps: int = STEPS,
+    seed: int = 0,
+    judged: int = 100,
+    given: Sequence[Accelerator] = (),
+) -> MachineCard:
+    """Trains, calibrates, judges and writes `stem.json` and `stem.safetensors`.
+
+    Args:
+        stem: of the two files.
+        cases: layers on machines to learn from.
+        steps: of each of the two networks.
+        seed: of initial weights and of what is drawn.
+        judged: cases at most of each set that calibrates or judges.
+        given: machines that every second case is on, and that are judged apart.
+    """
     torch.set_num_threads(1)
     started = time.perf_counter()
-    network, queries = train(cases)
+    network, queries = train(cases, steps=steps, seed=seed, given=given)
     seconds = time.perf_counter() - started
-    width, floor = calibrate(network, CALIBRATION)
-    held_out = reached(network, HELD_OUT, width, floor)
-    deeper = reached(network, HELD_OUT_DEEPER, width, floor)
-    folder.mkdir(parents=True, exist_ok=True)
+    width, floor = calibrate(network, map(case, CALIBRATION[:judged]))
+    figures = {
+        name: reached(network, list(map(case, indices[:judged])), width, floor)
+        for name, indices in (("held_out", HELD_OUT), ("deeper", HELD_OUT_DEEPER))
+    }
+    if given:
+        own = [case(index, given) for index in HELD_OUT_GIVEN[:judged]]
+        figures["given"] = reached(network, own, width, floor)
     card = MachineCard(
         spread=width,
         floor=floor,
-        held_out=held_out,
-        deeper=deeper,
         cases=cases,
         queries=queries,
         seconds=round(seconds, 1),
+        **figures,
     )
-    write(folder / "machines", network, card)
-    print(f"trained on {cases} cases in {seconds:.0f} s")
-    for name, figures in (("held out", held_out), ("deeper", deeper)):
-        print(name, figures.model_dump_json())
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *(int(argument) for argument in sys.argv[2:]))
+    write(stem, network, card)
+    return load_network(stem.with_suffix(".json"))[0]

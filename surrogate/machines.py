@@ -6,6 +6,7 @@ fixed before the first training and are never trained on, nor is anything chosen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ HELD_OUT = range(20_000, 20_100)
 """Machines of three levels."""
 HELD_OUT_DEEPER = range(30_000, 30_050)
 """Machines of two and of four levels."""
+HELD_OUT_GIVEN = range(40_000, 40_050)
+"""Layers that judge a training for given machines."""
 
 ROLES = ("input", "weight", "output")
 FAN_OUTS = ((4, 4), (8, 8), (14, 12), (16, 16), (32, 16), (32, 32), (256, 1))
@@ -47,8 +50,13 @@ class Case:
     accelerator: Accelerator
 
 
-def case(index: int) -> Case:
-    """The case of an index: the same in any process."""
+def case(index: int, given: Sequence[Accelerator] = ()) -> Case:
+    """The case of an index: the same in any process.
+
+    Args:
+        index: which one.
+        given: machines that take turns in place of random ones.
+    """
     rng = np.random.default_rng([SEED, index])
     if index in HELD_OUT:
         levels = 3
@@ -57,7 +65,7 @@ def case(index: int) -> Case:
     else:
         levels = int(rng.choice([2, 3, 4], p=[0.2, 0.5, 0.3]))
     machine = accelerator(draw_machine(rng, levels, f"case-{index}"))
-    return Case(index, draw_layer(rng), machine)
+    return Case(index, draw_layer(rng), given[index % len(given)] if given else machine)
 
 
 def draw_machine(rng: np.random.Generator, levels: int, name: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ KINDS = plugins.Registry(
         "marvel": "orchestrator.marvel.run:MarvelExperiment",
         "generate": "orchestrator.training.generate:GenerateExperiment",
         "train": "orchestrator.training.train:TrainExperiment",
+        "train-machines": "orchestrator.training.machines:MachinesExperiment",
         "training-study": "orchestrator.training.study:StudyExperiment",
     },
 )

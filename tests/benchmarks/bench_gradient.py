@@ -2,7 +2,8 @@
 
 Per cent above the proven optimum after so many queries, as geometric means over problems and seeds:
 surrogate queries and true ones count alike. With `--set held-out` on the layers that no default was
-tuned on; with `--ablation` the search without one of its parts. Rows are kept in a file, so that a
+tuned on; with `--ablation` the search without one of its parts. `--prices` says the same at equal
+time, had a true query taken longer; `--plot` draws the curves. Curves are kept in a file, so that a
 run that was stopped goes on.
 """
 
@@ -12,10 +13,12 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import yaml
 from bench_structured import PROBLEMS, optimum
@@ -23,14 +26,31 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from orchestrator.report.figure_style import (
+    DASHES,
+    HUES,
+    SPARE_HUES,
+    plain_figure,
+    plain_ticks,
+    save,
+    styled,
+)
 from searchers import Evaluator, Searcher, make
 from searchers.shared.screened_descent import ScreenedDescent, ScreenedOptions
 from surrogate.for_space import predictor
 
+Reals = npt.NDArray[np.float64]
+
 COUNTS = (25, 50, 100, 200, 500, 1000, 2000, 5000)
 EXPERIMENTS = Path(__file__).parents[2] / "mapspace" / "experiments"
-# Agents take minutes per search.
-SLOW = {"ppo": 3, "ddpg": 3}
+# Seeds at most, and queries, of what takes seconds per search.
+SLOW = {"ppo": (3, 5000), "ddpg": (3, 5000), "rnn": (1, 5000), "nevergrad": (1, 5000)}
+SLOW |= {"na2c": (3, 5000), "gbfs": (3, 5000), "xgboost": (1, 1000), "optuna": (1, 1000)}
+SLOW |= {"model-guided": (1, 500), "model-guided (black-box)": (1, 500)}
+PRICES = (1e-3, 1e-2, 1e-1)
+# A curve's columns: iterations, own seconds (processor time), true queries, EDP over the optimum.
+Curve = list[list[float]]
+Found = dict[tuple[str, str, int], Curve]
 
 
 class TrueValues:
@@ -85,9 +105,12 @@ METHODS: dict[str, Maker] = {
         name: lambda space, seed, name=name: make(name, space, seed=seed)  # type: ignore[misc]
         for name in (
             "genetic", "annealing", "cma-es", "primitive-annealing", "random", "structured",
-            *SLOW,
+            "ppo", "ddpg", "na2c", "gbfs", "rnn", "nevergrad", "optuna", "model-guided", "xgboost",
         )
     },
+    "model-guided (black-box)": lambda space, seed: make(
+        "model-guided", space, seed=seed, preset="black-box"
+    ),
 }  # fmt: skip
 ABLATIONS: dict[str, Maker] = {
     "gradient": screened,
@@ -108,34 +131,101 @@ def held_out() -> list[str]:
     return list(map(str, content["workloads"]))
 
 
-def ratios(maker: Maker, space: MapSpace, seed: int, least: float, queries: int) -> list[float]:
-    """EDP over the optimum after each of `COUNTS` queries, then milliseconds per query."""
-    evaluator = Evaluator(LoopNestModel(), space, iterations=queries)
-    started = time.process_time()
+def curve(maker: Maker, space: MapSpace, seed: int, least: float, queries: int) -> Curve:
+    """What a search had spent and found whenever it improved, and at its end."""
+    evaluator = Evaluator(LoopNestModel(), space, iterations=queries, clock=time.process_time)
     maker(space, seed).run(evaluator)
-    spent = 1e3 * (time.process_time() - started) / queries
-    result = evaluator.result()
-    rows = np.searchsorted(result.curve_iteration, COUNTS, side="right") - 1
-    losses = [result.curve_loss[row] if row >= 0 else np.inf for row in rows]
-    return [*(np.array(losses) / least).tolist(), spent]
+    found = evaluator.result()
+    columns = (found.curve_iteration, found.curve_seconds, found.curve_counted)
+    return [column.tolist() for column in (*columns, found.curve_loss / least)]
 
 
-def table(found: dict[tuple[str, str, int], list[float]], problems: list[str]) -> Table:
-    """Per method the means, how many seeds the least has, and milliseconds per query."""
+def after(spent: npt.ArrayLike, ratio: npt.ArrayLike, amounts: npt.ArrayLike) -> Reals:
+    """The best ratios once so much was spent, inf where nothing was found by then."""
+    rows = np.searchsorted(np.asarray(spent), np.asarray(amounts) * (1 + 1e-12), side="right")
+    return np.append(np.inf, np.asarray(ratio))[rows]
+
+
+def means(
+    found: Found, problems: list[str], method: str, look: Callable[[Curve], Reals]
+) -> tuple[int, Reals]:
+    """How many seeds all problems have, and the geometric means in per cent above the optimum."""
+    of = [
+        [row for key, row in found.items() if key[:2] == (method, problem)] for problem in problems
+    ]
+    seeds = min(map(len, of))
+    if not seeds:
+        return 0, np.empty(0)
+    rows = np.array([look(row) for rows in of for row in rows[:seeds]])
+    return seeds, 100 * np.expm1(np.log(rows).mean(axis=0))
+
+
+def table(found: Found, problems: list[str]) -> Table:
+    """Per method the means after so many queries, seeds, and own milliseconds per query."""
     shown = Table("method (seeds)", *map(str, COUNTS), "ms/query")
     for method in dict.fromkeys(key[0] for key in found):
-        of_problems = [
-            [row for key, row in found.items() if key[:2] == (method, problem)]
-            for problem in problems
-        ]
-        seeds = min(map(len, of_problems))
+        seeds, shares = means(found, problems, method, lambda row: after(row[0], row[3], COUNTS))
+        if seeds:
+            own = [row[1][-1] / row[0][-1] for key, row in found.items() if key[0] == method]
+            end = max(row[0][-1] for key, row in found.items() if key[0] == method)
+            cells = [
+                f"{share:.2f}" if count <= end else ""
+                for count, share in zip(COUNTS, shares, strict=True)
+            ]
+            shown.add_row(f"{method} ({seeds})", *cells, f"{1e3 * np.mean(own):.2f}")
+    return shown
+
+
+def priced(found: Found, problems: list[str], price: float) -> Table:
+    """The means after the time of so many true queries, own time included.
+
+    A search that has spent its queries before holds its last value.
+    """
+    times = np.array(COUNTS[2:]) * price
+    shown = Table(f"a query takes {1e3 * price:g} ms (seeds)", *(f"{t:g} s" for t in times))
+    for method in dict.fromkeys(key[0] for key in found):
+        seeds, shares = means(
+            found,
+            problems,
+            method,
+            lambda row: after(np.array(row[1]) + price * np.array(row[2]), row[3], times),
+        )
+        if seeds:
+            cells = [f"{share:.2f}" if np.isfinite(share) else "-" for share in shares]
+            shown.add_row(f"{method} ({seeds})", *cells)
+    return shown
+
+
+@styled
+def plot(found: Found, problems: list[str], path: Path) -> None:
+    """All methods in one picture: per cent above the optimum against queries."""
+    figure = plain_figure(9.5, 5.6)
+    panel = figure.subplots()
+    spare = iter(SPARE_HUES * len(METHODS))
+    for method in dict.fromkeys(key[0] for key in found):
+        end = max(row[0][-1] for key, row in found.items() if key[0] == method)
+        grid = np.unique(np.round(np.geomspace(4, end, 120)))
+        look = partial(_on_grid, grid=grid)
+        seeds, shares = means(found, problems, method, look)
         if not seeds:
             continue
-        rows = np.array([rows[:seeds] for rows in of_problems]).reshape(-1, len(COUNTS) + 1)
-        means = 100 * (np.exp(np.log(rows[:, :-1]).mean(axis=0)) - 1)
-        cells = [f"{mean:.2f}" for mean in means]
-        shown.add_row(f"{method} ({seeds})", *cells, f"{rows[:, -1].mean():.2f}")
-    return shown
+        base, _, variant = method.partition(" (")
+        colour = HUES.get(base) or next(spare)
+        width = 3.0 if method == "gradient" else 1.4
+        dash = DASHES[1] if variant else DASHES[0]
+        panel.plot(grid, shares, color=colour, lw=width, ls=dash, label=method)
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_ylim(0.01, 300)
+    plain_ticks(panel)
+    panel.set_xlabel("queries, the surrogate's included")
+    panel.set_ylabel("EDP, % above the proven optimum")
+    figure.legend(loc="outside right center", fontsize=9)
+    save(figure, path)
+
+
+def _on_grid(row: Curve, grid: Reals) -> Reals:
+    return after(row[0], row[3], grid)
 
 
 def main() -> None:
@@ -145,31 +235,46 @@ def main() -> None:
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--methods", nargs="*")
+    parser.add_argument("--prices", action="store_true", help="at equal time, too")
+    parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     parser.add_argument("--queries", type=int, default=COUNTS[-1])
     parser.add_argument("--output", type=Path, default=Path("gradient.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     problems = [*PROBLEMS[:8]] if arguments.set == "table1" else held_out()
     makers = ABLATIONS if arguments.ablation else METHODS
-    found: dict[tuple[str, str, int], list[float]] = {}
+    found: Found = {}
     if arguments.output.exists():
         for line in arguments.output.read_text().splitlines():
             *key, row = json.loads(line)
             found[tuple(key)] = row  # type: ignore[index]
     least: dict[str, float] = {}
     with arguments.output.open("a") as file:
-        for method in arguments.methods or makers:
-            for seed in range(min(arguments.seeds, SLOW.get(method, arguments.seeds))):
+        for method in makers if arguments.methods is None else arguments.methods:
+            seeds, queries = SLOW.get(method, (arguments.seeds, arguments.queries))
+            _warm_up(makers[method])
+            for seed in range(min(arguments.seeds, seeds)):
                 for problem in problems:
                     if (method, problem, seed) in found:
                         continue
                     space = MapSpace(workload(problem), accelerator("mm256"))
                     least.setdefault(problem, optimum(space))
-                    row = ratios(makers[method], space, seed, least[problem], arguments.queries)
+                    row = curve(makers[method], space, seed, least[problem], queries)
                     found[method, problem, seed] = row
                     file.write(json.dumps([method, problem, seed, row]) + "\n")
                     file.flush()
-    Console(width=140).print(table(found, problems))
+    console = Console(width=140)
+    console.print(table(found, problems))
+    for price in PRICES * arguments.prices:
+        console.print(priced(found, problems, price))
+    if arguments.plot:
+        plot(found, problems, arguments.plot)
+
+
+def _warm_up(maker: Maker) -> None:
+    """Lets libraries load and code compile off every clock."""
+    space = MapSpace(workload("alexnet-conv4"), accelerator("mm256"))
+    maker(space, 0).run(Evaluator(LoopNestModel(), space, iterations=40))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Per cent above the proven optimum after so many true queries, geometric means over the cases whose
 optimum was proven within the limit, and over the others above the best known, beside `structured`
 and `model-guided`. Rows are kept in a file, so that a run that was stopped goes on.
+`--shuffled` asks the surrogate with the energies and bandwidths of another machine, a control.
 `--plot` draws how many truths lie in intervals of every width. `--bill` says after how many
 problems of Table 1 of Mind Mappings the surrogate is paid for, at several prices of a true query.
 """
@@ -22,11 +23,14 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.accelerators import Accelerator
 from costmodel.exact_any.choice import make_prover
 from searchers import Evaluator, make
+from surrogate.count_network import Readout
 from surrogate.machine_surrogate import load_network, shipped_for
-from surrogate.machine_training import judge
-from surrogate.machines import HELD_OUT, HELD_OUT_DEEPER, case
+from surrogate.machine_training import JUDGED, judge, mappings
+from surrogate.machines import HELD_OUT, HELD_OUT_DEEPER, SEED, case
+from surrogate.metrics import spearman
 
 COUNTS = (1, 4, 12, 25, 50, 100)
 # Of a search with longer chains: what follows is the same.
@@ -129,7 +133,7 @@ def plot(path: Path) -> None:
     figure, axis = plt.subplots(figsize=(5, 5))
     axis.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
     for name, indices in (("three levels", HELD_OUT), ("two and four levels", HELD_OUT_DEEPER)):
-        judged = [judge(network, index) for index in indices]
+        judged = [judge(network, case(index)) for index in indices]
         errors = np.abs(np.concatenate([one.errors for one in judged]))
         spreads = np.concatenate([one.spreads for one in judged])
         unsure = spreads > card.floor
@@ -144,6 +148,43 @@ def plot(path: Path) -> None:
     axis.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=150)
+
+
+def another(mine: Accelerator, other: Accelerator) -> Accelerator:
+    """A machine with what another one charges: energies and bandwidths, level by level."""
+    keys = ("energy_pj", "bandwidth", "read_bandwidth", "write_bandwidth")
+    levels = tuple(
+        level.model_copy(update={key: getattr(its, key) for key in keys})
+        for level, its in zip(mine.levels, other.levels, strict=True)
+    )
+    return mine.model_copy(update={"levels": levels, "mac_energy_pj": other.mac_energy_pj})
+
+
+def shuffled(console: Console) -> None:
+    """Errors on the held-out machines of three levels, and with each other's machines."""
+    _, network = load_network()
+    indices = list(HELD_OUT)
+    others = np.random.default_rng([SEED, 7]).permutation(indices)
+    shown = Table("machine", "RMSE of ln EDP", "less a case's mean", "Spearman", "worst")
+    for title, theirs in (("its own", indices), ("another's", others)):
+        errors, centred, correlations = [], [], []
+        for index, other in zip(indices, theirs, strict=True):
+            found = case(index)
+            space = MapSpace(found.workload, found.accelerator)
+            codes = mappings(space, np.random.default_rng([index, 2]), JUDGED // 2, JUDGED // 2)
+            truth = np.log(LoopNestModel().evaluate(space, codes).edp)
+            machine = another(found.accelerator, case(int(other)).accelerator)
+            readout = Readout(MapSpace(found.workload, machine), network)
+            with torch.no_grad():
+                described = readout.describe(torch.from_numpy(space.encode(codes)))
+                values = readout.log_edp(described).double().numpy().mean(0)
+            errors.append(values - truth)
+            centred.append(errors[-1] - errors[-1].mean())
+            correlations.append(spearman(truth, values))
+        rmse, rest = (np.sqrt(np.mean(np.concatenate(e) ** 2)) for e in (errors, centred))
+        mean, least = np.nanmean(correlations), np.nanmin(correlations)
+        shown.add_row(title, f"{rmse:.4f}", f"{rest:.4f}", f"{mean:.5f}", f"{least:.4f}")
+    console.print(shown)
 
 
 BILLED = ("surrogate-guided", "gradient", "structured", "model-guided")
@@ -204,16 +245,21 @@ def main() -> None:
     parser.add_argument("--deeper", action="store_true", help="two and four levels, too")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--bill", action="store_true")
+    parser.add_argument("--shuffled", action="store_true", help="a control")
+    parser.add_argument("--cases", type=int, nargs=2, default=(0, 100), help="from and to")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.plot:
         plot(arguments.plot)
         return
     console = Console(width=140)
+    if arguments.shuffled:
+        shuffled(console)
+        return
     if arguments.bill:
         bill(console, arguments.seeds)
         return
-    sets = {"three levels": list(HELD_OUT)}
+    sets = {"three levels": list(HELD_OUT)[slice(*arguments.cases)]}
     if arguments.deeper:
         sets["two and four levels"] = list(HELD_OUT_DEEPER)
     for title, indices in sets.items():

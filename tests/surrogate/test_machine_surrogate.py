@@ -77,7 +77,7 @@ def test_what_slides_in_time_by_hand() -> None:
 @pytest.mark.parametrize("index", [HELD_OUT[5], HELD_OUT[16], HELD_OUT_DEEPER[4]])
 def test_machines_never_seen(index: int) -> None:
     card, network = load_network()
-    judged = judge(network, index)
+    judged = judge(network, case(index))
     assert np.sqrt(np.mean(judged.errors**2)) < 0.05
     assert judged.correlation > 0.999
     assert card.held_out.rmse < 0.05
@@ -90,13 +90,13 @@ def test_the_card_says_what_training_would_reach() -> None:
     network, queries = train(40, steps=150)
     assert queries == 216 * (queries // 216)
     sliding = [index for index in HELD_OUT[:12] if case(index).workload.dimensions.get("R", 1) > 1]
-    errors = np.concatenate([judge(network, index).errors for index in sliding])
-    plain = np.concatenate([judge(network, index, learnt=False).errors for index in sliding])
+    errors = np.concatenate([judge(network, case(index)).errors for index in sliding])
+    plain = np.concatenate([judge(network, case(index), learnt=False).errors for index in sliding])
     assert np.sqrt(np.mean(errors**2)) < 0.3 * np.sqrt(np.mean(plain**2))
 
 
 def test_training_is_decided_by_its_seed() -> None:
-    in_time, across, _ = rows_of(TRAINING[:30])
+    in_time, across, _ = rows_of(map(case, TRAINING[:30]))
     assert (in_time.targets <= 1e-5).all()
     networks = []
     for _ in range(2):
