@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.space import Codes, Losses
 from orchestrator.report.figure_style import (
     DASHES,
     HUES,
@@ -36,6 +37,7 @@ from orchestrator.report.figure_style import (
     styled,
 )
 from searchers import Evaluator, Searcher, make
+from searchers.options import Options
 from searchers.shared.screened_descent import ScreenedDescent, ScreenedOptions
 from surrogate.for_space import predictor
 
@@ -47,6 +49,9 @@ EXPERIMENTS = Path(__file__).parents[2] / "mapspace" / "experiments"
 SLOW = {"ppo": (3, 5000), "ddpg": (3, 5000), "rnn": (1, 5000), "nevergrad": (1, 5000)}
 SLOW |= {"na2c": (3, 5000), "gbfs": (3, 5000), "xgboost": (1, 1000), "optuna": (1, 1000)}
 SLOW |= {"model-guided": (1, 500), "model-guided (black-box)": (1, 500)}
+BLACK_BOXES = ("primitive-annealing", "cma-es", "genetic", "annealing", "random")
+# Predicted costs that an agent is told, then true scores, in turns.
+PRACTICE = (80, 16)
 PRICES = (1e-3, 1e-2, 1e-1)
 # A curve's columns: iterations, own seconds (processor time), true queries, EDP over the optimum.
 Curve = list[list[float]]
@@ -125,6 +130,43 @@ ABLATIONS: dict[str, Maker] = {
 }
 
 
+class Practised(Searcher):
+    """A searcher that is told predicted costs; the best predicted mappings get true ones."""
+
+    def __init__(self, space: MapSpace, name: str, seed: int) -> None:
+        super().__init__(space, Options(), seed=seed)
+        self._inner, self._predictor = make(name, space, seed=seed), predictor(space, None)
+        self._codes = np.empty((0, len(space.cardinality)), np.int32)
+        self._values, self._scored = np.empty(0), set[bytes]()
+
+    def _ask(self, n: int) -> Codes:
+        scored = min(PRACTICE[1], max(1, n // 2))
+        left = min(PRACTICE[0], n - scored)
+        while left > 0:
+            codes = self._inner.ask(left)
+            values = self._predictor.value(self.space.encode(codes))
+            self._inner.tell(np.exp(values))
+            self.surrogate_queries += len(codes)
+            left -= len(codes)
+            self._codes = np.concatenate([self._codes, codes])
+            self._values = np.append(self._values, values)
+        chosen: list[Codes] = []
+        for row in np.argsort(self._values, kind="stable"):
+            if self._codes[row].tobytes() not in self._scored and len(chosen) < scored:
+                self._scored.add(self._codes[row].tobytes())
+                chosen.append(self._codes[row])
+        return np.array(chosen) if chosen else self.space.sample(self.rng, 1, feasible=True)
+
+    def _tell(self, codes: Codes, losses: Losses) -> None:
+        pass
+
+
+PRACTISED: dict[str, Maker] = {
+    f"{name}, practising": lambda space, seed, name=name: Practised(space, name, seed)  # type: ignore[misc]
+    for name in ("ppo", "ddpg", "na2c", "rnn", "genetic")
+}
+
+
 def held_out() -> list[str]:
     """The layers of the experiment `held-out`."""
     content = yaml.safe_load((EXPERIMENTS / "held-out.yaml").read_text())
@@ -176,24 +218,59 @@ def table(found: Found, problems: list[str]) -> Table:
     return shown
 
 
-def priced(found: Found, problems: list[str], price: float) -> Table:
-    """The means after the time of so many true queries, own time included.
+def priced(found: Found, problems: list[str], price: float, times: list[float] | None) -> Table:
+    """The means after seconds, own ones included; else after the time of 100 to 5,000 queries.
 
     A search that has spent its queries before holds its last value.
     """
-    times = np.array(COUNTS[2:]) * price
-    shown = Table(f"a query takes {1e3 * price:g} ms (seeds)", *(f"{t:g} s" for t in times))
+    spans = np.array(times or np.array(COUNTS[2:]) * price)
+    shown = Table(f"a query takes {1e3 * price:g} ms (seeds)", *(f"{t:g} s" for t in spans))
     for method in dict.fromkeys(key[0] for key in found):
         seeds, shares = means(
             found,
             problems,
             method,
-            lambda row: after(np.array(row[1]) + price * np.array(row[2]), row[3], times),
+            lambda row: after(np.array(row[1]) + price * np.array(row[2]), row[3], spans),
         )
         if seeds:
             cells = [f"{share:.2f}" if np.isfinite(share) else "-" for share in shares]
             shown.add_row(f"{method} ({seeds})", *cells)
     return shown
+
+
+def bills(found: Found) -> Iterator[Table]:
+    """Median seconds until within a share of the optimum of convolutions, and what a bill takes.
+
+    Problems over which the shipped surrogate's bill must be shared until it is saved, against the
+    fastest black box: with its million labels as dear as a true query, and with labels of the
+    exact model, which take seconds.
+    """
+    import surrogate
+
+    problems = [name for name in PROBLEMS[:8] if "mttkrp" not in name]
+    card = surrogate.shipped(workload(problems[0]), accelerator("mm256")).card.training
+    prices = np.array([1e-6, 1e-3, 1e-2, 1e-1, 1.0, 10.0])
+    for share in (0.10, 0.05, 0.01):
+        shown = Table(f"within {100 * share:g} %", *(f"{price:g} s" for price in prices))
+        seconds: dict[str, Reals] = {}
+        for method in ("gradient", *BLACK_BOXES):
+            rows = [row for key, row in found.items() if key[0] == method and key[1] in problems]
+            seconds[method] = np.median([_reached(row, share, prices) for row in rows], axis=0)
+            shown.add_row(method, *(f"{value:.3g}" for value in seconds[method]))
+        saved = np.min([seconds[name] for name in BLACK_BOXES], axis=0) - seconds["gradient"]
+        for labels, cost in (("true queries", prices), ("the exact model", 1e-5)):
+            bill = card["seconds"] + card["rows"] * cost
+            count = np.where(saved > 0, np.ceil(bill / np.maximum(saved, 1e-12)), np.inf)
+            shown.add_row(f"problems, labels from {labels}", *(f"{value:.0f}" for value in count))
+        yield shown
+
+
+def _reached(row: Curve, share: float, prices: Reals) -> Reals:
+    """Seconds until within a share of the optimum, at every price; inf where it never was."""
+    there = np.flatnonzero(np.array(row[3]) <= 1 + share)[:1]
+    if not len(there):
+        return np.full(len(prices), np.inf)
+    return row[1][there[0]] + prices * row[2][there[0]]
 
 
 @styled
@@ -233,16 +310,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", choices=("table1", "held-out"), default="table1")
     parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--practise", action="store_true", help="agents in the surrogate's world")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--methods", nargs="*")
-    parser.add_argument("--prices", action="store_true", help="at equal time, too")
+    parser.add_argument("--prices", type=float, nargs="*", help="at equal time: seconds per query")
+    parser.add_argument("--times", type=float, nargs="*", help="equal times, seconds")
+    parser.add_argument("--bill", action="store_true", help="when the surrogates are paid for")
     parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     parser.add_argument("--queries", type=int, default=COUNTS[-1])
     parser.add_argument("--output", type=Path, default=Path("gradient.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     problems = [*PROBLEMS[:8]] if arguments.set == "table1" else held_out()
-    makers = ABLATIONS if arguments.ablation else METHODS
+    makers = ABLATIONS if arguments.ablation else PRACTISED if arguments.practise else METHODS
     found: Found = {}
     if arguments.output.exists():
         for line in arguments.output.read_text().splitlines():
@@ -265,8 +345,12 @@ def main() -> None:
                     file.flush()
     console = Console(width=140)
     console.print(table(found, problems))
-    for price in PRICES * arguments.prices:
-        console.print(priced(found, problems, price))
+    if arguments.prices is not None:
+        for price in arguments.prices or PRICES:
+            console.print(priced(found, problems, price, arguments.times))
+    if arguments.bill:
+        for table_of_bill in bills(found):
+            console.print(table_of_bill)
     if arguments.plot:
         plot(found, problems, arguments.plot)
 
