@@ -13,10 +13,18 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.costs import FloatArray, Objective
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, ContractError
 
 EDP, ENERGY, LATENCY, ED2P = range(4)
 KINDS: dict[str, int] = {"edp": EDP, "energy": ENERGY, "latency": LATENCY, "ed2p": ED2P}
+
+WEIGHTED = 4
+"""From here on a kind is energy + weight x cycles, the weight in shares of SCALE of a unit."""
+
+SCALE = 2**16
+
+MOST_WEIGHT = 2**60
+"""Weights are below it, so that a kind is a whole number that compiled code holds."""
 
 INFINITE = 2**62
 """Stands for the energy of what is not allowed; larger than any energy."""
@@ -39,12 +47,28 @@ def objective_kind(objective: Objective | str) -> int:
     return KINDS[objective]
 
 
+def weighted_kind(weight: int) -> int:
+    """The kind of energy + weight x cycles.
+
+    Args:
+        weight: in shares of SCALE of a unit of energy.
+
+    Raises:
+        ContractError: it is negative or not below MOST_WEIGHT.
+    """
+    if not 0 <= weight < MOST_WEIGHT:
+        raise ContractError(f"Expected a weight from 0 to below 2^60, got {weight}.")
+    return WEIGHTED + weight
+
+
 def value(kind: int, energy: int, cycles: int) -> int:
     """The objective as a Python integer (units, cycles)."""
     if kind == ENERGY:
         return energy
     if kind == LATENCY:
         return cycles
+    if kind >= WEIGHTED:
+        return energy * SCALE + (kind - WEIGHTED) * cycles
     return energy * cycles if kind == EDP else energy * cycles * cycles
 
 
@@ -114,6 +138,30 @@ def _product(
     return x >> _DIGIT, x & _MASK, q3, q2, q1, q0
 
 
+@part
+def _is_lighter(
+    weight: int,
+    energy: int,
+    cycles: int,
+    limit_energy: int,
+    limit_cycles: int,
+) -> bool:
+    """Whether energy + weight x cycles is below a limit's, exactly; less energy breaks ties."""
+    if energy < limit_energy and cycles <= limit_cycles:
+        return True
+    if energy >= limit_energy and cycles >= limit_cycles:
+        return False
+    # One of the two is less, the other more: what is saved against what is spent.
+    saves_energy = energy < limit_energy
+    energies = limit_energy - energy if saves_energy else energy - limit_energy
+    times = cycles - limit_cycles if saves_energy else limit_cycles - cycles
+    of_energy = _product(energies, SCALE, 1)
+    of_time = _product(weight, times, 1)
+    if of_energy == of_time:
+        return saves_energy
+    return of_energy > of_time if saves_energy else of_time > of_energy
+
+
 @lean
 def is_below(
     kind: int,
@@ -131,6 +179,8 @@ def is_below(
         return energy < limit_energy or (energy == limit_energy and cycles < limit_cycles)
     if kind == LATENCY:
         return cycles < limit_cycles or (cycles == limit_cycles and energy < limit_energy)
+    if kind >= WEIGHTED:
+        return _is_lighter(kind - WEIGHTED, energy, cycles, limit_energy, limit_cycles)
     # Exact arithmetic is needed only where rounding could decide.
     ours = float(energy) * float(cycles)
     its = float(limit_energy) * float(limit_cycles)

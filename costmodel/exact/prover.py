@@ -27,9 +27,12 @@ from costmodel.exact.objective import (
     ENERGY,
     INFINITE,
     LATENCY,
+    SCALE,
+    WEIGHTED,
     in_exact_order,
     is_below,
     objective_kind,
+    weighted_kind,
 )
 from costmodel.exact.parallel_search import LANES, Walk, thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, build_proof_tables
@@ -85,6 +88,7 @@ class Prover(ProofRun):
         top: int = 1,
         threads: int | None = None,
         build: bool = True,
+        weight: int | None = None,
     ) -> None:
         """Builds the tables that bounds are read from: most of the memory, some of the time.
 
@@ -98,6 +102,8 @@ class Prover(ProofRun):
                 does not depend on it.
             build: False to leave the tables to the first steps, each of which then takes some ten
                 milliseconds; mappings can be offered at once.
+            weight: minimise energy + weight x cycles instead, the weight in 2^-16 of a unit of
+                energy, at least 0 and below 2^60; None: the objective. No certificate says it.
 
         Raises:
             ConfigError: the space or the objective is none that can be proven, no mapping is
@@ -110,7 +116,7 @@ class Prover(ProofRun):
             raise ConfigError(problem)
         self.space = space
         self.objective: Objective = objective
-        self._kind = objective_kind(objective)
+        self._kind = objective_kind(objective) if weight is None else weighted_kind(weight)
         self._threads = threads
         self._tables, units = build_proof_tables(space, keep)
         self.keep = restriction(space.workload, space.accelerator, keep)
@@ -183,9 +189,11 @@ class Prover(ProofRun):
         energy, cycles = energy[vector, kept], cycles[vector, kept]
         power = {EDP: 1, ED2P: 2}.get(self._kind, 0)
         floors = energy * cycles.astype(np.float64) ** power
+        if self._kind >= WEIGHTED:
+            floors += (self._kind - WEIGHTED) / SCALE * cycles
         primary = cycles if self._kind == LATENCY else floors
         order = np.lexsort((cycles if self._kind == ENERGY else energy, primary))
-        if power:
+        if power or self._kind >= WEIGHTED:
             order = in_exact_order(self._kind, order, floors, energy, cycles)
         self._unit_energy, self._unit_cycles = energy[order], cycles[order]
         self._unit_vector = np.ascontiguousarray(vector[order])
