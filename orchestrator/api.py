@@ -38,6 +38,8 @@ from orchestrator.store.choice import StoreChoice, chosen
 
 if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.networks.network_certificate import NetworkCertificate
+    from orchestrator.networks.optimum_result import NetworkOptimum
     from orchestrator.networks.result import NetworkResult
     from orchestrator.sweep.results import SweepResults
 
@@ -183,9 +185,10 @@ def search_network(
     network: NetworkSource,
     accelerator: AcceleratorSource = "mm256",
     *,
+    jointly: bool = False,
     progress: bool = False,
     **options: Unpack[NetworkOptions],
-) -> NetworkResult:
+) -> NetworkResult | NetworkOptimum:
     """Searches every distinct layer of a network, and adds up what they cost.
 
     What is not proven within a few seconds goes to Ray, a layer per task.
@@ -193,6 +196,8 @@ def search_network(
     Args:
         network: a preset's name, a YAML file with layers, or the content of one.
         accelerator: as in `search`.
+        jointly: choose the mappings of all layers together, for the least objective of the network,
+            and prove that; `seconds` and `gap` are then those of the network.
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `top`, `pad`, `factors` and
             `counting`.
@@ -201,12 +206,21 @@ def search_network(
         ConfigError: an unknown name or a value that is not allowed.
     """
     from orchestrator.networks.search import search_network as search_layers
+    from orchestrator.networks.search_jointly import search_jointly
 
+    if jointly:
+        return search_jointly(asked(network, accelerator, options), _stream(progress))
     return search_layers(asked(network, accelerator, options), _stream(progress))
 
 
 def verify(
-    certificate: SearchResult | Certificate | str | Path | Place,
+    certificate: SearchResult
+    | NetworkOptimum
+    | NetworkCertificate
+    | Certificate
+    | str
+    | Path
+    | Place,
     *,
     independent: bool = False,
     seconds: float | None = None,
@@ -227,12 +241,20 @@ def verify(
         if certificate.certificate is None:
             raise ConfigError(f"{certificate.heading()}: nothing is proven, so there is no proof.")
         certificate = certificate.certificate
+    from orchestrator.networks.network_certificate import NetworkCertificate, verify_network
+    from orchestrator.networks.optimum_result import NetworkOptimum
+    from orchestrator.networks.verify_file import verify_any_file
+
+    if isinstance(certificate, NetworkOptimum):
+        certificate = certificate.certificate
+    if isinstance(certificate, NetworkCertificate):
+        return verify_network(certificate, seconds=seconds)
     if isinstance(certificate, Certificate):
         return certificates.verify_certificate(
             certificate, independent=independent, seconds=seconds
         )
     with local_file(place(certificate), there=True) as file:
-        return certificates.verify_file(file, independent=independent, seconds=seconds)
+        return verify_any_file(file, independent=independent, seconds=seconds)
 
 
 def pareto(

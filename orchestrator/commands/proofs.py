@@ -40,10 +40,11 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
     and nothing checks is printed as not verified. Exits with 1 if a claim is wrong, and with 3 if
     --seconds ended before the bound was proven again.
     """
-    from orchestrator.proofs.certificates import verification_text, verify_file
+    from orchestrator.networks.verify_file import verify_any_file
+    from orchestrator.proofs.certificates import verification_text
 
     with local_file(certificate, there=True) as file:
-        result = verify_file(file, independent=independent, seconds=seconds)
+        result = verify_any_file(file, independent=independent, seconds=seconds)
     click.echo(json.dumps(result.to_dict()) if as_json else verification_text(result))
     if not result.holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")

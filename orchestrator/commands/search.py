@@ -44,6 +44,7 @@ class _Asked:
 
     workload: tuple[str, ...]
     network: str | None
+    jointly: bool
     problems: Place | None
     continued: Place | None
     timeloop: bool
@@ -78,11 +79,16 @@ class _Asked:
             raise click.UsageError(f"Got unexpected extra argument ({workload[1]})")
         if workload and network is not None:
             raise click.UsageError("Expected either WORKLOAD or --network, got both.")
+        if self.jointly and network is None:
+            raise click.UsageError("--jointly is for --network.")
 
 
 @click.command(cls=OnceEach)
 @click.argument("workload", required=False, nargs=-1)
 @click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
+@click.option(
+    "--jointly", is_flag=True, help="Choose all layers' mappings for the network's own optimum."
+)
 @TIMELOOP
 @LENIENT
 @click.option(
@@ -166,14 +172,14 @@ def search(
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
     for name, given in (("why-not", why_not), ("html", page)):
-        if given is not None and not asked.single:
+        if given is not None and not (asked.single or (asked.jointly and name == "html")):
             raise click.UsageError(f"--{name} is for a single WORKLOAD.")
     check_page(page)
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
     if output is not None:
         check_records_output(output)
-        if asked.network is None:
+        if asked.network is None or asked.jointly:
             check_certificate_output(output.with_suffix(".certificate.json"))
     request = Request(asked.name, gap=share_of(gap), keep=kept, **options)
     if asked.problems is not None:
@@ -181,6 +187,9 @@ def search(
         return
     if asked.timeloop:
         _search_timeloop(request, asked, output, as_json)
+        return
+    if asked.jointly:
+        _search_jointly(request, output, page, as_json)
         return
     if asked.network is not None:
         _search_network(request, output, as_json)
@@ -296,6 +305,25 @@ def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_j
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if answer.result is None:
         raise MapspaceError(f"No mapping: {answer.why}")
+
+
+def _search_jointly(
+    request: Request, output: Place | None, page: Place | None, as_json: bool
+) -> None:
+    from orchestrator.answers.mapping_page import save_document
+    from orchestrator.networks.search_jointly import search_jointly
+
+    if request.top > 1 or request.pad:
+        raise ConfigError("--top and --pad are for a single WORKLOAD, not for --network.")
+    result = search_jointly(request)
+    if output is not None:
+        result.save(output)
+    if page is not None:
+        with local_file(page) as file:
+            save_document(result.document(), file)
+    click.echo(json.dumps(result.to_dict()) if as_json else result.picture())
+    if result.interrupted:
+        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
 
 
 def _search_network(request: Request, output: Place | None, as_json: bool) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.verification import Verdict
     from costmodel.independent.check import SecondLook
+    from mapspace.strict_yaml import StrictModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +29,7 @@ class Verification(Shown):
         independent: what came of looking without the prover; None where nobody did.
     """
 
-    certificate: Certificate
+    certificate: StrictModel
     verdict: Verdict
     independent: SecondLook | None = None
 

@@ -1,0 +1,125 @@
+"""The least energy + weight x cycles of a map space: a supporting line of its front, proven.
+
+On three levels the prover takes the weight itself. On any other hierarchy a cycle's weight is
+leakage of the outermost level, of which there is one instance: the least energy of that machine is
+the least weighted sum of this one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.costs import Objective
+from costmodel.exact.face import AnyProof
+from costmodel.exact.objective import MOST_WEIGHT, SCALE
+from costmodel.exact.prover import Prover
+from costmodel.exact_any.choice import is_older, make_prover
+from costmodel.map_space.map_space import MapSpace
+from costmodel.space import Codes
+
+FIRST_MAPPINGS = 256
+"""Random mappings that a proof on any hierarchy starts from."""
+
+
+class Point(NamedTuple):
+    """A mapping: its energy, pJ, its cycles and its code `[D]`."""
+
+    energy: Fraction
+    cycles: int
+    code: Codes
+
+
+class Line(NamedTuple):
+    """What is certain of a weighted sum: energy + weight x cycles is at least `bound`, pJ.
+
+    point is the best mapping that the proof found, None before the first; without a weight the sum
+    is of cycles alone.
+    """
+
+    weight: Fraction | None
+    bound: Fraction
+    point: Point | None
+    proven: bool
+
+    def sum_of(self, point: Point) -> Fraction:
+        """The weighted sum of a mapping."""
+        if self.weight is None:
+            return Fraction(point.cycles)
+        return point.energy + self.weight * point.cycles
+
+
+def least_sum(
+    space: MapSpace,
+    weight: Fraction | None,
+    *,
+    known: Sequence[Point] = (),
+    seconds: float | None = None,
+) -> Line:
+    """Proves the least energy + weight x cycles, or gets as far as the time allows.
+
+    Args:
+        space: a map space that can be proven.
+        weight: pJ per cycle, at least 0; None: the fewest cycles.
+        known: mappings of the space that nothing worse is looked for than.
+        seconds: the most that it may take; None: however long.
+
+    Raises:
+        ConfigError: the space cannot be proven or has no feasible mapping.
+    """
+    prover, valid = _prover(space, weight)
+    codes = [point.code for point in known]
+    if not is_older(space):
+        codes += list(space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True))
+    if codes:
+        prover.offer(np.stack(codes))
+    prover.run(seconds)
+    found = prover.codes(1)
+    point = point_of(space, found[0]) if len(found) else None
+    energy, cycles = prover.lower_outcome
+    if weight is None:
+        bound = Fraction(cycles)
+    elif valid is None:  # the weight is in the energy
+        bound = energy * prover.unit_pj
+    else:
+        bound = energy * prover.unit_pj + valid * cycles
+    line = Line(weight, bound, point, prover.finished)
+    if prover.finished and point is not None and valid in (None, weight):
+        return line._replace(bound=line.sum_of(point))
+    return line
+
+
+def point_of(space: MapSpace, code: Codes) -> Point:
+    """The energy and the cycles of a feasible mapping `[D]`, exact to a unit of the proof."""
+    prover = make_prover(space, build=False)
+    outcome = prover.outcomes(code[None])[0]
+    assert outcome is not None  # provers know feasible mappings alone
+    return Point(outcome[0] * prover.unit_pj, outcome[1], code)
+
+
+def _prover(space: MapSpace, weight: Fraction | None) -> tuple[AnyProof, Fraction | None]:
+    """The prover of a sum, and the weight that it has; None where it is in the energy."""
+    objective: Objective = "latency" if weight is None else "energy"
+    if not weight:
+        return make_prover(space, objective=objective, build=False), weight or Fraction(0)
+    if is_older(space):
+        unit = make_prover(space, build=False).unit_pj
+        # Rounded down a bound holds, since no mapping has fewer than no cycles.
+        steps = min(MOST_WEIGHT - 1, math.floor(weight * SCALE / unit))
+        return Prover(space, build=False, weight=steps), steps * unit / SCALE
+    machine = space.accelerator
+    outer = machine.levels[0]
+    leaking = outer.model_copy(update={"leakage_pj": outer.leakage_pj + float(weight)})
+    machine = machine.model_copy(update={"levels": (leaking, *machine.levels[1:])})
+    return make_prover(MapSpace(space.workload, machine), objective="energy", build=False), None
+
+
+def step_of(space: MapSpace) -> Fraction:
+    """Weights that are whole multiples of it are not rounded, pJ per cycle."""
+    if is_older(space):
+        return make_prover(space, build=False).unit_pj / SCALE
+    return Fraction(1, 2**20)

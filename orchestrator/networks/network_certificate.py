@@ -1,0 +1,307 @@
+"""The certificate of a network's optimum: mappings, the lines that bound it, and how to prove both.
+
+One JSON file holds the whole problem. To verify it every mapping is evaluated and every layer's
+least energy + weight x cycles proven again; the network's bound follows from these by arithmetic.
+"""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.exact.verification import Verdict
+from costmodel.exact_any.weighted import point_of
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.map_space.map_space import MapSpace
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
+from orchestrator.networks.jointly import ROUNDING, LayerLines, Optimum
+from orchestrator.networks.lines import Cut, lower_bound, value_of
+from orchestrator.proofs.certificates import Verification
+
+FORMAT: Final = "mapspace-network-certificate-1"
+
+Exact = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,39})?$")]
+"""A fraction whose digits bound the time that reading it takes."""
+
+Objectives = Literal["energy", "latency", "edp", "ed2p"]
+
+
+class _LayerOf(StrictModel):
+    """A layer of the network with its mapping."""
+
+    workload: Workload
+    workload_hash: Name
+    count: Size
+    """How often the network has it, every time with this mapping."""
+    energy_pj: Exact
+    latency_cycles: Size
+    record: dict[str, Any] = Field(repr=False)
+
+
+class _CutOf(StrictModel):
+    """What energy + weight x cycles is at least: of every layer, in their order."""
+
+    weight: Exact | None
+    """PJ per cycle; null: cycles alone."""
+    bounds: tuple[Exact, ...] = Field(min_length=1, max_length=100_000)
+
+
+class NetworkCertificate(StrictModel):
+    """What the search of a network's optimum ends with."""
+
+    format: Literal["mapspace-network-certificate-1"]
+    network: Name
+    objective: Objectives
+    """Of the network: of total energy and total cycles."""
+    proven: Annotated[bool, Field(strict=True)]
+    """Whether no mappings of its layers have less in all, equal layers mapped alike or not."""
+    gap: NonNegativeNumber
+    """How far the choice can be above the bound, as a share."""
+    energy_pj: Exact
+    latency_cycles: Size
+    lower_bound: Exact
+    """No mappings have less of the objective in all, pJ and cycles."""
+    model: Name
+    model_version: Name
+    accelerator: Accelerator
+    accelerator_hash: Name
+    layers: tuple[_LayerOf, ...] = Field(min_length=1, max_length=100_000)
+    cuts: tuple[_CutOf, ...] = Field(min_length=1, max_length=10_000)
+    seconds: NonNegativeNumber
+    """How long it took: what the first proof says."""
+
+    def text(self) -> str:
+        """The certificate's file."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
+    """The certificate of what was reached."""
+    model, layers = LoopNestModel(), optimum.layers
+    machine = layers[0].space.accelerator
+    return NetworkCertificate(
+        format=FORMAT,
+        network=name,
+        objective=optimum.objective,
+        proven=optimum.gap == 0,
+        gap=optimum.gap,
+        energy_pj=str(optimum.energy),
+        latency_cycles=optimum.cycles,
+        lower_bound=str(optimum.bound),
+        model=model.name,
+        model_version=model.version,
+        accelerator=machine,
+        accelerator_hash=machine.hash,
+        layers=tuple(
+            _LayerOf(
+                workload=layer.space.workload,
+                workload_hash=layer.space.workload.hash,
+                count=layer.count,
+                energy_pj=str(point.energy),
+                latency_cycles=point.cycles,
+                record=mapping_record(layer.space, point.code),
+            )
+            for layer, point in zip(layers, optimum.choice, strict=True)
+        ),
+        cuts=tuple(
+            _CutOf(
+                weight=None if cut.weight is None else str(cut.weight),
+                bounds=tuple(str(layer.lines[cut.weight].bound) for layer in layers),
+            )
+            for cut in optimum.cuts
+        ),
+        seconds=optimum.seconds,
+    )
+
+
+def parse_network(data: Any, where: str) -> NetworkCertificate:
+    """What the content of a network's certificate says.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = validate(NetworkCertificate, data, where)
+    wrong = next((cut for cut in found.cuts if len(cut.bounds) != len(found.layers)), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"{where}: cuts: expected {len(found.layers)} bounds, one per layer, got "
+            f"{len(wrong.bounds)}."
+        )
+    weights = [cut.weight for cut in found.cuts]
+    if len(set(weights)) < len(weights):
+        raise ConfigError(f"{where}: cuts: expected every weight once, got one twice.")
+    return found
+
+
+def bound_of(objective: str, cuts: list[Cut]) -> Fraction:
+    """What lines say of a network's objective; 0 where they say nothing."""
+    weights = {cut.weight for cut in cuts}
+    if objective in ("energy", "latency"):
+        wanted = None if objective == "latency" else Fraction(0)
+        return next((cut.bound for cut in cuts if cut.weight == wanted), Fraction(0))
+    if not {None, Fraction(0)} <= weights:
+        return Fraction(0)
+    return lower_bound(objective, cuts)[0]
+
+
+def verify_network(
+    certificate: NetworkCertificate, *, seconds: float | None = None
+) -> Verification:
+    """Proves a network's certificate again, with the provers that make them.
+
+    Args:
+        certificate: what to prove again.
+        seconds: the most that it may take; None: however long.
+
+    Raises:
+        ConfigError: a layer cannot be proven here.
+    """
+    started = time.monotonic()
+    look = _Look(certificate, None if seconds is None else started + seconds)
+    look.machine()
+    layers = look.mappings() if look.holds else []
+    if look.holds:
+        look.totals()
+        look.lines(layers)
+    claim = "what the first proof says of its seconds, and the names of the network and its layers"
+    verdict = Verdict(
+        look.holds,
+        tuple(look.findings),
+        (claim, *look.left),
+        None,
+        None,
+        time.monotonic() - started,
+        complete=not look.left or not look.holds,
+    )
+    return Verification(certificate, verdict)
+
+
+class _Look:
+    """One look at a certificate: what was checked, and what was not."""
+
+    def __init__(self, certificate: NetworkCertificate, ends: float | None) -> None:
+        self.certificate, self._ends = certificate, ends
+        self.holds = True
+        self.findings: list[str] = []
+        self.left: list[str] = []
+
+    def _check(self, ok: bool, right: str, wrong: str) -> None:
+        self.holds &= ok
+        self.findings.append(right if ok else f"WRONG: {wrong}")
+
+    def machine(self) -> None:
+        """Looks at the model and the hashes."""
+        said, model = self.certificate, LoopNestModel()
+        self._check(
+            (said.model, said.model_version) == (model.name, model.version),
+            f"cost model {model.name} {model.version}",
+            f"made for {said.model} {said.model_version}; this is {model.name} {model.version}",
+        )
+        hashes = [(said.accelerator_hash, said.accelerator.hash)]
+        hashes += [(layer.workload_hash, layer.workload.hash) for layer in said.layers]
+        wrong = [stated for stated, true in hashes if stated != true]
+        self._check(
+            not wrong,
+            f"the machine and {len(said.layers)} layers are those that the hashes name",
+            f"hash {wrong[0] if wrong else ''} is that of other content",
+        )
+
+    def mappings(self) -> list[LayerLines]:
+        """Evaluates every layer's mapping."""
+        said, layers = self.certificate, []
+        for layer in said.layers:
+            space = MapSpace(layer.workload, said.accelerator)
+            lines = LayerLines(space, layer.count)
+            try:
+                point = point_of(space, record_code(space, layer.record))
+                lines.offer(point.code)
+                true = (point.energy, point.cycles)
+            except ConfigError as error:
+                self._check(False, "", f"{layer.workload.name}: {error}")
+                return []
+            if true != (Fraction(layer.energy_pj), layer.latency_cycles):
+                self._check(
+                    False,
+                    "",
+                    f"{layer.workload.name}: its mapping takes {float(true[0]):.9g} pJ and "
+                    f"{true[1]:,} cycles, not {float(Fraction(layer.energy_pj)):.9g} and "
+                    f"{layer.latency_cycles:,}",
+                )
+                return []
+            layers.append(lines)
+        self._check(True, f"{len(layers)} mappings take what is said of them", "")
+        return layers
+
+    def totals(self) -> None:
+        """Adds up, and computes the bound from what is said of every layer."""
+        said = self.certificate
+        energy = sum((one.count * Fraction(one.energy_pj) for one in said.layers), Fraction(0))
+        cycles = sum(layer.count * layer.latency_cycles for layer in said.layers)
+        self._check(
+            (energy, cycles) == (Fraction(said.energy_pj), said.latency_cycles),
+            f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles",
+            f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles, not "
+            f"{float(Fraction(said.energy_pj)):.9g} and {said.latency_cycles:,}",
+        )
+        cuts = [
+            Cut(
+                None if cut.weight is None else Fraction(cut.weight),
+                sum(
+                    (n.count * Fraction(b) for n, b in zip(said.layers, cut.bounds, strict=True)),
+                    Fraction(0),
+                ),
+            )
+            for cut in said.cuts
+        ]
+        value = value_of(said.objective, energy, Fraction(cycles))
+        bound = min(value, bound_of(said.objective, cuts))
+        self._check(
+            Fraction(said.lower_bound) <= bound,
+            f"{len(cuts)} lines say that none is below {float(bound):.9g}",
+            f"the lines say {float(bound):.9g}, not {float(Fraction(said.lower_bound)):.9g}",
+        )
+        above = value / Fraction(said.lower_bound) - 1 if Fraction(said.lower_bound) else None
+        proven = above is not None and above <= ROUNDING
+        near = above is not None and abs(float(above) - said.gap) <= 1e-9 * (1 + said.gap)
+        self._check(
+            said.proven == proven and near,
+            "bound and mappings are equal: they are optimal"
+            if proven
+            else f"bound and mappings are {100 * said.gap:.3g} % apart",
+            f"bound and mappings are {100 * float(above or 0):.3g} % apart, not "
+            f"{100 * said.gap:.3g} %, or proven is wrong",
+        )
+
+    def lines(self, layers: list[LayerLines]) -> None:
+        """Proves every layer's least weighted sums again."""
+        done = 0
+        every = len(layers) * len(self.certificate.cuts)
+        for cut in self.certificate.cuts:
+            weight = None if cut.weight is None else Fraction(cut.weight)
+            for layer, stated in zip(layers, cut.bounds, strict=True):
+                left = None if self._ends is None else self._ends - time.monotonic()
+                if left is not None and left <= 0:
+                    self.left.append(f"{every - done} of {every} bounds: the time ended before")
+                    return
+                line = layer.prove(weight, left)
+                bound = Fraction(stated)
+                if line.bound >= bound * (1 - ROUNDING):
+                    done += 1
+                elif line.proven:
+                    name = layer.space.workload.name
+                    self._check(
+                        False, "", f"{name}: the least sum is {float(line.bound):.9g}, not "
+                        f"{float(bound):.9g}",
+                    )  # fmt: skip
+                    return
+                else:
+                    self.left.append(f"{every - done} of {every} bounds: the time ended before")
+                    return
+        self._check(True, f"{every} bounds of layers, by the same provers", "")

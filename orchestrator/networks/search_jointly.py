@@ -1,0 +1,77 @@
+"""`mapspace search --network NAME --jointly`: from the request to the network's own optimum."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from costmodel.exact.infeasible import why_infeasible
+from costmodel.exact.objective import KINDS
+from costmodel.exact_any.choice import load_prover, why_not_proven
+from costmodel.map_space.map_space import MapSpace
+from costmodel.networks import load_network
+from costmodel.transformers import uncounted_words
+from mapspace.errors import ConfigError
+from orchestrator.answers.request import Request
+from orchestrator.networks.jointly import Jointly, LayerLines
+from orchestrator.networks.optimum_result import NetworkOptimum
+from orchestrator.runs.interrupts import interruptible
+from orchestrator.runs.live import Live
+
+SECONDS = 60.0
+"""What a network may take where nothing is said."""
+
+
+def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOptimum:
+    """Finds the mappings of the least objective of a whole network, and proves that.
+
+    Args:
+        request: its workload is the network; `seconds` and `gap` are those of the network.
+        stream: takes the progress; standard error if None.
+
+    Raises:
+        ConfigError: an unknown name, an option that is for single layers, a layer without a
+            feasible mapping or of which no proof is possible: it is named.
+        DataError: no mapping of a layer was found in time.
+    """
+    for name, given in (
+        ("searcher", request.searcher not in (None, "exact")),
+        ("iterations", request.iterations is not None),
+        ("keep", bool(request.keep)),
+        ("explain", request.explain),
+    ):
+        if given:
+            raise ConfigError(f"{name}: layers are chosen together by proofs, without it.")
+    if request.objective not in KINDS:
+        raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
+    seconds = SECONDS if request.seconds is None else request.seconds
+    if not seconds > 0:
+        raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
+    source = request.workload
+    name, layers = load_network(source if isinstance(source, Mapping) else str(source))
+    device, live = request.device, Live(stream or sys.stderr)
+    live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
+    found = []
+    for work, count in layers:
+        space = MapSpace(work, device)
+        why = why_infeasible(space) or why_not_proven(space)
+        if why is not None:
+            raise ConfigError(f"{work.name}: {why}")
+        found.append(LayerLines(space, count))
+    load_prover(found[0].space)
+    with interruptible() as interrupted:
+        for layer in found:
+            layer.begin(seconds)
+        proof = Jointly(
+            found,
+            request.objective,
+            seconds=seconds,
+            gap=request.gap,
+            say=lambda text: live.update(lambda: f"  {text}"),
+            stop=interrupted.is_set,
+        )
+        result = proof.run()
+        stopped = interrupted.is_set()
+    live.end()
+    return NetworkOptimum(name, device, result, stopped, uncounted_words(str(source)))

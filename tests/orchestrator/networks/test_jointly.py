@@ -1,0 +1,189 @@
+"""The network's own optimum against every choice of mappings, by hand, and through the command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import call
+from small_hierarchies import random_machine, smaller
+from small_problems import every_mapping, random_parts
+
+import mapspace as ms
+from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
+from costmodel.exact.objective import SCALE, WEIGHTED, is_below, rank
+from costmodel.exact_any.choice import why_not_proven
+from mapspace.errors import ConfigError
+from orchestrator.networks.jointly import Jointly, LayerLines
+from orchestrator.networks.lines import Cut, corners, lower_bound
+
+Pairs = list[tuple[float, float]]
+TINY = {
+    "name": "tiny",
+    "layers": [
+        "gemm:M=8,N=4,K=2",
+        {"gemm": {"M": 4, "N": 6, "K": 4}, "name": "square", "count": 2},
+    ],
+}
+
+
+def some_layers(seed: int, most: int, *, deep: bool) -> list[tuple[MapSpace, int, Codes]]:
+    """Two or three layers of at most so many mappings on one machine, with all their mappings."""
+    rng = np.random.default_rng(seed)
+    while True:
+        machine = random_machine(rng) if deep else random_parts(rng)[1]
+        found: list[tuple[MapSpace, int, Codes]] = []
+        for _ in range(30):
+            work = random_parts(rng)[0]
+            operation = workload(smaller(rng, work) if deep else work)
+            try:
+                space = MapSpace(operation, accelerator(machine))
+            except ConfigError:  # it names roles that the operation has not
+                continue
+            codes = every_mapping(space, most)
+            if codes is None or not len(codes) or why_not_proven(space) is not None:
+                continue
+            found.append((space, int(rng.integers(1, 4)), codes))
+            if len(found) == 3:
+                return found
+        if len(found) > 1:
+            return found
+
+
+def front(space: MapSpace, codes: Codes) -> Pairs:
+    """Energies and cycles that no mapping beats in both."""
+    costs = LoopNestModel().evaluate(space, codes)
+    pairs = sorted(set(zip(costs.latency_cycles.tolist(), costs.energy_pj.tolist(), strict=True)))
+    kept: Pairs = []
+    for cycles, energy in pairs:
+        if not kept or energy < kept[-1][0]:
+            kept.append((energy, cycles))
+    return kept
+
+
+def check(seed: int, most: int, *, deep: bool = False) -> int:
+    """Holds the optimum of a random network against all choices; returns how many there are."""
+    layers = some_layers(seed, most, deep=deep)
+    fronts = [front(space, codes) for space, _, codes in layers]
+    choices = list(itertools.product(*fronts))
+    sums = [
+        tuple(
+            sum(count * pair[i] for (_, count, _), pair in zip(layers, choice, strict=True))
+            for i in range(2)
+        )
+        for choice in choices
+    ]
+    powers = {"energy": (1, 0), "latency": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
+    for objective, (a, b) in powers.items():
+        least = min(energy**a * cycles**b for energy, cycles in sums)
+        lines = [LayerLines(space, count) for space, count, _ in layers]
+        for one in lines:
+            one.begin()
+        found = Jointly(lines, objective).run()
+        where = f"{objective} of seed {seed}"
+        assert float(found.value) == pytest.approx(least, rel=1e-9), where
+        assert found.gap <= 1e-6, where
+        assert float(found.bound) <= least * (1 + 1e-9), where
+    return len(choices)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_equals_every_choice_of_mappings(deep: bool) -> None:
+    choices = [check(seed, 600, deep=deep) for seed in range(6)]
+    assert max(choices) > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("deep", [False, True])
+def test_more_equal_every_choice_of_mappings(block: int, deep: bool) -> None:
+    for seed in range(100 + 20 * block, 120 + 20 * block):
+        check(seed, 4000, deep=deep)
+
+
+def test_corners_by_hand() -> None:
+    # E >= 10, E + T >= 20, T >= 4: corners (10, 10) and (16, 4); the flat line 2 E + T adds none.
+    cuts = [Cut(Fraction(0), Fraction(10)), Cut(Fraction(1), Fraction(20)), Cut(None, Fraction(4))]
+    assert [corner[:2] for corner in corners(cuts)] == [(10, 10), (16, 4)]
+    assert lower_bound("edp", cuts)[0] == 64
+    assert lower_bound("ed2p", cuts)[0] == 256
+    further = [*cuts, Cut(Fraction(1, 2), Fraction(15))]
+    assert lower_bound("edp", further)[0] == 64
+    # Fewer cycles than 12 need more than the least energy: the corner at T = 4 rises to 20.
+    assert lower_bound("edp", [*cuts, Cut(Fraction(2), Fraction(28))])[0] == 80
+
+
+def test_weighted_sums_are_compared_exactly() -> None:
+    kind = WEIGHTED + 3 * SCALE  # energy + 3 x cycles
+    assert is_below(kind, 10, 5, 13, 5)
+    assert is_below(kind, 10, 5, 14, 4) == (25 < 26)
+    assert is_below(kind, 10, 5, 13, 4)  # equal sums: less energy
+    assert not is_below(kind, 13, 4, 10, 5)
+    large = 2**61
+    assert is_below(kind, large, 5, large + 4, 4)
+    assert not is_below(kind, large + 4, 4, large, 5)
+    assert rank(kind, 10, 5) < rank(kind, 13, 4)
+
+
+def test_a_network_is_certified_and_proven_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = tmp_path / "tiny.yaml"
+    network.write_text(json.dumps(TINY))
+    output = tmp_path / "found.jsonl"
+    page = tmp_path / "found.html"
+    asked = ("--network", network, "--jointly", "--accelerator", "tiny4")
+    assert call("search", *asked, "--output", output, "--html", page, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["totals"]["proven"]
+    assert said["totals"]["gap"] == 0
+    assert "square" in page.read_text()
+    assert len(output.read_text().splitlines()) == 2
+    certificate = tmp_path / "found.certificate.json"
+    assert call("verify", certificate) == 0
+    assert "the certificate holds" in capsys.readouterr().out
+    content = json.loads(certificate.read_text())
+    for change, wrong in (
+        (lambda c: c.update(lower_bound=str(2 * Fraction(c["lower_bound"]))), "the lines say"),
+        (lambda c: c.update(latency_cycles=c["latency_cycles"] - 1), "in all they take"),
+        (lambda c: c["layers"][1].update(count=3), "in all they take"),
+        (lambda c: c["cuts"][1].update(bounds=["9" * 12] * 2), "least sum is"),
+    ):
+        changed = json.loads(json.dumps(content))
+        change(changed)
+        certificate.write_text(json.dumps(changed))
+        assert call("verify", certificate) == 1
+        assert wrong in capsys.readouterr().out
+    certificate.write_text(json.dumps({**content, "cuts": []}))
+    assert call("verify", certificate) == 2
+    assert "cuts" in capsys.readouterr().err
+
+
+def test_python_answers_as_the_command_does() -> None:
+    result = ms.search_network(TINY, "tiny4", jointly=True, objective="ed2p")
+    assert result.proven
+    assert ms.verify(result).holds
+    alone = ms.search_network(TINY, "tiny4", objective="ed2p").totals
+    assert result.costs.objective("ed2p") <= alone.costs.objective("ed2p")
+
+
+def test_what_cannot_be_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match="searcher: layers are chosen together"):
+        ms.search_network(TINY, "tiny4", jointly=True, searcher="genetic")
+    narrow = {
+        "name": "narrow",
+        "mac_energy_pj": 1.0,
+        "levels": [
+            {"name": "DRAM", "energy_pj": 100.0},
+            {"name": "L2", "energy_pj": 1.0, "capacity_words": 2, "fanout": 2},
+            {"name": "L1", "energy_pj": 1.0, "capacity_words": 3},
+        ],
+    }
+    with pytest.raises(ConfigError, match="A capacity of 3 words would admit one"):
+        ms.search_network(TINY, narrow, jointly=True)
+    assert call("search", "gemm:M=4,N=4,K=4", "--jointly") == 2
+    assert "--jointly is for --network" in capsys.readouterr().err
