@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mapspace.storage import Place
 
 # Commands that keep what they have done, and go on from it.
-RESUMABLE = ("generate", "train", "benchmark", "sweep", "run")
+RESUMABLE = ("generate", "train", "benchmark", "sweep", "design", "run")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -151,6 +151,19 @@ def sweep(**options: Any) -> None:
     interrupted sweep, which is logged to MLflow as a benchmark is.
     """
     _run("sweep", **options)
+
+
+@cli.command()
+@_experiment
+@with_store
+def design(**options: Any) -> None:
+    """Proves the best machines of EXPERIMENT's grid without proving all of them, on Ray tasks.
+
+    EXPERIMENT is a YAML file or a shipped one's name: a sweep's grid, workloads, limits and area.
+    Bounds on whole boxes of machines settle most of them. The same command again continues an
+    interrupted design.
+    """
+    _run("design", **options)
 
 
 @cli.command()

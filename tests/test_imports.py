@@ -39,7 +39,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "orchestrator.benchmark orchestrator.records",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "
         "orchestrator.answers orchestrator.bypass orchestrator.proofs",
-        "orchestrator.explain orchestrator.search",
+        "orchestrator.design orchestrator.explain orchestrator.search",
         "orchestrator.networks",
         "orchestrator.commands",
         "orchestrator",

@@ -20,6 +20,7 @@ KINDS = plugins.Registry(
     {
         "benchmark": "orchestrator.benchmark.run:BenchmarkExperiment",
         "sweep": "orchestrator.sweep.run:SweepExperiment",
+        "design": "orchestrator.design.run:DesignExperiment",
         "marvel": "orchestrator.marvel.run:MarvelExperiment",
         "generate": "orchestrator.training.generate:GenerateExperiment",
         "train": "orchestrator.training.train:TrainExperiment",

@@ -69,16 +69,16 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
         ConfigError: an unknown name, a value that makes no accelerator, an accelerator without a
             map space; nothing is written.
     """
-    layers = _layers(sweep, where)
+    layers = layers_of(sweep, where)
     machines = _on_grid(sweep, where, len(layers))
     if sweep.accelerators is not None:
-        machines = [(_accelerator(source, where), {}) for source in sweep.accelerators]
+        machines = [(named_accelerator(source, where), {}) for source in sweep.accelerators]
     require_unique("accelerators", [machine.name for machine, _ in machines], where)
     level_names = {name for machine, _ in machines for name in machine.level_names[1:]}
     for name in sweep.area.levels:
         if name not in level_names:
             raise ConfigError(f"{where}: area: levels: {unknown_name('level', name, level_names)}")
-    _require_spaces([machine for machine, _ in machines], layers, where)
+    require_spaces([machine for machine, _ in machines], layers, where)
     architectures = tuple(
         Architecture(machine.name, machine, parameters, sweep.area.bits(machine))
         for machine, parameters in machines
@@ -86,7 +86,12 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
     return SweepPlan(sweep, architectures, layers)
 
 
-def _layers(sweep: Sweep, where: str) -> tuple[Layer, ...]:
+def layers_of(sweep: Sweep, where: str) -> tuple[Layer, ...]:
+    """The workloads that a sweep names.
+
+    Raises:
+        ConfigError: an unknown one, or two of one name.
+    """
     layers: list[Layer] = []
     try:
         for source in sweep.workloads:
@@ -107,20 +112,20 @@ def _on_grid(sweep: Sweep, where: str, layers: int) -> list[tuple[Accelerator, d
     """The accelerators of the grid, the last axis changing fastest."""
     if sweep.grid is None:
         return []
-    base = _accelerator(sweep.base, where)
+    base = named_accelerator(sweep.base, where)
     for key in sweep.grid:
-        _require_axis(key, base, where)
+        require_axis(key, base, where)
     points = math.prod(len(values) for values in sweep.grid.values()) * layers
     if points > MOST_POINTS:
         raise ConfigError(f"{where}: grid: expected at most {MOST_POINTS:,} points, got {points:,}")
     machines = []
     for values in itertools.product(*sweep.grid.values()):
         parameters = dict(zip(sweep.grid, values, strict=True))
-        machines.append((_changed(base, parameters, sweep.energy_scaling, where), parameters))
+        machines.append((changed(base, parameters, sweep.energy_scaling, where), parameters))
     return machines
 
 
-def _require_axis(key: str, base: Accelerator, where: str) -> None:
+def require_axis(key: str, base: Accelerator, where: str) -> None:
     """Refuses a key of the grid that the base accelerator does not have."""
     level, _, field = key.rpartition(".")
     if level and level not in base.level_names:
@@ -130,7 +135,7 @@ def _require_axis(key: str, base: Accelerator, where: str) -> None:
         raise ConfigError(f"{where}: grid: {key}: {unknown_name('key', field, known)}")
 
 
-def _changed(
+def changed(
     base: Accelerator, parameters: Mapping[str, Any], scaling: str, where: str
 ) -> Accelerator:
     """The base accelerator with a point's values."""
@@ -173,7 +178,7 @@ def _scaled_energy(base: Level, level: Level) -> float | ActionEnergies:
     return scaled(base.energy_pj)
 
 
-def _require_spaces(machines: Iterable[Accelerator], layers: tuple[Layer, ...], where: str) -> None:
+def require_spaces(machines: Iterable[Accelerator], layers: tuple[Layer, ...], where: str) -> None:
     """Refuses accelerators that have no map space of the smallest workload.
 
     What no proof can treat, machines and workloads, is data of its points.
@@ -188,7 +193,12 @@ def _require_spaces(machines: Iterable[Accelerator], layers: tuple[Layer, ...], 
             raise ConfigError(f"{where}: {machine.name}: {error}") from error
 
 
-def _accelerator(source: Source, where: str) -> Accelerator:
+def named_accelerator(source: Source, where: str) -> Accelerator:
+    """What a sweep names or describes.
+
+    Raises:
+        ConfigError: there is none of that name, or it is none.
+    """
     try:
         return accelerator(beside(source, where))
     except ConfigError as error:

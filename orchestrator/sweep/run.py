@@ -122,7 +122,7 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
         """All proofs by key: those that are there, and then the missing ones."""
         plan, limit = self.plan, self.plan.sweep.seconds_per_point
         problems = distinct(problems_of(plan))
-        there = read_proof_files(_proof_files(folder))
+        there = read_proof_files(proof_files(folder))
         proofs = {key: proof for key, proof in there.items() if key in problems}
         missing = [
             problem
@@ -168,7 +168,7 @@ def sweep(
     return SweepExperiment(plan, execute=execute, store=store).run(folder)
 
 
-def _proof_files(folder: Place) -> list[Place]:
+def proof_files(folder: Place) -> list[Place]:
     """Files of proofs; on a disk an older one first, so that of two equal ones the later counts."""
     if isinstance(folder, Path):
         files = sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)

@@ -1,0 +1,1 @@
+"""`mapspace design`: the best machines of a grid, proven without proving every machine."""

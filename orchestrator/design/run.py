@@ -1,0 +1,269 @@
+"""`mapspace design`: branch and bound over a grid of machines, its proofs on Ray tasks.
+
+The run folder holds `design.json` (what is sought), `proofs/` (each proof from the moment that it
+is finished), then `certificate.jsonl` (why every machine of the grid was proven, or need not be),
+and of the machines that were proven what a sweep holds of its machines. The same command again
+proves what is missing only.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mapspace.errors import ConfigError
+from mapspace.storage import Place, make_folder, write_atomically
+from orchestrator.design.branching import Branching, Found, Settled, Wish
+from orchestrator.design.config import Design
+from orchestrator.design.machine_grid import machines_in
+from orchestrator.design.plan import DesignPlan, prepare_design
+from orchestrator.report.shown import Fact, Shown
+from orchestrator.runs.lock import Claim
+from orchestrator.runs.mlflow_record import Record, digest
+from orchestrator.runs.progress import progress_bar
+from orchestrator.runs.ray_runtime import fan_out, ray_runtime
+from orchestrator.runs.run_folder import Experiment
+from orchestrator.sweep.plan import SweepPlan
+from orchestrator.sweep.proofs import (
+    PROOFS_FOLDER,
+    Problem,
+    Proof,
+    prove_chunk,
+    read_proof_files,
+    stored_proofs,
+)
+from orchestrator.sweep.report import FIGURE_FILE, RECORDS_FILE, text_summary, write_sweep_report
+from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE, SweepResults, collect
+from orchestrator.sweep.run import proof_files
+
+CERTIFICATE_FILE = "certificate.jsonl"
+PAGE_FILE = "sweep.html"
+# Proofs that are under way at once, whatever the number of cores: the run is the same on any.
+PROOFS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, repr=False)
+class DesignResults(Shown):
+    """The best machines of a grid.
+
+    Attributes:
+        machines: of those that were proven, as of a sweep's.
+        settled: why each machine of the grid needs no more work; boxes that are the grid together.
+        proofs: proofs of a layer on a machine that were needed.
+        problems: how many there are of the whole grid.
+    """
+
+    machines: SweepResults
+    settled: Sequence[Settled]
+    proofs: int
+    problems: int
+
+    @property
+    def proven(self) -> bool:
+        """Whether no machine of the grid is better than those of the front."""
+        return all(box.why != "open" for box in self.settled)
+
+    def heading(self) -> str:
+        """The design's name and size."""
+        return f"{self.machines.plan.sweep.name}: {self.share()}"
+
+    def facts(self) -> Iterable[Fact]:
+        """As of the sweep of the machines that were proven."""
+        return self.machines.facts()
+
+    def share(self) -> str:
+        """How much of the grid was proven."""
+        return (
+            f"{self.proofs:,} proofs for a grid of {self.problems:,} "
+            f"({self.proofs / self.problems:.2%})"
+        )
+
+
+class DesignExperiment(Experiment[DesignPlan, DesignResults]):
+    """A design in its run folder."""
+
+    command = "design"
+    words = "a design"
+    unit = "machines"
+    config = Design
+    file = "design.json"
+    page = PAGE_FILE
+    needed = (RESULTS_FILE, ARCHITECTURES_FILE, CERTIFICATE_FILE)
+    tracked = True
+    quick: ClassVar = {
+        "kind": "design",
+        "name": "quick",
+        "grid": {"L2.fanout": [4, 8]},
+        "workloads": ["gemm:M=4,N=4,K=4"],
+    }
+
+    @classmethod
+    def prepare(cls, config: Design, where: str) -> DesignPlan:
+        """Looks up every name of a design."""
+        return prepare_design(config, where)
+
+    @property
+    def settings(self) -> Design:
+        """As the file has it."""
+        return self.plan.design
+
+    def work(self, folder: Place, claim: Claim) -> DesignResults:
+        """Proves what is needed."""
+        make_folder(folder / PROOFS_FOLDER)
+        proofs = read_proof_files(proof_files(folder / PROOFS_FOLDER))
+        branching = Branching(self.plan.design, self.plan.grid, self.plan.layers, self._evaluate)
+        used: set[str] = set()
+        with progress_bar(self.unit, drawn=self.bars) as progress, ExitStack() as ray:
+            bar = progress.add_task(self.name, total=self.plan.grid.size, note="")
+            while wishes := branching.wishes(PROOFS_AT_ONCE):
+                problems = {wish: self._problem(wish) for wish in wishes}
+                used |= {problem.key for problem in problems.values()}
+                self._prove(folder / PROOFS_FOLDER, claim, proofs, problems, ray)
+                branching.tell({wish: proofs[problem.key] for wish, problem in problems.items()})
+                note = f"{len(used):,} proofs, {len(branching.front):,} on the front"
+                progress.update(bar, completed=branching.machines_settled, note=note)
+            progress.update(bar, completed=branching.machines_settled)
+        claim.check()
+        if not branching.found:
+            raise ConfigError(
+                f"{self.name}: grid: expected a machine that has a mapping for every workload; "
+                "there is none within the limits."
+            )
+        results = self._results(branching, proofs, len(used))
+        results.machines.save(folder)
+        lines = (json.dumps(box._asdict()) for box in branching.settled)
+        write_atomically(folder / CERTIFICATE_FILE, "".join(f"{x}\n" for x in lines).encode())
+        return results
+
+    def text(self, result: DesignResults, folder: Path) -> str:
+        """The front, and how much of the grid it took to prove it."""
+        counts = [f"{self.plan.grid.size:,} machines: {result.share()}, {_reasons(result)}"]
+        if not result.proven:
+            counts.append("Some machines were not proven in their time: the front may be better.")
+        elif self.plan.design.find == "best":
+            counts.append("No machine of the grid is better; the front is of those proven alone.")
+        else:
+            counts.append("No other machine of the grid is on the front.")
+        return "\n".join([text_summary(result.machines), "", *counts])
+
+    def draw(self, result: DesignResults, folder: Path) -> None:
+        """Writes the page, the figure and the front's mappings of the machines proven."""
+        write_sweep_report(result.machines, folder)
+
+    def record(self, result: DesignResults, folder: Path) -> Record:
+        """Counts and the best."""
+        files = (RESULTS_FILE, ARCHITECTURES_FILE, FIGURE_FILE, PAGE_FILE, RECORDS_FILE)
+        best, column = result.machines.best, result.machines.objective_column
+        metrics = {
+            "machines": float(self.plan.grid.size),
+            "proofs": float(result.proofs),
+            "share_of_proofs": result.proofs / result.problems,
+            "front_size": float(len(result.machines.front)),
+            f"best_{column}": math.nan if best is None else float(best[column]),
+        }
+        return Record(
+            content=digest(folder / CERTIFICATE_FILE),
+            metrics=[(name, value, 0) for name, value in metrics.items()],
+            files=tuple(folder / name for name in (CERTIFICATE_FILE, *files)),
+        )
+
+    def _problem(self, wish: Wish) -> Problem:
+        machine = self.plan.grid.ideal(wish.corner)
+        return Problem(self.plan.layers[wish.layer].workload, machine, self.plan.design.objective)
+
+    def _prove(
+        self,
+        folder: Place,
+        claim: Claim,
+        proofs: dict[str, Proof],
+        problems: Mapping[Wish, Problem],
+        ray: ExitStack,
+    ) -> None:
+        """Adds the proofs of problems to those that are there; starts Ray at the first one."""
+        limit = self.plan.design.seconds_per_point
+        missing = {
+            problem.key: problem
+            for problem in problems.values()
+            if problem.key not in proofs or not proofs[problem.key].answers(limit)
+        }
+        if missing and self.store is not None:
+            known = stored_proofs(list(missing.values()), limit, self.store)
+            proofs |= {proof.key: proof for proof in known}
+        chunks = [(problem,) for key, problem in missing.items() if key not in proofs]
+        execute = self.execute or functools.partial(fan_out, what="proofs")
+        if chunks:
+            from costmodel.exact.loading import load_compiled
+
+            # Workers then find everything compiled, instead of each compiling it.
+            load_compiled()
+            if self.execute is None:
+                ray.enter_context(ray_runtime())
+            prove = functools.partial(prove_chunk, folder, limit, self.store)
+            for answers in execute(prove, chunks):
+                claim.check()
+                proofs |= {proof.key: proof for proof in answers}
+
+    def _evaluate(self, places: tuple[int, ...], proofs: Sequence[Proof]) -> Found:
+        results = self._collected([(places, proofs)])
+        row = results.architectures.to_dict("records")[0]
+        clock = float(row["clock_ghz"])
+        power = {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}[self.plan.design.objective]
+        column = {"latency": "latency_cycles", "energy": "energy_pj"}.get(
+            self.plan.design.objective, self.plan.design.objective
+        )
+        value = float(row[column]) / clock**power
+        eligible = bool(row["within_limits"]) and math.isfinite(value)
+        return Found(places, float(row["area_bits"]), value, eligible)
+
+    def _results(
+        self, branching: Branching, proofs: Mapping[str, Proof], used: int
+    ) -> DesignResults:
+        machines = []
+        for found in branching.found:
+            corner = self.plan.grid.corner(tuple((place, place + 1) for place in found.places))
+            of_layers = [
+                proofs[self._problem(Wish(layer, corner)).key]
+                for layer in range(len(self.plan.layers))
+            ]
+            machines.append((found.places, of_layers))
+        return DesignResults(
+            self._collected(machines),
+            branching.settled,
+            used,
+            self.plan.grid.size * len(self.plan.layers),
+        )
+
+    def _collected(
+        self, machines: Sequence[tuple[tuple[int, ...], Sequence[Proof]]]
+    ) -> SweepResults:
+        """Machines as a sweep of them would have them."""
+        architectures = tuple(self.plan.architecture(places) for places, _ in machines)
+        plan = SweepPlan(self.plan.design, architectures, self.plan.layers)
+        return collect(plan, {proof.key: proof for _, proofs in machines for proof in proofs})
+
+
+def design(plan: DesignPlan, folder: Place, **options: Any) -> DesignResults:
+    """Proves what is missing in a run folder, as `Experiment.run` does."""
+    return DesignExperiment(plan, **options).run(folder)
+
+
+def _reasons(result: DesignResults) -> str:
+    """How many machines were settled for which reason."""
+    words = {
+        "proven": "proven themselves",
+        "bound": "no better than one found",
+        "area": "larger than the limit",
+        "infeasible": "without a mapping",
+        "open": "not proven in their time",
+    }
+    counts = {
+        word: sum(machines_in(box.box) for box in result.settled if box.why == why)
+        for why, word in words.items()
+    }
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)

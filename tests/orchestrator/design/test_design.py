@@ -1,0 +1,228 @@
+"""Designs: the best machines of a grid without proving all, held against proving all of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from mapspace.errors import ConfigError
+from orchestrator.design.bounds import least_total
+from orchestrator.design.config import Design
+from orchestrator.design.machine_grid import Box, MachineGrid, machines_in
+from orchestrator.design.plan import DesignPlan, prepare_design
+from orchestrator.design.run import CERTIFICATE_FILE, DesignResults, design
+from orchestrator.sweep.config import AreaProxy, Sweep
+from orchestrator.sweep.plan import prepare_sweep
+from orchestrator.sweep.results import SweepResults
+from orchestrator.sweep.run import sweep
+
+GRID: dict[str, list[Any]] = {
+    "L1.capacity_words": [8, 16, 32, 64],
+    "L2.capacity_words": [64, 256, 1024],
+    "L2.fanout": [2, 4, 8],
+    "DRAM.read_bandwidth": [0.5, 2.0],
+}
+LAYERS = ["gemm:M=8,N=12,K=6", "gemm:M=4,N=4,K=16"]
+
+
+def content(**changes: object) -> dict[str, Any]:
+    given = {"name": "test", "grid": GRID, "workloads": LAYERS, "base": "mm256-bw", **changes}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def designed(folder: Path, **changes: object) -> tuple[DesignPlan, DesignResults]:
+    plan = prepare_design(
+        Design.model_validate({"kind": "design", **content(**changes)}), "test.yaml"
+    )
+    return plan, design(plan, folder, execute=map)
+
+
+def swept(folder: Path, **changes: object) -> SweepResults:
+    plan = prepare_sweep(Sweep.model_validate({"kind": "sweep", **content(**changes)}), "x.yaml")
+    return sweep(plan, folder, execute=map)
+
+
+def machines_of(box: Box) -> set[tuple[int, ...]]:
+    return set(itertools.product(*(range(first, stop) for first, stop in box)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"energy_scaling": "sqrt"},
+        {"objective": "ed2p", "limits": {"area_bits": 9000.0}},
+        pytest.param({"objective": "energy", "energy_scaling": "sqrt"}, marks=pytest.mark.slow),
+        pytest.param({"objective": "latency"}, marks=pytest.mark.slow),
+        # No order is known of widths and clocks: each of them is looked at by itself.
+        pytest.param(
+            {"grid": {**GRID, "word_bits": [8, 16], "clock_ghz": [0.5, 1.0]}},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_front_is_that_of_the_whole_sweep(changes: dict[str, Any], tmp_path: Path) -> None:
+    plan, found = designed(tmp_path / "design", **changes)
+    every = swept(tmp_path / "sweep", **changes)
+    assert found.proven
+    column = every.objective_column
+    rows = [
+        frame[["area_bits", column]].to_numpy(dtype=np.float64)
+        for frame in (found.machines.front, every.front)
+    ]
+    assert np.allclose(*rows, rtol=1e-12, atol=0.0)
+    assert found.problems == len(every.points)
+    assert found.proofs < found.problems
+    # Every machine is settled, and once.
+    boxes = [machines_of(box.box) for box in found.settled]
+    assert sum(map(len, boxes)) == len(set().union(*boxes)) == plan.grid.size
+    lines = (tmp_path / "design" / CERTIFICATE_FILE).read_text().splitlines()
+    assert len(lines) == len(found.settled)
+    assert {json.loads(line)["why"] for line in lines} == {box.why for box in found.settled}
+
+
+def test_the_best_needs_fewer_proofs_than_the_front(tmp_path: Path) -> None:
+    _, front = designed(tmp_path / "front", energy_scaling="sqrt")
+    _, best = designed(tmp_path / "best", energy_scaling="sqrt", find="best")
+    assert best.proofs < front.proofs
+    least = front.machines.best
+    assert least is not None
+    assert best.machines.architectures["edp_js"].min() == pytest.approx(least["edp_js"], rel=1e-12)
+
+
+def test_every_bound_is_below_what_the_sweep_proves(tmp_path: Path) -> None:
+    plan, found = designed(tmp_path / "design", energy_scaling="sqrt")
+    every = swept(tmp_path / "sweep", energy_scaling="sqrt").architectures
+    values = {
+        tuple(row[axis.key] for axis in plan.grid.axes): (row["edp"], row["area_bits"])
+        for row in every.to_dict("records")
+    }
+    for box in found.settled:
+        for places in machines_of(box.box):
+            value, area = values[tuple(plan.grid.parameters(places).values())]
+            assert box.bound <= value
+            assert box.area_bits <= area
+
+
+def test_a_second_call_proves_nothing_again(tmp_path: Path) -> None:
+    plan, found = designed(tmp_path)
+    again = design(plan, tmp_path, execute=lambda function, items: pytest.fail("proves again"))
+    assert again.settled == found.settled
+    for file in (tmp_path / "proofs").iterdir():
+        file.write_text(file.read_text()[:40])
+    assert design(plan, tmp_path, execute=map).settled == found.settled, "torn proofs are made anew"
+
+
+def test_a_layer_that_fits_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a machine that has a mapping for every workload"):
+        designed(tmp_path, grid={"L1.capacity_words": [1, 2], "L2.fanout": [2, 4]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"grid": None, "accelerators": ["mm256"], "base": None},
+            "accelerators: goes with a sweep",
+        ),
+        ({"grid": {"L1.capacity": [1]}}, "L1.capacity: Unknown key 'capacity'"),
+        ({"limits": {"area_bits": 1.0}}, "area_bits: expected at least 5,376, the smallest"),
+        ({"grid": {"L9.fanout": [1]}}, "Unknown level 'L9'"),
+        ({"grid": {"L1.capacity_words": list(range(1, 5000)), "L2.fanout": [*range(1, 5000)]}},
+         "at most 10,000,000 machines"),
+    ],
+)  # fmt: skip
+def test_misuse(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigError, ValueError), match=message):
+        prepare_design(Design.model_validate({"kind": "design", **content(**changes)}), "test.yaml")
+
+
+def test_keys_have_an_order_only_where_more_is_never_worse() -> None:
+    def ordered(base: object, *keys: str) -> list[bool]:
+        values = {"capacity": (64, 128), "fanout": (2, 4), "energy": (1.0, 2.0), "read": (1.0, 2.0)}
+        grid = {
+            key: next(
+                (given for word, given in values.items() if key.split(".")[-1].startswith(word)),
+                (8, 16),
+            )
+            for key in keys
+        }
+        built = MachineGrid(accelerator(base), grid, "none", AreaProxy(), "x")  # type: ignore[arg-type]
+        return [axis.ordered for axis in built.axes]
+
+    assert ordered("mm256", "L1.capacity_words", "L2.fanout", "L1.energy_pj") == [True] * 3
+    assert ordered("mm256", "L2.capacity_words", "word_bits") == [False, False]
+    hops = {"extends": "mm256", "levels": [{"name": "L2", "hop_energy_pj": 1.0}]}
+    assert ordered(hops, "L2.fanout", "L1.capacity_words", "L2.read_bandwidth") == [
+        False, True, True,
+    ]  # fmt: skip
+    full = {"extends": "mm256", "levels": [{"name": "L1", "min_utilisation": 0.5}]}
+    assert ordered(full, "L1.capacity_words", "L2.capacity_words") == [False, True]
+    banked = {"extends": "mm256", "levels": [{"name": "L1", "banks": 4}]}
+    assert ordered(banked, "L1.capacity_words") == [False]
+    skipping = {"extends": "mm256", "overflow": "bypass"}
+    assert ordered(skipping, "L1.capacity_words", "L1.energy_pj") == [False, True]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["none", "sqrt"]),
+)
+def test_a_box_is_no_better_than_its_ideal(
+    one: list[int], other: list[int], seed: int, scaling: str
+) -> None:
+    """What a machine of a box can do its ideal can do at no more energy and in no more cycles."""
+    grid = MachineGrid(
+        accelerator("mm256-bw"),
+        {
+            "L1.capacity_words": (8, 64, 16),
+            "L2.capacity_words": (256, 64, 1024),
+            "L2.fanout": (4, 2, 8),
+            "DRAM.bandwidth": (0.5, None, 2.0),
+        },
+        scaling,
+        AreaProxy(),
+        "x",
+    )
+    box = tuple((min(a, b), max(a, b) + 1) for a, b in zip(one, other, strict=True))
+    machine, ideal = grid.machine(tuple(one)), grid.ideal(grid.corner(box))
+    work = workload("gemm:M=8,N=12,K=6")
+    space = MapSpace(work, machine)
+    code = space.sample(np.random.default_rng(seed), 200)
+    costs = LoopNestModel().evaluate(space, code)
+    at_best = LoopNestModel().evaluate(MapSpace(work, ideal), code)
+    valid = np.isfinite(costs.energy_pj)
+    assert (at_best.energy_pj[valid] <= costs.energy_pj[valid] * (1 + 1e-12)).all()
+    assert (at_best.latency_cycles[valid] <= costs.latency_cycles[valid]).all()
+    assert grid.area_bits(box) <= AreaProxy().bits(machine)
+    assert machines_in(box) == len(machines_of(box))
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1e-3, 1e12), st.floats(1, 1e12), st.integers(1, 50)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_totals_are_bounded_whatever_each_layer_gets(
+    layers: list[tuple[float, float, int]],
+) -> None:
+    energy = sum(count * e for e, _, count in layers)
+    cycles = sum(count * d for _, d, count in layers)
+    counts = [count for *_, count in layers]
+    for objective, power in (("edp", 1), ("ed2p", 2)):
+        bounds = [e * d**power for e, d, _ in layers]
+        assert least_total(bounds, counts, objective) <= energy * cycles**power  # type: ignore[arg-type]
+    assert least_total([e for e, *_ in layers], counts, "energy") == pytest.approx(energy)
