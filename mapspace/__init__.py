@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from orchestrator.api import (
         benchmark,
         continue_proof,
+        design,
         evaluate,
         explain,
         pareto,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         verify,
     )
     from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.design.run import DesignResults
     from orchestrator.explain.comparison import ComparedMappings
     from orchestrator.explain.functions import diff, explain_mapping, why_not
     from orchestrator.explain.record_explanation import ExplainedMapping
@@ -80,6 +82,7 @@ __all__ = [
     "ContractError",
     "Costs",
     "DataError",
+    "DesignResults",
     "Evaluator",
     "ExplainedMapping",
     "ExplainedOptimum",
@@ -105,6 +108,7 @@ __all__ = [
     "accelerator",
     "benchmark",
     "continue_proof",
+    "design",
     "diff",
     "evaluate",
     "explain",
@@ -134,9 +138,10 @@ _PLACES = {
     "mapspace": "tune",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",
-    "orchestrator.api": "benchmark continue_proof evaluate explain pareto prove search "
+    "orchestrator.api": "benchmark continue_proof design evaluate explain pareto prove search "
     "search_network sweep verify",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
+    "orchestrator.design.run": "DesignResults",
     "orchestrator.explain.comparison": "ComparedMappings",
     "orchestrator.explain.functions": "diff explain_mapping why_not",
     "orchestrator.explain.record_explanation": "ExplainedMapping",

@@ -38,6 +38,7 @@ from orchestrator.store.choice import StoreChoice, chosen
 
 if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
+    from orchestrator.design.run import DesignResults
     from orchestrator.networks.network_certificate import NetworkCertificate
     from orchestrator.networks.optimum_result import NetworkOptimum
     from orchestrator.networks.result import NetworkResult
@@ -303,6 +304,33 @@ def sweep(
     config, where = _read(Sweep, experiment)
     folder = place(output or RUNS / config.name)
     return run_sweep(prepare_sweep(config, where), folder, store=chosen(store))
+
+
+def design(
+    experiment: Experiment,
+    output: str | Path | Place | None = None,
+    *,
+    store: StoreChoice = None,
+) -> DesignResults:
+    """Proves the best machines of a grid without proving all of them, on Ray tasks.
+
+    Args:
+        experiment: a shipped design's name, a YAML file or its URI, or the content of such a file.
+        output: the run folder, a path or a URI; None: `runs/NAME`. What it holds of the same design
+            is not proven again.
+        store: where proofs that were made before are read, and new ones kept; as in `search`.
+
+    Raises:
+        ConfigError: the experiment is wrong, no machine is within the limits, or the folder holds
+            something else, or another run writes to it.
+    """
+    from orchestrator.design.config import Design
+    from orchestrator.design.plan import prepare_design
+    from orchestrator.design.run import design as run_design
+
+    config, where = _read(Design, experiment)
+    folder = place(output or RUNS / config.name)
+    return run_design(prepare_design(config, where), folder, store=chosen(store))
 
 
 def benchmark(
