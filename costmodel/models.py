@@ -6,6 +6,7 @@
 * `maestro-corrected`: the same cost model with true counts; scores records.
 * `tiling`: the tilings of a matrix product on a core with caches; enumerated.
 * `command`: a user's own simulator with a command line; held against the best of the run.
+* `python`: the same in Python, a function or a class.
 * `tvm`: the same tilings, compiled and timed on this machine; held against the best of the run.
 
 A new one takes a file with its entry and a line here.
@@ -32,6 +33,7 @@ COST_MODELS = plugins.Registry(
         "maestro": "costmodel.maestro.entry:MAESTRO",
         "maestro-corrected": "costmodel.maestro.entry:CORRECTED",
         "command": "costmodel.command.entry:COMMAND",
+        "python": "costmodel.command.entry:PYTHON",
         "tiling": "costmodel.tiling.entry:TILING",
         "tvm": "costmodel.tiling.entry:TVM",
     },

@@ -206,7 +206,7 @@ def configuration(space: Any, code: Codes) -> dict[str, Any]:
         return {**told, "factors": record["tiling"], "record": record}
     if not isinstance(space, MapSpace):
         return told
-    from costmodel.command.model import record_of
+    from costmodel.command.own_model import record_of
 
     ordered, inside = space.in_order(code)
     mapping = ordered.describe(inside)

@@ -56,7 +56,7 @@ class CMAES(Asynchronous, OutsideSearcher):
     options: CMAESOptions
     LIBRARY = Library("cmaes", INSTALL)
     preparation: ClassVar[str] = "importing cmaes"
-    STATE_OUT: ClassVar[tuple[str, ...]] = ("_events", "_event_logs")
+    STATE_OUT: ClassVar[tuple[str, ...]] = ("_events", "_event_logs", "_at_once")
 
     def __init__(self, space: Space, options: CMAESOptions, *, seed: int) -> None:
         """Prepares the search.
@@ -77,9 +77,11 @@ class CMAES(Asynchronous, OutsideSearcher):
         self._strategy: Any = None
         self._points: list[Any] = []
         # Where queries are asynchronous: what happened, a draw (-1) or the number of the draw whose
-        # loss came, and those losses; all below is made again of it after a restore.
+        # loss came, those losses, and how many were asked for first; all below is made again of
+        # these after a restore.
         self._events: list[int] = []
         self._event_logs: list[float] = []
+        self._at_once = 0
         self._drawn: list[tuple[Any, int]] = []
         self._strategies = 0
         self._back: list[tuple[Any, float]] = []
@@ -90,6 +92,7 @@ class CMAES(Asynchronous, OutsideSearcher):
         self._strategy = None
 
     def _ask_more(self, n: int) -> tuple[Codes, Notes]:
+        self._at_once = self._at_once or n
         self._catch_up()
         numbers = np.arange(len(self._drawn), len(self._drawn) + n)
         self._events += [-1] * n
@@ -131,7 +134,7 @@ class CMAES(Asynchronous, OutsideSearcher):
         self._back.append((point, log))
         if len(self._back) < self._strategy.population_size:
             return
-        self._strategy.tell(self._back)
+        self._strategy.tell([(self._near(point), log) for point, log in self._back])
         self._back = []
         if self._strategy.should_stop():
             self._restart()
@@ -139,7 +142,12 @@ class CMAES(Asynchronous, OutsideSearcher):
 
     def _start(self, seed: int) -> None:
         self._restarts = np.random.default_rng(seed)
-        self._strategy = self._make(np.zeros(len(self.relaxation.low)), self.options.population)
+        mean = np.zeros(len(self.relaxation.low))
+        self._strategy = self._make(mean, self.options.population)
+        # Points of many generations ago say where the distribution was.
+        needed = min(self._at_once, LARGEST_POPULATION)
+        if self.options.population is None and self._strategy.population_size < needed:
+            self._strategy = self._make(mean, needed)
 
     def _make(self, mean: Points, population: int | None) -> Any:
         return self._library.CMA(
@@ -163,6 +171,20 @@ class CMAES(Asynchronous, OutsideSearcher):
             self._restart()
         self._points = [self._strategy.ask() for _ in range(self._strategy.population_size)]
         return self._whole(np.stack(self._points))
+
+    def _near(self, point: Points) -> Points:
+        """A point as the distribution of now could have drawn it: clipped to a usual distance.
+
+        Source: Hansen, "Injecting External Solutions Into CMA-ES", 2011, equation 4.
+        """
+        mean, sigma = self._strategy._mean, self._strategy._sigma
+        step = (point - mean) / sigma
+        dimensions = len(step)
+        values, vectors = np.linalg.eigh(self._strategy._C)
+        length = float(np.linalg.norm((vectors.T @ step) / np.sqrt(np.maximum(values, 1e-16))))
+        longest = np.sqrt(dimensions) + 2.0 * dimensions / (dimensions + 2.0)
+        near: Points = mean + sigma * step * min(1.0, longest / max(length, 1e-300))
+        return near
 
     def _restart(self) -> None:
         low, high = self._bounds().T

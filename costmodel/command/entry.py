@@ -13,6 +13,8 @@ from mapspace.strict_yaml import load_yaml, validate
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.command.model import CommandModel
+    from costmodel.command.own_model import OwnModel
+    from costmodel.command.python_model import PythonModel
     from costmodel.map_space.map_space import MapSpace
     from costmodel.space import Codes
     from costmodel.workloads import Workload
@@ -77,13 +79,80 @@ def _made(measurement: Mapping[str, Any]) -> CommandModel:
     return CommandModel(validate(Simulator, read_settings(measurement), "measurement"))
 
 
-def _model_for_records(simulator: str = "") -> CommandModel:
+def read_python(measurement: Mapping[str, Any], objective: str | None = None) -> dict[str, Any]:
+    """The settings of a Python callable in full; a file's path is made whole.
+
+    Args:
+        measurement: the settings, or `simulator: FILE` with them.
+        objective: as in `read_settings`.
+
+    Raises:
+        ConfigError: as `read_settings`.
+    """
+    from costmodel.command.python_model import PythonSimulator, split
+
+    where, content, folder = "measurement", dict(measurement), Path()
+    if "simulator" in content:
+        where = str(content.pop("simulator"))
+        folder = Path(where).parent
+        if content:
+            raise ConfigError(f"measurement: {min(content)} stands beside simulator: {where}.")
+        content = load_yaml(where)
+    simulator = validate(PythonSimulator, content, where)
+    module, attribute = split(simulator.call)
+    if module.endswith(".py"):
+        file = folder / module
+        if not file.is_file():
+            raise ConfigError(f"{where}: call: there is no file {file}.")
+        simulator = simulator.model_copy(update={"call": f"{file.resolve()}:{attribute}"})
+    if (objective in ("edp", "ed2p") and len(simulator.costs) < 2) or (
+        len(simulator.costs) == 1
+        and objective in ("energy", "latency")
+        and not simulator.costs[0].startswith(objective)
+    ):
+        raise ConfigError(f"{where}: costs: {objective} needs more than {simulator.costs[0]}.")
+    return simulator.model_dump(mode="json", exclude_defaults=True)
+
+
+def _python_model(_: Accelerator, measurement: Mapping[str, Any]) -> PythonModel:
+    return _python(measurement)
+
+
+def _python(measurement: Mapping[str, Any]) -> PythonModel:
+    from costmodel.command.python_model import PythonModel, PythonSimulator
+
+    return PythonModel(validate(PythonSimulator, read_python(measurement), "measurement"))
+
+
+def named_simulator(simulator: str) -> tuple[str, dict[str, Any]]:
+    """The cost model and its settings of what `--simulator` says.
+
+    Args:
+        simulator: a YAML file with `run` or with `call`, `module:attribute`, or
+            `FILE.py:attribute`.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if not simulator.endswith((".yaml", ".yml", ".json")) and ":" in simulator:
+        return "python", read_python({"call": simulator})
+    content = load_yaml(simulator)
+    if isinstance(content, Mapping) and "call" in content:
+        return "python", read_python({"simulator": simulator})
+    return "command", read_settings({"simulator": simulator})
+
+
+def _model_for_records(simulator: str = "") -> OwnModel:
     if not simulator:
-        raise ConfigError("Model command needs --simulator FILE.yaml, which says how it is called.")
-    return _made({"simulator": simulator})
+        raise ConfigError(
+            "Model command needs --simulator FILE.yaml, which says how it is called, or "
+            "module:attribute."
+        )
+    name, settings = named_simulator(simulator)
+    return _made(settings) if name == "command" else _python(settings)
 
 
-def _score(records: Sequence[dict[str, Any]], model: CommandModel) -> list[dict[str, Any]]:
+def _score(records: Sequence[dict[str, Any]], model: OwnModel) -> list[dict[str, Any]]:
     from costmodel.loop_nest.record_forms import as_nest, whole_records
 
     found = []
@@ -96,14 +165,14 @@ def _score(records: Sequence[dict[str, Any]], model: CommandModel) -> list[dict[
             result: dict[str, Any] = {"valid": False, "why": answer.why or "infeasible"}
         else:
             named = zip(("energy_pj", "latency_cycles"), answer.values, strict=True)
-            read = {key: value for key, value in named if key in model.simulator.costs}
+            read = {key: value for key, value in named if key in model.reads}
             result = {("cycles" if k == "latency_cycles" else k): v for k, v in read.items()}
         found.append(record | {"result": result})
     return found
 
 
 def _record(space: MapSpace, code: Codes, _: Accelerator) -> dict[str, Any]:
-    from costmodel.command.model import record_of
+    from costmodel.command.own_model import record_of
 
     return record_of(space, code)
 
@@ -114,6 +183,18 @@ COMMAND = CostModelEntry(
     space=_space,
     model=_model,
     settings=read_settings,
+    measured=True,
+    largest_batch=_LARGEST_BATCH,
+    records=RecordScorer(_model_for_records, _score, ("simulator",)),
+    record=_record,
+)
+
+PYTHON = CostModelEntry(
+    description="Your own simulator in Python: a function or a class (docs/own-model.md).",
+    accelerator="mm256",
+    space=_space,
+    model=_python_model,
+    settings=read_python,
     measured=True,
     largest_batch=_LARGEST_BATCH,
     records=RecordScorer(_model_for_records, _score, ("simulator",)),

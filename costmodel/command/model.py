@@ -11,111 +11,38 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
+from costmodel.command.own_model import Answer, OwnModel
 from costmodel.command.settings import COSTS, STANDARD_OUTPUT, ReadCost, Simulator
 from costmodel.command.templates import Templates
-from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, Costs
-from costmodel.loop_nest.nest_writing import nest_record
-from costmodel.map_space.map_space import MapSpace
-from costmodel.space import Codes
-from mapspace.errors import ConfigError, ContractError, DataError
+from mapspace.errors import ConfigError, DataError
 
 _LARGEST_OUTPUT = 16 << 20
-# So many answers in a row that are failures, and nothing else before: the settings are wrong.
-_HOPELESS = 3
 
 
-class Answer(NamedTuple):
-    """What became of one run.
-
-    Attributes:
-        values: by `COSTS`; 0 of a cost that is not read. None: there are none.
-        why: why there are none; empty of an infeasible mapping.
-    """
-
-    values: tuple[float, float] | None
-    why: str = ""
-
-
-class CommandModel:
+class CommandModel(OwnModel):
     """A simulator with a command line as a cost model.
 
-    A mapping that fails after all tries counts as one that cannot run, and `failures` counts it;
-    where nothing but failures come, the last one is raised. What was simulated once is remembered.
-
     Attributes:
-        name: `command`.
-        version: of the settings and of the simulator.
         simulator: how it is called.
-        failures: mappings that failed after all tries.
     """
 
     name = "command"
 
     def __init__(self, simulator: Simulator) -> None:
         """Takes the settings, and refuses templates that name what there is not."""
+        super().__init__(version_of(simulator), tuple(simulator.costs))
         self.simulator = simulator
-        self.version = version_of(simulator)
-        self.failures = 0
         self._templates = Templates(simulator)
-        self._known: dict[bytes, Answer] = {}
-        self._ever = False
 
-    def evaluate(self, space: MapSpace, codes: Codes, *, detail: bool = False) -> Costs:
-        """Costs of a batch of mappings, `workers` at a time.
-
-        Args:
-            space: the map space that the codes belong to.
-            codes: `[B, D]`.
-            detail: not known of a simulator: `Costs.detail` is None.
-
-        Raises:
-            ContractError: the space is no loop-nest map space, or the codes are none of its.
-            ConfigError: the command cannot be started, or has only failed so far.
-        """
-        if not isinstance(space, MapSpace):
-            raise ContractError(f"CommandModel needs a MapSpace, got {type(space).__name__}.")
-        space.check(codes)
-        status, excess = space.status(codes)
-        where = f"{space.workload.hash} {space.workload.name} {space.accelerator.hash} ".encode()
-        keys = [where + np.ascontiguousarray(code).tobytes() for code in codes]
-        wanted = {
-            key: code
-            for key, code, fits in zip(keys, codes, status == STATUS_OK, strict=True)
-            if fits and key not in self._known
-        }
+    def _answers(self, records: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+        """`workers` at a time."""
         with ThreadPoolExecutor(self.simulator.workers) as pool:
-            records = [record_of(space, code) for code in wanted.values()]
-            for key, answer in zip(wanted, pool.map(self._answer, records), strict=True):
-                self._remember(key, answer)
-        values = np.full((len(codes), len(COSTS)), np.inf)
-        for row, key in enumerate(keys):
-            found = self._known.get(key)
-            if found is not None and found.values is not None:
-                values[row] = found.values
-            elif found is not None:
-                status[row] = STATUS_OUTSIDE
-        return Costs(values[:, 0], values[:, 1], status, excess)
-
-    def close(self) -> None:
-        """Nothing is left running between two batches."""
-
-    def score(self, record: dict[str, Any]) -> Answer:
-        """What the simulator says of one mapping, given as a record of a whole nest."""
-        return self._answer(record)
-
-    def _remember(self, key: bytes, answer: Answer) -> None:
-        self._known[key] = answer
-        failed = answer.values is None and answer.why != ""
-        self.failures += failed
-        self._ever = self._ever or not failed
-        if failed and not self._ever and self.failures >= _HOPELESS:
-            raise ConfigError(f"{self.failures} runs failed, and none answered: {answer.why}")
+            yield from pool.map(self._answer, records)
 
     def _answer(self, record: dict[str, Any]) -> Answer:
         answer = Answer(None, "")
@@ -174,12 +101,6 @@ def version_of(simulator: Simulator) -> str:
     """What changes whenever a figure could: of the settings and what they say of the simulator."""
     text = json.dumps(simulator.model_dump(mode="json"), sort_keys=True)
     return f"{simulator.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def record_of(space: MapSpace, code: Codes) -> dict[str, Any]:
-    """A mapping `[D]` as a record of a whole nest."""
-    space, code = space.in_order(code)
-    return nest_record(space.workload, space.accelerator, space.describe(code))
 
 
 def _value(how: ReadCost, said: str, folder: Path) -> float:

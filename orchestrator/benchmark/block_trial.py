@@ -18,6 +18,7 @@ from ray.tune.search import Searcher as RaySearcher
 
 from costmodel.costs import Costs
 from mapspace.errors import ContractError
+from orchestrator.pool.delivered import DeliveredCosts
 from orchestrator.runs.checkpoints import decode_array, encode_array
 from searchers import Evaluator, Searcher
 
@@ -26,33 +27,6 @@ if TYPE_CHECKING:
     from costmodel.space import Codes, CostModel, Space
 
 COST_FIELDS = ("energy_pj", "latency_cycles", "status", "excess")
-
-
-class DeliveredCosts:
-    """A cost model that hands over costs which were computed elsewhere.
-
-    The evaluator then counts, times and records them as it does everywhere.
-    """
-
-    def __init__(self, name: str, version: str) -> None:
-        self.name = name
-        self.version = version
-        self._delivery: Costs | None = None
-
-    def deliver(self, costs: Costs) -> None:
-        """Takes the costs of the mappings that are evaluated next."""
-        self._delivery = costs
-
-    def evaluate(self, space: Space, codes: Codes, *, detail: bool = False) -> Costs:
-        """The delivered costs, once.
-
-        Raises:
-            ContractError: other mappings than those delivered, or detail, were asked for.
-        """
-        costs, self._delivery = self._delivery, None
-        if detail or costs is None or len(costs.status) != len(codes):
-            raise ContractError(f"No costs of {len(codes)} mappings were delivered.")
-        return costs
 
 
 @dataclass

@@ -194,12 +194,12 @@ def _run_blocks(
 
     from orchestrator.benchmark.block_trial import (
         BlockSearch,
-        DeliveredCosts,
         EvaluateBlock,
         TuneSearch,
     )
     from orchestrator.benchmark.search_trial import make_evaluator, pack_result, unpack_run
     from orchestrator.benchmark.tune_progress import BlockProgress
+    from orchestrator.pool.delivered import DeliveredCosts
 
     benchmark = plan.benchmark
     for entry in benchmark.searchers:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--simulator",
-    metavar="FILE.yaml",
+    metavar="FILE.yaml|MODULE:NAME",
     help="Your own simulator: how it is called (docs/own-model.md). Model: command.",
 )
 @click.argument("records", nargs=-1, required=True)

@@ -139,6 +139,14 @@ class _Asked:
     help="Say how far a mapping of your own is from the best, and which decision loses most.",
 )
 @COUNTING
+@click.option(
+    "--simulator",
+    metavar="FILE.yaml|MODULE:NAME",
+    help="Search with your own simulator instead of the model (docs/own-model.md).",
+)
+@click.option("--workers", type=int, help="Of --simulator: evaluators side by side, on Ray.")
+@click.option("--events", type=PLACE, help="Of --simulator: the log that a search goes on from.")
+@click.option("--query-seconds", type=float, help="Of --simulator: the most that a query may take.")
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
 @click.option(
     "--output",
@@ -174,6 +182,13 @@ def search(
     for name, given in (("why-not", why_not), ("html", page)):
         if given is not None and not (asked.single or (asked.jointly and name == "html")):
             raise click.UsageError(f"--{name} is for a single WORKLOAD.")
+    simulated = {name: options.pop(name) for name in _OF_SIMULATOR}
+    if simulated["simulator"] is not None:
+        _search_simulated(Request(asked.name, **options), asked, simulated, output, as_json)
+        return
+    for name, given in simulated.items():
+        if given is not None:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --simulator.")
     check_page(page)
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
@@ -210,6 +225,45 @@ def search(
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
+
+
+_OF_SIMULATOR = ("simulator", "workers", "events", "query_seconds")
+
+
+def _search_simulated(
+    request: Request,
+    asked: _Asked,
+    simulated: dict[str, Any],
+    output: Place | None,
+    as_json: bool,
+) -> None:
+    """A search with a simulator of one's own."""
+    from pathlib import Path
+
+    from orchestrator.records.found_mapping import save_records
+    from orchestrator.search.own_simulator import OwnSearch
+    from orchestrator.search.own_simulator import search as search_simulated
+
+    if not asked.single or asked.continued is not None:
+        raise click.UsageError("--simulator is for a single WORKLOAD.")
+    for name in ("pad", "explain", "surrogate"):
+        if getattr(request, name):
+            raise click.UsageError(f"--{name} is for the model, not for --simulator.")
+    events = simulated["events"]
+    if events is not None and not isinstance(events, Path):
+        raise ConfigError(f"--events: expected a path, got {events}.")
+    if output is not None:
+        check_records_output(output)
+    query_seconds = simulated["query_seconds"]
+    if query_seconds is not None and not query_seconds > 0:
+        raise ConfigError(f"--query-seconds: expected more than 0, got {query_seconds:g}.")
+    workers = 1 if simulated["workers"] is None else simulated["workers"]
+    result = search_simulated(
+        request, OwnSearch(simulated["simulator"], workers, events, query_seconds)
+    )
+    if output is not None:
+        save_records([result.record], output)
+    click.echo(json.dumps(result.to_dict()) if as_json else result.text())
 
 
 def _own_mapping(file: Place) -> dict[str, Any]:

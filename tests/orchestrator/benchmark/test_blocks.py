@@ -13,7 +13,8 @@ from ray.tune.search import Searcher as RaySearcher
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ContractError
 from mapspace.testing.toy_space import ToyModel, ToyPredictor, ToySpace
-from orchestrator.benchmark.block_trial import COST_FIELDS, BlockSearch, DeliveredCosts, TuneSearch
+from orchestrator.benchmark.block_trial import COST_FIELDS, BlockSearch, TuneSearch
+from orchestrator.pool.delivered import DeliveredCosts
 from orchestrator.runs.checkpoints import decode_array, encode_array, load_state, save_state
 from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
 from searchers.evaluator import TrialResult

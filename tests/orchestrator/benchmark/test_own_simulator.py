@@ -58,3 +58,41 @@ def test_a_benchmark_of_two_searchers(folder: Path) -> None:
     (again,) = ms.evaluate(folder / "best.jsonl", model="command", simulator="simulator.yaml")
     found = again["result"]
     assert found["energy_pj"] * found["cycles"] == pytest.approx(best["value"])
+
+
+FUNCTION = re.search(r"^```python\n(# own.py\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_function_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert FUNCTION is not None
+    Path("own.py").write_text(FUNCTION[1])
+    Path("own.yaml").write_text(dict(zip(FILES, BLOCKS, strict=True))["own.yaml"][1])
+    found = json.loads(printed(capsys, "evaluate", "--simulator", "own.py:cost", "own.yaml"))
+    # 16 steps of DRAM, 8 of GLB and 256 of psum, which steps through 16 x 8 + 8 x 2 + 16 x 2.
+    assert found["result"]["model"] == "python"
+    assert found["result"]["cycles"] == 16 * 8 * 256
+    assert found["result"]["energy_pj"] == 2 * 176 + 16 * 8 * 256
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_benchmark_of_five_searchers_on_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert FUNCTION is not None
+    Path("own.py").write_text(FUNCTION[1])
+    Path("benchmark.yaml").write_text(dict(zip(FILES, BLOCKS, strict=True))["benchmark.yaml"][1])
+    experiment = load_yaml("benchmark.yaml")
+    own = {"model": "python", "measurement": {"call": "own.py:cost"}}
+    result = ms.benchmark({**experiment, **own, "seeds": 1, "iterations": 30}, tmp_path / "run")
+    assert set(result.frame["searcher"]) == {
+        "random",
+        "annealing",
+        "genetic",
+        "structured",
+        "cma-es",
+    }

@@ -1,0 +1,229 @@
+"""A search with a user's own simulator, on a pool of evaluators: `search --simulator --workers`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapspace.errors import ConfigError, MapspaceError
+
+if TYPE_CHECKING:
+    from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
+    from orchestrator.answers.request import Request
+
+# Where neither iterations nor seconds are given.
+ITERATIONS = 1000
+SEARCHER = "model-guided"
+
+
+@dataclass(frozen=True)
+class OwnSearch:
+    """How a search with a simulator runs.
+
+    Attributes:
+        simulator: what `--simulator` takes.
+        workers: evaluators side by side.
+        events: the event log; what it holds of the same search is continued. None: none is kept.
+        query_seconds: the most that a query may take on an evaluator; None: no limit.
+    """
+
+    simulator: str
+    workers: int = 1
+    events: Path | None = None
+    query_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class OwnResult:
+    """What was found.
+
+    Attributes:
+        record: the mapping, with its result by the simulator.
+        value: of the objective.
+        summary: what was asked and spent.
+    """
+
+    record: dict[str, Any]
+    value: float
+    summary: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {"record": self.record, "value": self.value, **self.summary, "from_store": False}
+
+    def text(self) -> str:
+        """For people."""
+        said = self.summary
+        lines = [
+            f"{said['objective']} {self.value:g} by {said['model']}",
+            f"{said['searcher']}: {said['iterations']:,} simulations in {said['seconds']:.1f} s on "
+            f"{said['workers']} workers",
+        ]
+        if said["failures"]:
+            lines.append(
+                f"{said['failures']:,} failed and count as unable to run; the last: "
+                f"{said['last_failure']}"
+            )
+        return "\n".join(lines)
+
+
+def search(request: Request, own: OwnSearch) -> OwnResult:
+    """Searches until the budget is spent, on Ray actors.
+
+    Args:
+        request: workload, accelerator, searcher, objective, seed and budget.
+        own: the simulator and its workers.
+
+    Raises:
+        ConfigError: a name or a setting that is not allowed, or an event log of another search.
+        MapspaceError: no mapping ran.
+    """
+    import searchers
+    from costmodel.command.entry import named_simulator
+    from costmodel.models import cost_model_entry
+    from costmodel.workloads import workload
+    from mapspace.ray_start import start_ray
+    from orchestrator.pool.event_log import EventLog
+    from orchestrator.pool.scheduler import PoolSearch, run
+
+    if own.workers < 1:
+        raise ConfigError(f"--workers: expected at least 1, got {own.workers}.")
+    searchers.check_budget(request.iterations, request.seconds)
+    name, settings = named_simulator(own.simulator)
+    entry = cost_model_entry(name)
+    assert entry.settings is not None
+    settings = entry.settings(settings, request.objective)
+    found, device = workload(request.workload), request.device
+    assert entry.space is not None
+    space = entry.space(found, device)
+    method = request.searcher or SEARCHER
+    searcher = searchers.make(method, space, seed=request.seed)
+    iterations = request.iterations
+    if iterations is None and request.seconds is None:
+        iterations = ITERATIONS
+    model = entry.model(device, settings)
+    what = {
+        "searcher": method,
+        "seed": request.seed,
+        "objective": request.objective,
+        "workload": found.hash,
+        "accelerator": device.hash,
+        "model": f"{model.name} {model.version}",
+        "budget": [iterations, request.seconds],
+    }
+    with _events(own.events) as (file, there):
+        pool = PoolSearch(
+            searcher,
+            lambda costs, clock: searchers.Evaluator(
+                costs,
+                space,
+                objective=request.objective,
+                iterations=iterations,
+                seconds=request.seconds,
+                clock=clock,
+            ),
+            log := EventLog(file),
+        )
+        if there is None:
+            log.head(what)
+        else:
+            _replayed(pool, what, there, own.events)
+        if not (pool.queries.open == 0 and pool.evaluator.remaining <= 0):
+            from orchestrator.pool.actors import Evaluators
+
+            cpus = float(settings.get("cpus", 1.0))
+            start_ray(needed=max(1, math.ceil(cpus * own.workers)))
+            evaluators = Evaluators(
+                _Maker(name, found, device, settings),
+                own.workers,
+                cpus=cpus,
+                gpus=float(settings.get("gpus", 0.0)),
+                query_seconds=own.query_seconds,
+            )
+            try:
+                # Ray tells of a lost process on standard output, where the answer goes.
+                with contextlib.redirect_stdout(sys.stderr):
+                    run(pool, evaluators)
+            finally:
+                evaluators.close()
+    trial = pool.result()
+    if trial.best_code is None:
+        why = f"; the last failure: {pool.last_failure}" if pool.failures else ""
+        raise MapspaceError(f"No mapping ran in {trial.iterations:,} simulations{why}")
+    summary = {
+        **what,
+        "iterations": trial.iterations,
+        "seconds": trial.seconds,
+        "workers": own.workers,
+        "failures": pool.failures,
+        "last_failure": pool.last_failure,
+    }
+    assert entry.record is not None
+    assert entry.records is not None
+    record = entry.record(space, trial.best_code, device)
+    record["result"] = {request.objective: trial.best_loss}
+    return OwnResult(record, trial.best_loss, summary)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes model and space on an evaluator."""
+
+    name: str
+    workload: Workload
+    accelerator: Accelerator
+    settings: Mapping[str, Any]
+
+    def __call__(self) -> tuple[Any, Any]:
+        from costmodel.models import cost_model_entry
+
+        entry = cost_model_entry(self.name)
+        assert entry.space is not None
+        space = entry.space(self.workload, self.accelerator)
+        return entry.model(self.accelerator, self.settings), space
+
+
+class _events:  # noqa: N801 - a context
+    """An event log, opened to be gone on with."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: Any = None
+
+    def __enter__(self) -> tuple[Any, tuple[dict[str, Any], Any] | None]:
+        from orchestrator.pool.event_log import read_events
+
+        if self._path is None:
+            return None, None
+        there = None
+        if self._path.is_file() and self._path.stat().st_size:
+            head, events, size = read_events(self._path)
+            there = (head, events)
+            self._file = self._path.open("r+")
+            self._file.truncate(size)
+            self._file.seek(size)
+        else:
+            try:
+                self._file = self._path.open("w")
+            except OSError as error:
+                raise ConfigError(f"--events: {self._path}: {error.strerror}.") from error
+        return self._file, there
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _replayed(pool: Any, what: dict[str, Any], there: Any, path: Path | None) -> None:
+    head, events = there
+    if head != json.loads(json.dumps(what)):
+        other = sorted(key for key in {*head, *what} if head.get(key) != what.get(key))
+        raise ConfigError(f"--events: {path} holds another search: {', '.join(other)} differ.")
+    pool.replay(events, str(path))
