@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
     from orchestrator.answers.request import Request
+    from orchestrator.pool.scheduler import PoolSearch
 
 # Where neither iterations nor seconds are given.
 ITERATIONS = 1000
@@ -89,9 +90,8 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     from costmodel.command.entry import named_simulator
     from costmodel.models import cost_model_entry
     from costmodel.workloads import workload
-    from mapspace.ray_start import start_ray
     from orchestrator.pool.event_log import EventLog
-    from orchestrator.pool.scheduler import PoolSearch, run
+    from orchestrator.pool.scheduler import PoolSearch
 
     if own.workers < 1:
         raise ConfigError(f"--workers: expected at least 1, got {own.workers}.")
@@ -136,23 +136,7 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
         else:
             _replayed(pool, what, there, own.events)
         if not (pool.queries.open == 0 and pool.evaluator.remaining <= 0):
-            from orchestrator.pool.actors import Evaluators
-
-            cpus = float(settings.get("cpus", 1.0))
-            start_ray(needed=max(1, math.ceil(cpus * own.workers)))
-            evaluators = Evaluators(
-                _Maker(name, found, device, settings),
-                own.workers,
-                cpus=cpus,
-                gpus=float(settings.get("gpus", 0.0)),
-                query_seconds=own.query_seconds,
-            )
-            try:
-                # Ray tells of a lost process on standard output, where the answer goes.
-                with contextlib.redirect_stdout(sys.stderr):
-                    run(pool, evaluators)
-            finally:
-                evaluators.close()
+            _run_on_ray(pool, own, _Maker(name, found, device, settings))
     trial = pool.result()
     if trial.best_code is None:
         why = f"; the last failure: {pool.last_failure}" if pool.failures else ""
@@ -170,6 +154,29 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     record = entry.record(space, trial.best_code, device)
     record["result"] = {request.objective: trial.best_loss}
     return OwnResult(record, trial.best_loss, summary)
+
+
+def _run_on_ray(pool: PoolSearch, own: OwnSearch, make: _Maker) -> None:
+    """Lets evaluators on Ray score what a search asks."""
+    from mapspace.ray_start import start_ray
+    from orchestrator.pool.actors import Evaluators
+    from orchestrator.pool.scheduler import run
+
+    cpus = float(make.settings.get("cpus", 1.0))
+    start_ray(needed=max(1, math.ceil(cpus * own.workers)))
+    evaluators = Evaluators(
+        make,
+        own.workers,
+        cpus=cpus,
+        gpus=float(make.settings.get("gpus", 0.0)),
+        query_seconds=own.query_seconds,
+    )
+    try:
+        # Ray tells of a lost process on standard output, where the answer goes.
+        with contextlib.redirect_stdout(sys.stderr):
+            run(pool, evaluators)
+    finally:
+        evaluators.close()
 
 
 @dataclass(frozen=True)
