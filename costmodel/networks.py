@@ -19,7 +19,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from costmodel.affine import Workload
-from costmodel.transformers import TRANSFORMERS, transformer
+from costmodel.published_networks import PUBLISHED, moved_words, published_network
+from costmodel.transformers import TRANSFORMERS, transformer, uncounted_words
 from costmodel.workload_families import FAMILIES, Cnn, Conv1d, Gemm, Mttkrp
 from costmodel.workloads import network, network_names, workload
 from mapspace.errors import ConfigError
@@ -130,10 +131,10 @@ def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]
         return name or "network", layers
     source = str(source)
     if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
-        published = transformer(source)
+        published = transformer(source) or published_network(source)
         if published is not None:
             return published
-        known = (*network_names(), *TRANSFORMERS)
+        known = (*network_names(), *PUBLISHED, *TRANSFORMERS)
         try:
             preset = network(source)
             return next(
@@ -145,6 +146,17 @@ def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]
     path = Path(source)
     name, layers = _distinct(load_yaml(path), source, path.parent)
     return name or path.stem, layers
+
+
+def words_without_macs(source: NetworkSource) -> dict[str, int]:
+    """Words that a network's operators without multiply-accumulates move, by operator.
+
+    Args:
+        source: as `load_network` takes it; of a file nothing is known.
+    """
+    if isinstance(source, Mapping):
+        return {}
+    return uncounted_words(str(source)) or moved_words(str(source))
 
 
 def _distinct(

@@ -120,11 +120,13 @@ def _macs(macs: int) -> str:
 
 
 def _networks() -> Iterable[tuple[str, str]]:
+    from costmodel.published_networks import PUBLISHED, published_network
     from costmodel.transformers import TRANSFORMERS, transformer
     from costmodel.workloads import network, network_names
 
-    for name in network_names():
-        layers = network(name)
+    published = [published_network(name) for name in PUBLISHED]
+    presets = [(name, network(name)) for name in network_names()]
+    for name, layers in [*presets, *(found for found in published if found is not None)]:
         macs = sum(layer.macs * count for layer, count in layers)
         count = sum(count for _, count in layers)
         yield name, f"{count} layers, {len(layers)} distinct  ({_macs(macs)})"

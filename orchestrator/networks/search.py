@@ -18,8 +18,7 @@ from typing import TextIO
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from costmodel.networks import load_network
-from costmodel.transformers import uncounted_words
+from costmodel.networks import load_network, words_without_macs
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.extras import is_installed
 from orchestrator.answers.request import Request
@@ -58,7 +57,8 @@ def search_network(
         ConfigError: an unknown name or a value that is not allowed.
     """
     source = request.workload
-    name, layers = load_network(source if isinstance(source, Mapping) else str(source))
+    network = source if isinstance(source, Mapping) else str(source)
+    name, layers = load_network(network)
     device = request.device
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
@@ -96,7 +96,7 @@ def search_network(
         unfinished=unfinished,
         interrupted=interrupted.is_set() or bool(unfinished),
         seconds=time.monotonic() - started,
-        uncounted=uncounted_words(str(request.workload)),
+        uncounted=words_without_macs(network),
     )
 
 

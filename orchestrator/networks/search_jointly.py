@@ -10,8 +10,7 @@ from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.objective import KINDS
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.map_space.map_space import MapSpace
-from costmodel.networks import load_network
-from costmodel.transformers import uncounted_words
+from costmodel.networks import load_network, words_without_macs
 from mapspace.errors import ConfigError
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Jointly, LayerLines
@@ -49,7 +48,8 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
     if not seconds > 0:
         raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
     source = request.workload
-    name, layers = load_network(source if isinstance(source, Mapping) else str(source))
+    network = source if isinstance(source, Mapping) else str(source)
+    name, layers = load_network(network)
     device, live = request.device, Live(stream or sys.stderr)
     live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
     found = []
@@ -74,4 +74,10 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
         result = proof.run()
         stopped = interrupted.is_set()
     live.end()
-    return NetworkOptimum(name, device, result, stopped, uncounted_words(str(source)))
+    return NetworkOptimum(
+        name,
+        device,
+        result,
+        stopped,
+        words_without_macs(network),
+    )

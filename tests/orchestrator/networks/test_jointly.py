@@ -93,7 +93,7 @@ def check(seed: int, most: int, *, deep: bool = False) -> int:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_equals_every_choice_of_mappings(deep: bool) -> None:
-    choices = [check(seed, 600, deep=deep) for seed in range(6)]
+    choices = [check(seed, 600, deep=deep) for seed in range(4)]
     assert max(choices) > 4
 
 
