@@ -68,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"pieces: {[len(one) for one in lengths]}, {work:.2f} processor s in all")
     print(f"longest: {[round(max(one, default=0.0), 3) for one in lengths]}")
     for workers in (2, 16, 64):
-        print(f"simulated, {workers} workers: {work / simulated(lengths, workers):.1f} x")
+        print(
+            f"simulated, {workers} workers: {seconds[1] / simulated(lengths, workers):.1f} x alone"
+        )
 
 
 if __name__ == "__main__":

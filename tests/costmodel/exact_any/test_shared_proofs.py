@@ -92,7 +92,7 @@ def check(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
-    assert max(numbers) > 20
+    assert max(numbers) > 10
 
 
 @pytest.mark.slow
