@@ -11,7 +11,7 @@ from costmodel.exact.objective import KINDS
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.map_space.map_space import MapSpace
 from costmodel.networks import load_network, words_without_macs
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Jointly, LayerLines
 from orchestrator.networks.optimum_result import NetworkOptimum
@@ -32,7 +32,7 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
     Raises:
         ConfigError: an unknown name, an option that is for single layers, a layer without a
             feasible mapping or of which no proof is possible: it is named.
-        DataError: no mapping of a layer was found in time.
+        DataError: no mapping of a layer was found in time, or no bound.
     """
     for name, given in (
         ("searcher", request.searcher not in (None, "exact")),
@@ -74,6 +74,11 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
         result = proof.run()
         stopped = interrupted.is_set()
     live.end()
+    if result.bound <= 0:
+        raise DataError(
+            f"{name} on {device.name}: nothing is certain after {result.seconds:.3g} s; expected "
+            "more seconds, or a search of each layer alone."
+        )
     return NetworkOptimum(
         name,
         device,
