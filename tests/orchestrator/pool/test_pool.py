@@ -47,7 +47,10 @@ def test_a_case_counted_by_hand() -> None:
     assert (result.iterations, result.true_queries, result.seconds) == (5, 5, 3.0)
 
 
-@pytest.mark.parametrize("name", ["annealing", "cma-es", "genetic", "model-guided"])
+@pytest.mark.parametrize(
+    "name",
+    ["annealing", "cma-es", "genetic", pytest.param("model-guided", marks=pytest.mark.slow)],
+)
 def test_nobody_waits_and_the_budget_holds(name: str) -> None:
     search, pool = search_of(name, EventLog(None)), workers()
     run(search, pool)
@@ -96,7 +99,13 @@ def same(one: Any, two: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", ["annealing", "cma-es", "genetic", "model-guided", "random"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("annealing", "cma-es", "genetic", "random"),
+        pytest.param("model-guided", marks=pytest.mark.slow),
+    ],
+)
 def test_the_log_replays_bit_for_bit(name: str, tmp_path: Path) -> None:
     """The result with its curve and clock, and the searcher's own state with its generator."""
     path = tmp_path / "events.jsonl"
