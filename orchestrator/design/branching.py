@@ -17,11 +17,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from costmodel.costs import Objective
 from orchestrator.design.bounds import Known, bounds_of, least_total
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import Box, Corner, MachineGrid, machines_in, split
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Proof
+
+CYCLES_IN: Mapping[Objective, int] = {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}
+"""The power of the cycles in an objective."""
 
 Why = Literal["area", "bound", "infeasible", "proven", "open"]
 
@@ -75,6 +79,8 @@ class Branching:
         grid: MachineGrid,
         layers: Sequence[Layer],
         evaluate: Callable[[tuple[int, ...], Sequence[Proof]], Found],
+        *,
+        begin: bool = True,
     ) -> None:
         """Opens the whole grid.
 
@@ -83,6 +89,7 @@ class Branching:
             grid: among which machines.
             layers: of what.
             evaluate: totals of a machine, by its place and its layers' proofs.
+            begin: whether the whole grid is open; else nothing is.
         """
         self._design, self._grid, self._evaluate = design, grid, evaluate
         self._counts = [layer.count for layer in layers]
@@ -93,7 +100,7 @@ class Branching:
         self._edge: list[Found] = []
         self.settled: list[Settled] = []
         self.found: list[Found] = []
-        for root in grid.roots():
+        for root in grid.roots() if begin else ():
             self._push(root, 0.0)
 
     @property
@@ -116,10 +123,9 @@ class Branching:
         while self._open and len(wanted) < most:
             _, _, box = heapq.heappop(self._open)
             corner = self._grid.corner(box)
-            ranks = self._grid.ranks(corner)
-            between = [known.between(ranks) for known in self._known]
+            between = self._between(corner)
             bound = self._total([lower for lower, _ in between], corner)
-            if self._settle(box, bound):
+            if self.settle(box):
                 continue
             if self._open and bound > self._open[0][0]:
                 # Another one promises more by now.
@@ -137,7 +143,7 @@ class Branching:
                 wanted |= dict.fromkeys(missing[place] for place in heaviest)
                 waiting.append((bound, box))
             elif alone:
-                self._take(box, corner, bound)
+                self.take(box)
             else:
                 for part in split(self._grid, box):
                     self._push(part, bound)
@@ -163,11 +169,17 @@ class Branching:
         """Of all layers together, at a clock of 1 GHz."""
         if any(bound == math.inf for bound in bounds):
             return math.inf
-        power = {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}[self._design.objective]
-        clock = self._grid.ideal(corner).clock_ghz
-        return least_total(bounds, self._counts, self._design.objective) / clock**power
+        objective, clock = self._design.objective, self._grid.ideal(corner).clock_ghz
+        return least_total(bounds, self._counts, objective) / clock ** CYCLES_IN[objective]
 
-    def _settle(self, box: Box, bound: float) -> bool:
+    def _between(self, corner: Corner) -> list[tuple[float, float]]:
+        ranks = self._grid.ranks(corner)
+        return [known.between(ranks) for known in self._known]
+
+    def settle(self, box: Box) -> bool:
+        """Settles a box without looking at its machines, if that can be done by now."""
+        corner = self._grid.corner(box)
+        bound = self._total([lower for lower, _ in self._between(corner)], corner)
         area, most = self._grid.area_bits(box), self._design.limits.area_bits
         why: Why | None = None
         if most is not None and area > most:
@@ -184,9 +196,14 @@ class Branching:
         """Whether a machine is at least as good as what has this value and this area at least."""
         return found.value <= value and (self._design.find == "best" or found.area_bits <= area)
 
-    def _take(self, box: Box, corner: Corner, bound: float) -> None:
-        """One machine with all its proofs."""
-        proofs = [self._proofs[Wish(layer, corner)] for layer in range(len(self._counts))]
+    def take(self, box: Box) -> bool:
+        """Settles a box of one machine by its proofs, if they are all there."""
+        corner = self._grid.corner(box)
+        wishes = [Wish(layer, corner) for layer in range(len(self._counts))]
+        if not all(wish in self._proofs for wish in wishes):
+            return False
+        proofs = [self._proofs[wish] for wish in wishes]
+        bounds = [bounds_of(proof, self._design.objective)[0] for proof in proofs]
         found = self._evaluate(tuple(first for first, _ in box), proofs)
         self.found.append(found)
         if found.eligible and not any(
@@ -198,8 +215,7 @@ class Branching:
                 if not self._beats(found, other.value, other.area_bits)
             ]
             self._edge.append(found)
-        proven = all(proof.status == "proven" for proof in proofs)
-        exact = proven or any(
-            bounds_of(proof, self._design.objective)[0] == math.inf for proof in proofs
-        )
-        self.settled.append(Settled(box, "proven" if exact else "open", bound, found.area_bits))
+        exact = math.inf in bounds or all(proof.status == "proven" for proof in proofs)
+        why: Why = "proven" if exact else "open"
+        self.settled.append(Settled(box, why, self._total(bounds, corner), found.area_bits))
+        return True

@@ -1,7 +1,7 @@
 """`mapspace design`: branch and bound over a grid of machines, its proofs on Ray tasks.
 
 The run folder holds `design.json` (what is sought), `proofs/` (each proof from the moment that it
-is finished), then `certificate.jsonl` (why every machine of the grid was proven, or need not be),
+is finished), then `certificate.json` (why every machine of the grid was proven, or need not be),
 and of the machines that were proven what a sweep holds of its machines. The same command again
 proves what is missing only.
 """
@@ -9,7 +9,6 @@ proves what is missing only.
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,8 @@ from typing import Any, ClassVar
 
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, make_folder, write_atomically
-from orchestrator.design.branching import Branching, Found, Settled, Wish
+from orchestrator.design.branching import Branching, Settled, Wish
+from orchestrator.design.certificate import DesignCertificate, certify_design
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.plan import DesignPlan, prepare_design
@@ -29,7 +29,6 @@ from orchestrator.runs.mlflow_record import Record, digest
 from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.ray_runtime import fan_out, ray_runtime
 from orchestrator.runs.run_folder import Experiment
-from orchestrator.sweep.plan import SweepPlan
 from orchestrator.sweep.proofs import (
     PROOFS_FOLDER,
     Problem,
@@ -39,10 +38,10 @@ from orchestrator.sweep.proofs import (
     stored_proofs,
 )
 from orchestrator.sweep.report import FIGURE_FILE, RECORDS_FILE, text_summary, write_sweep_report
-from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE, SweepResults, collect
+from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE, SweepResults
 from orchestrator.sweep.run import proof_files
 
-CERTIFICATE_FILE = "certificate.jsonl"
+CERTIFICATE_FILE = "certificate.json"
 PAGE_FILE = "sweep.html"
 # Proofs that are under way at once, whatever the number of cores: the run is the same on any.
 PROOFS_AT_ONCE = 16
@@ -55,19 +54,24 @@ class DesignResults(Shown):
     Attributes:
         machines: of those that were proven, as of a sweep's.
         settled: why each machine of the grid needs no more work; boxes that are the grid together.
-        proofs: proofs of a layer on a machine that were needed.
+        certificate: what `verify` proves again.
         problems: how many there are of the whole grid.
     """
 
     machines: SweepResults
     settled: Sequence[Settled]
-    proofs: int
+    certificate: DesignCertificate
     problems: int
 
     @property
     def proven(self) -> bool:
         """Whether no machine of the grid is better than those of the front."""
-        return all(box.why != "open" for box in self.settled)
+        return self.certificate.proven
+
+    @property
+    def proofs(self) -> int:
+        """Proofs of a layer on a machine that were needed."""
+        return len(self.certificate.proofs)
 
     def heading(self) -> str:
         """The design's name and size."""
@@ -117,15 +121,17 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         """Proves what is needed."""
         make_folder(folder / PROOFS_FOLDER)
         proofs = read_proof_files(proof_files(folder / PROOFS_FOLDER))
-        branching = Branching(self.plan.design, self.plan.grid, self.plan.layers, self._evaluate)
-        used: set[str] = set()
+        plan = self.plan
+        branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate)
+        used: dict[Wish, Proof] = {}
         with progress_bar(self.unit, drawn=self.bars) as progress, ExitStack() as ray:
             bar = progress.add_task(self.name, total=self.plan.grid.size, note="")
             while wishes := branching.wishes(PROOFS_AT_ONCE):
                 problems = {wish: self._problem(wish) for wish in wishes}
-                used |= {problem.key for problem in problems.values()}
                 self._prove(folder / PROOFS_FOLDER, claim, proofs, problems, ray)
-                branching.tell({wish: proofs[problem.key] for wish, problem in problems.items()})
+                told = {wish: proofs[problem.key] for wish, problem in problems.items()}
+                branching.tell(told)
+                used |= told
                 note = f"{len(used):,} proofs, {len(branching.front):,} on the front"
                 progress.update(bar, completed=branching.machines_settled, note=note)
             progress.update(bar, completed=branching.machines_settled)
@@ -135,10 +141,10 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 f"{self.name}: grid: expected a machine that has a mapping for every workload; "
                 "there is none within the limits."
             )
-        results = self._results(branching, proofs, len(used))
+        results = self._results(branching, used)
         results.machines.save(folder)
-        lines = (json.dumps(box._asdict()) for box in branching.settled)
-        write_atomically(folder / CERTIFICATE_FILE, "".join(f"{x}\n" for x in lines).encode())
+        text = results.certificate.model_dump_json(exclude_unset=True)
+        write_atomically(folder / CERTIFICATE_FILE, text.encode())
         return results
 
     def text(self, result: DesignResults, folder: Path) -> str:
@@ -209,43 +215,18 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 claim.check()
                 proofs |= {proof.key: proof for proof in answers}
 
-    def _evaluate(self, places: tuple[int, ...], proofs: Sequence[Proof]) -> Found:
-        results = self._collected([(places, proofs)])
-        row = results.architectures.to_dict("records")[0]
-        clock = float(row["clock_ghz"])
-        power = {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}[self.plan.design.objective]
-        column = {"latency": "latency_cycles", "energy": "energy_pj"}.get(
-            self.plan.design.objective, self.plan.design.objective
-        )
-        value = float(row[column]) / clock**power
-        eligible = bool(row["within_limits"]) and math.isfinite(value)
-        return Found(places, float(row["area_bits"]), value, eligible)
-
-    def _results(
-        self, branching: Branching, proofs: Mapping[str, Proof], used: int
-    ) -> DesignResults:
-        machines = []
+    def _results(self, branching: Branching, proofs: Mapping[Wish, Proof]) -> DesignResults:
+        layers, grid = range(len(self.plan.layers)), self.plan.grid
+        machines = {}
         for found in branching.found:
-            corner = self.plan.grid.corner(tuple((place, place + 1) for place in found.places))
-            of_layers = [
-                proofs[self._problem(Wish(layer, corner)).key]
-                for layer in range(len(self.plan.layers))
-            ]
-            machines.append((found.places, of_layers))
+            corner = grid.corner(tuple((place, place + 1) for place in found.places))
+            machines[found.places] = [proofs[Wish(layer, corner)] for layer in layers]
         return DesignResults(
-            self._collected(machines),
+            self.plan.collected(machines),
             branching.settled,
-            used,
-            self.plan.grid.size * len(self.plan.layers),
+            certify_design(self.plan, branching, proofs),
+            grid.size * len(layers),
         )
-
-    def _collected(
-        self, machines: Sequence[tuple[tuple[int, ...], Sequence[Proof]]]
-    ) -> SweepResults:
-        """Machines as a sweep of them would have them."""
-        architectures = tuple(self.plan.architecture(places) for places, _ in machines)
-        plan = SweepPlan(self.plan.design, architectures, self.plan.layers)
-        return collect(plan, {proof.key: proof for _, proofs in machines for proof in proofs})
 
 
 def design(plan: DesignPlan, folder: Place, **options: Any) -> DesignResults:

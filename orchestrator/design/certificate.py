@@ -1,0 +1,199 @@
+"""What a design ends with, so that anybody can prove it again: its boxes and their proofs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.exact.verification import Verdict
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import NonNegativeNumber, PositiveNumber, Size, StrictModel, validate
+from orchestrator.design.branching import Branching, Settled, Why, Wish
+from orchestrator.design.config import Design
+from orchestrator.design.machine_grid import machines_in
+from orchestrator.design.plan import DesignPlan, planned
+from orchestrator.proofs.certificates import Verification
+from orchestrator.sweep.plan import Layer
+from orchestrator.sweep.proofs import Problem, Proof, prove_problem
+
+FORMAT = "mapspace-design-certificate-1"
+_MOST = 10_000_000
+
+Place = Annotated[int, Field(strict=True, ge=0, lt=_MOST)]
+Range = tuple[Place, Place]
+
+
+class _LayerOf(StrictModel):
+    """A workload, and how often it occurs."""
+
+    workload: Workload
+    count: Size
+
+
+class _ProofOf(StrictModel):
+    """A proof that the bounds stand on."""
+
+    layer: Place
+    """Which layer."""
+    corner: tuple[tuple[Place, ...], ...] = Field(max_length=64)
+    """Of which machine: per axis the places of the values that it takes."""
+    seconds: NonNegativeNumber
+    """How long it took."""
+
+
+class _BoxOf(StrictModel):
+    """Machines that are settled, and why."""
+
+    box: tuple[Range, ...] = Field(max_length=64)
+    """Per axis of the grid, its values from worst to best, the first and the one after the last."""
+    why: Why
+
+
+class DesignCertificate(StrictModel):
+    """Why no other machine of a grid is better."""
+
+    format: Literal["mapspace-design-certificate-1"]
+    proven: Annotated[bool, Field(strict=True)]
+    """Whether no machine of the grid is better than the front."""
+    design: Design
+    base: Accelerator
+    """What the grid changes, whatever name the design has for it."""
+    layers: tuple[_LayerOf, ...] = Field(min_length=1, max_length=100_000)
+    front: tuple[tuple[Place, ...], ...] = Field(min_length=1, max_length=_MOST)
+    """Places of the machines of the front, or of the best one alone."""
+    boxes: tuple[_BoxOf, ...] = Field(max_length=_MOST)
+    proofs: tuple[_ProofOf, ...] = Field(max_length=_MOST)
+    seconds_per_proof: PositiveNumber
+
+
+def certify_design(
+    plan: DesignPlan, branching: Branching, proofs: Mapping[Wish, Proof]
+) -> DesignCertificate:
+    """The certificate of a design that is finished."""
+    return DesignCertificate(
+        format=FORMAT,
+        proven=all(settled.why != "open" for settled in branching.settled),
+        design=plan.design,
+        base=plan.base,
+        layers=tuple(_LayerOf(workload=x.workload, count=x.count) for x in plan.layers),
+        front=tuple(found.places for found in branching.front),
+        boxes=tuple(_BoxOf(box=settled.box, why=settled.why) for settled in branching.settled),
+        proofs=tuple(
+            _ProofOf(layer=wish.layer, corner=wish.corner, seconds=proof.seconds)
+            for wish, proof in proofs.items()
+        ),
+        seconds_per_proof=plan.design.seconds_per_point,
+    )
+
+
+def parse_design(data: object, where: str) -> DesignCertificate:
+    """A certificate's content, checked.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where}: expected the certificate of a design.")
+    return validate(DesignCertificate, dict(data), where)
+
+
+def verify_design(certificate: DesignCertificate, *, seconds: float | None = None) -> Verification:
+    """Makes every proof of a design again and settles every box with them.
+
+    Args:
+        certificate: what to prove again.
+        seconds: the most that it may take; None: however long.
+
+    Raises:
+        ConfigError: a layer or a machine cannot be treated here.
+    """
+    started = time.monotonic()
+    plan = planned(
+        certificate.design,
+        certificate.base,
+        [Layer(layer.workload, layer.count) for layer in certificate.layers],
+        "certificate",
+    )
+    findings = [_parts(plan, certificate)]
+    proofs: dict[Wish, Proof] = {}
+    for said in certificate.proofs:
+        if seconds is not None and time.monotonic() - started > seconds:
+            break
+        wish = Wish(said.layer, said.corner)
+        problem = Problem(
+            plan.layers[wish.layer].workload,
+            plan.grid.ideal(wish.corner),
+            plan.design.objective,
+        )
+        proofs[wish] = prove_problem(problem, certificate.seconds_per_proof)
+    complete = len(proofs) == len(certificate.proofs)
+    if complete:
+        findings += _settled_again(plan, certificate, proofs)
+    holds = not any(finding.startswith("WRONG") for finding in findings)
+    left = () if complete else (f"{len(certificate.proofs) - len(proofs):,} proofs",)
+    verdict = Verdict(
+        holds,
+        tuple(findings),
+        ("what the first proofs say of their seconds", *left),
+        None,
+        None,
+        time.monotonic() - started,
+        complete=complete or not holds,
+    )
+    return Verification(certificate, verdict)
+
+
+def _parts(plan: DesignPlan, certificate: DesignCertificate) -> str:
+    """Whether the boxes are the grid together, and no two of them share a machine."""
+    shape = [len(axis.values) for axis in plan.grid.axes]
+    seen = np.zeros(shape, bool)
+    for said in certificate.boxes:
+        within = len(said.box) == len(shape) and all(
+            first < stop <= size for (first, stop), size in zip(said.box, shape, strict=False)
+        )
+        part = tuple(slice(first, stop) for first, stop in said.box)
+        if not within or seen[part].any():
+            return f"WRONG: box {said.box} is not in the grid, or shares machines with another one"
+        seen[part] = True
+    if not seen.all():
+        return f"WRONG: {int((~seen).sum()):,} machines of the grid are in no box"
+    return f"{len(certificate.boxes):,} boxes are the grid of {plan.grid.size:,} machines"
+
+
+def _settled_again(
+    plan: DesignPlan, certificate: DesignCertificate, proofs: Mapping[Wish, Proof]
+) -> list[str]:
+    """What comes of every box with proofs that were made again."""
+    branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate, begin=False)
+    branching.tell(proofs)
+    alone = [said.box for said in certificate.boxes if said.why in ("proven", "open")]
+    for box in alone:
+        if machines_in(box) > 1 or not branching.take(box):
+            return [f"WRONG: the machine at {box} is not proven"]
+    found = [found.places for found in branching.front]
+    if sorted(found) != sorted(certificate.front):
+        return [f"WRONG: the front is at {found[:5]}, not at {list(certificate.front[:5])}"]
+    branching.settled.clear()
+    for said in certificate.boxes:
+        if said.why not in ("proven", "open") and not branching.settle(said.box):
+            return [f"WRONG: nothing settles the box {said.box}"]
+    counts = _count(branching.settled)
+    if certificate.proven and any(said.why == "open" for said in certificate.boxes):
+        return ["WRONG: a machine is open, so the front is not proven"]
+    return [
+        f"{len(proofs):,} proofs made again: {len(alone):,} machines by themselves, {counts:,} by "
+        "bounds, area or because nothing fits",
+        f"{len(found):,} machines of the front, and no other one is better"
+        if certificate.proven
+        else f"{len(found):,} machines found; some are not proven, so there may be better ones",
+    ]
+
+
+def _count(settled: Sequence[Settled]) -> int:
+    return sum(machines_in(box.box) for box in settled)
