@@ -10,7 +10,7 @@ from mapspace.strict_yaml import load_yaml
 from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
 from orchestrator.runs.locations import RUNS
-from orchestrator.runs.run_folder import Say, say
+from orchestrator.runs.run_folder import Say, experiment_of, say
 from orchestrator.store.folder import Store
 
 
@@ -43,7 +43,7 @@ def run_experiment(
     path = find_experiment(source)
     named = load_yaml(path).get("kind")
     names = kind_names()
-    found = kind(named) if named in names else None
+    found = experiment_of(named) if named in names else None
     if found is None or found.command != command:
         known = " or ".join(name for name in names if kind(name).command == command)
         hint = "" if found is None else f": that is run by `mapspace {found.command}`"
@@ -71,4 +71,5 @@ def report(folder: Place, *, tracking_uri: str | None = None) -> Path:
     Raises:
         ConfigError: there is nothing finished to draw, or no report of that kind.
     """
-    return (kind_in(folder) or kind("benchmark")).report(folder, tracking_uri=tracking_uri)
+    found = experiment_of(kind_in(folder) or "benchmark")
+    return found.report(folder, tracking_uri=tracking_uri)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar, get_args
 
-import mapspace
 from mapspace.errors import ConfigError
 from mapspace.storage import RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, unknown_name, validate
@@ -17,7 +16,7 @@ from orchestrator.runs.locations import fetched
 Config = TypeVar("Config", bound=StrictModel)
 Source = TypeVar("Source")
 
-EXPERIMENTS = Path(mapspace.__file__).parent / "experiments"
+EXPERIMENTS = Path(__file__).parents[2] / "mapspace" / "experiments"
 
 
 def find_experiment(name_or_path: str) -> Path:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
 
 from mapspace import plugins
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import Place
 from orchestrator.runs.experiments import shipped_experiments
-
-if TYPE_CHECKING:
-    from orchestrator.runs.run_folder import Experiment
+from orchestrator.runs.folder_kind import FolderKind
 
 KINDS = plugins.Registry(
     "kind",
@@ -36,25 +33,22 @@ def kind_names() -> list[str]:
     return list(KINDS)
 
 
-def kind(name: str) -> type[Experiment[Any, Any]]:
-    """The class of a kind.
+def kind(name: str) -> type[FolderKind]:
+    """The class of a kind, as far as a folder shows it.
 
     Raises:
         ConfigError: there is none of that name, or its plug-in cannot be imported.
     """
-    # Not held against `Experiment`, which needs this table.
-    found: type[Experiment[Any, Any]] = KINDS.load(name, object, subclass=True)
+    found: type[FolderKind] = KINDS.load(name, FolderKind, subclass=True)
     return found
 
 
-def kind_in(folder: Place) -> type[Experiment[Any, Any]] | None:
-    """The class of the kind of which a run has begun in a folder; None where none has."""
-    return next(
-        (found for found in map(kind, kind_names()) if (folder / found.file).exists()), None
-    )
+def kind_in(folder: Place) -> str | None:
+    """The name of the kind of which a run has begun in a folder; None where none has."""
+    return next((name for name in kind_names() if (folder / kind(name).file).exists()), None)
 
 
-def require_own(folder: Place, own: type[Experiment[Any, Any]]) -> None:
+def require_own(folder: Place, own: type[FolderKind]) -> None:
     """Refuses a folder in which another kind of run has begun.
 
     Raises:
@@ -72,9 +66,10 @@ def why_no_report(folder: Place) -> str:
     """Why there is no report of a folder without a finished benchmark, and what to do."""
     if not folder.is_dir():
         return f"{folder}: there is no such folder."
-    found = kind_in(folder)
-    if found is None:
+    name = kind_in(folder)
+    if name is None:
         return f"{folder}: holds no finished benchmark (no summary.json), nor a folder that does."
+    found = kind(name)
     if not found.page:
         return f"{folder}: holds {found.words}, of which there is no report."
     if (folder / found.page).exists():

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, place, write_atomically
-from mapspace.strict_yaml import StrictModel
-from orchestrator.runs.kinds import require_own, why_no_report
+from orchestrator.runs.folder_kind import FolderKind
+from orchestrator.runs.kinds import KINDS, require_own, why_no_report
 from orchestrator.runs.locations import local_view
 from orchestrator.runs.lock import Claim, claimed
 from orchestrator.runs.mlflow_client import TRACKING_FILE, default_uri, open_mlflow
@@ -45,7 +45,7 @@ def unsaid(line: str) -> None:
 
 
 @dataclass
-class Experiment(ABC, Generic[Plan, Result]):
+class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     """A run of one kind: what its folder holds and how that comes about.
 
     Attributes:
@@ -56,20 +56,10 @@ class Experiment(ABC, Generic[Plan, Result]):
         store: where what was computed before is read, and new things are kept; None: nowhere.
     """
 
-    command: ClassVar[str]
-    """The command that runs the kind."""
-    words: ClassVar[str]
-    """What a person calls what lies in its folder."""
     unit: ClassVar[str] = "tasks"
     """What its tasks are, in the plural."""
-    config: ClassVar[type[StrictModel]]
-    """What its file is read into; with `kind`, `name` and `description`."""
-    file: ClassVar[str]
-    """What every folder of it holds from its beginning: its identity."""
     result_file: ClassVar[str] = ""
     """What is there once a run is finished; empty: every call looks for what is missing."""
-    page: ClassVar[str] = ""
-    """What it ends with, for a person to read; empty where it has no page of its own."""
     needed: ClassVar[tuple[str, ...]] = ()
     """Files that page and MLflow record are made of, besides what `run` returns."""
     tracked: ClassVar[bool] = False
@@ -281,3 +271,14 @@ class Experiment(ABC, Generic[Plan, Result]):
 
     def _is_finished(self, folder: Place) -> bool:
         return bool(self.result_file) and (folder / self.result_file).exists()
+
+
+def experiment_of(name: str) -> type[Experiment[Any, Any]]:
+    """The class of a kind, whole.
+
+    Raises:
+        ConfigError: there is none of that name, its plug-in cannot be imported, or it is something
+            else.
+    """
+    found: type[Experiment[Any, Any]] = KINDS.load(name, Experiment, subclass=True)
+    return found
