@@ -124,7 +124,7 @@ def _python(measurement: Mapping[str, Any]) -> PythonModel:
     return PythonModel(validate(PythonSimulator, read_python(measurement), "measurement"))
 
 
-def named_simulator(simulator: str) -> tuple[str, dict[str, Any]]:
+def named_simulator(simulator: str | Path) -> tuple[str, dict[str, Any]]:
     """The cost model and its settings of what `--simulator` says.
 
     Args:
@@ -134,6 +134,7 @@ def named_simulator(simulator: str) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: it is none of these.
     """
+    simulator = str(simulator)
     if not simulator.endswith((".yaml", ".yml", ".json")) and ":" in simulator:
         return "python", read_python({"call": simulator})
     content = load_yaml(simulator)

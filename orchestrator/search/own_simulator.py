@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import ArgumentError, MapspaceError
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -94,7 +94,7 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     from orchestrator.pool.scheduler import PoolSearch
 
     if own.workers < 1:
-        raise ConfigError(f"--workers: expected at least 1, got {own.workers}.")
+        raise ArgumentError("workers", f": expected at least 1, got {own.workers}.")
     searchers.check_budget(request.iterations, request.seconds)
     name, settings = named_simulator(own.simulator)
     entry = cost_model_entry(name)
@@ -220,7 +220,7 @@ class _events:  # noqa: N801 - a context
             try:
                 self._file = self._path.open("w")
             except OSError as error:
-                raise ConfigError(f"--events: {self._path}: {error.strerror}.") from error
+                raise ArgumentError("events", f": {self._path}: {error.strerror}.") from error
         return self._file, there
 
     def __exit__(self, *_: object) -> None:
@@ -232,5 +232,5 @@ def _replayed(pool: Any, what: dict[str, Any], there: Any, path: Path | None) ->
     head, events = there
     if head != json.loads(json.dumps(what)):
         other = sorted(key for key in {*head, *what} if head.get(key) != what.get(key))
-        raise ConfigError(f"--events: {path} holds another search: {', '.join(other)} differ.")
+        raise ArgumentError("events", f": {path} holds another search: {', '.join(other)} differ.")
     pool.replay(events, str(path))

@@ -66,7 +66,10 @@ def test_shipped_studies_are_valid_and_of_the_papers_sizes() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "sweep"}, "kind: expected train or training-study, got 'sweep'"),
+        (
+            {"kind": "sweep"},
+            "kind: expected train or train-machines or training-study, got 'sweep'",
+        ),
         ({"training": {"data": "d", "loss": "mae"}}, "training.loss: varies"),
         ({"training": {"data": "d", "rows": 5}}, "training.rows: varies"),
         ({"training": {"data": "d", "viewz": 5}}, "viewz: unknown key"),
