@@ -179,8 +179,8 @@ class AnyProver(ProofRun):
         """Lets steps take their time again."""
         self._halted.clear()
 
-    def _list(self) -> Iterator[None]:
-        """Lists the assignments, in pieces of some milliseconds."""
+    def _prove(self) -> Iterator[None]:
+        """The proof, in pieces of some milliseconds."""
         self._orders: list[OneOrder] = []
         self._queue = AssignmentQueue()
         for number, space in enumerate(self._spaces):
@@ -196,10 +196,6 @@ class AnyProver(ProofRun):
         self._queue.begin(self._known.order)
         self._built = True
         yield
-
-    def _prove(self) -> Iterator[None]:
-        """The proof, in pieces of some milliseconds."""
-        yield from self._list()
         queue, tables = self._queue, dict[int, list[ChainTables]]()
         while (taken := queue.take()) is not None:
             group, a, known, energy, cycles = taken
