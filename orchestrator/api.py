@@ -39,9 +39,9 @@ from orchestrator.store.choice import StoreChoice, chosen
 if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
     from orchestrator.design.run import DesignResults
-    from orchestrator.networks.network_certificate import NetworkCertificate
     from orchestrator.networks.optimum_result import NetworkOptimum
     from orchestrator.networks.result import NetworkResult
+    from orchestrator.networks.verify_file import AnyCertificate
     from orchestrator.sweep.results import SweepResults
 
 Experiment = str | Path | Mapping[str, Any]
@@ -217,8 +217,8 @@ def search_network(
 def verify(
     certificate: SearchResult
     | NetworkOptimum
-    | NetworkCertificate
-    | Certificate
+    | DesignResults
+    | AnyCertificate
     | str
     | Path
     | Place,
@@ -238,22 +238,16 @@ def verify(
     Raises:
         ConfigError: there is no certificate, or its problem cannot be treated here.
     """
-    if isinstance(certificate, SearchResult):
+    from orchestrator.design.run import DesignResults
+    from orchestrator.networks.optimum_result import NetworkOptimum
+    from orchestrator.networks.verify_file import verify_any, verify_any_file
+
+    if isinstance(certificate, SearchResult | NetworkOptimum | DesignResults):
         if certificate.certificate is None:
             raise ConfigError(f"{certificate.heading()}: nothing is proven, so there is no proof.")
-        certificate = certificate.certificate
-    from orchestrator.networks.network_certificate import NetworkCertificate, verify_network
-    from orchestrator.networks.optimum_result import NetworkOptimum
-    from orchestrator.networks.verify_file import verify_any_file
-
-    if isinstance(certificate, NetworkOptimum):
-        certificate = certificate.certificate
-    if isinstance(certificate, NetworkCertificate):
-        return verify_network(certificate, seconds=seconds)
-    if isinstance(certificate, Certificate):
-        return certificates.verify_certificate(
-            certificate, independent=independent, seconds=seconds
-        )
+        return verify_any(certificate.certificate, independent=independent, seconds=seconds)
+    if not isinstance(certificate, str | Path | RemotePath):
+        return verify_any(certificate, independent=independent, seconds=seconds)
     with local_file(place(certificate), there=True) as file:
         return verify_any_file(file, independent=independent, seconds=seconds)
 

@@ -1,16 +1,47 @@
-"""Proves the certificate of a file again, be it a mapping's, a network's or a design's."""
+"""Proves a certificate again, be it a mapping's, a network's or a design's."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
+from costmodel.exact.certificate import Certificate
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.design.certificate import FORMAT as DESIGN_FORMAT
-from orchestrator.design.certificate import parse_design, verify_design
-from orchestrator.networks.network_certificate import FORMAT, parse_network, verify_network
-from orchestrator.proofs.certificates import Verification, verify_file
+from orchestrator.design.certificate import DesignCertificate, parse_design, verify_design
+from orchestrator.networks.network_certificate import (
+    FORMAT,
+    NetworkCertificate,
+    parse_network,
+    verify_network,
+)
+from orchestrator.proofs.certificates import Verification, verify_certificate, verify_file
+
+AnyCertificate = Certificate | NetworkCertificate | DesignCertificate
+
+
+def verify_any(
+    certificate: AnyCertificate, *, independent: bool = False, seconds: float | None = None
+) -> Verification:
+    """Proves the claims of a certificate again.
+
+    Args:
+        certificate: of a mapping, a network or a design.
+        independent: see `orchestrator.proofs.certificates.verify_certificate`; of mappings alone.
+        seconds: likewise.
+
+    Raises:
+        ConfigError: its problem cannot be treated here, or an argument does not fit it.
+    """
+    if isinstance(certificate, Certificate):
+        return verify_certificate(certificate, independent=independent, seconds=seconds)
+    if independent:
+        raise ArgumentError("independent", ": the second program looks at single mappings.")
+    if seconds is not None and not seconds > 0:
+        raise ArgumentError("seconds", f": expected more than 0, got {seconds}.")
+    if isinstance(certificate, DesignCertificate):
+        return verify_design(certificate, seconds=seconds)
+    return verify_network(certificate, seconds=seconds)
 
 
 def verify_any_file(
@@ -19,8 +50,8 @@ def verify_any_file(
     """Proves the claims of a certificate's file again.
 
     Args:
-        path: the certificate, of a mapping, a network or a design.
-        independent: see `orchestrator.proofs.certificates.verify_certificate`; of mappings alone.
+        path: the certificate.
+        independent: see `verify_any`.
         seconds: likewise.
 
     Raises:
@@ -28,18 +59,16 @@ def verify_any_file(
     """
     data = read_json(path)
     name = data.get("format") if isinstance(data, dict) else None
-    if name not in (FORMAT, DESIGN_FORMAT):
+    certificate: AnyCertificate
+    if name == FORMAT:
+        certificate = parse_network(data, str(path))
+    elif name == DESIGN_FORMAT:
+        certificate = parse_design(data, str(path))
+    else:
         return verify_file(path, independent=independent, seconds=seconds)
-    if independent:
-        raise ArgumentError("independent", ": the second program looks at single mappings.")
-    if seconds is not None and not seconds > 0:
-        raise ArgumentError("seconds", f": expected more than 0, got {seconds}.")
-    again = (
-        partial(verify_design, parse_design(data, str(path)))
-        if name == DESIGN_FORMAT
-        else partial(verify_network, parse_network(data, str(path)))
-    )
     try:
-        return again(seconds=seconds)
+        return verify_any(certificate, independent=independent, seconds=seconds)
+    except ArgumentError:
+        raise
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
