@@ -104,6 +104,7 @@ def test_bounds_and_what_is_impossible_are_said_as_such() -> None:
     assert json.loads(json.dumps(nothing.to_dict()))["lower_bound"] is None
 
 
+@pytest.mark.slow
 def test_layers_and_lines_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every layer of a network and every line of a file, as a workload by itself."""
     network = tmp_path / "two.yaml"
