@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import nbformat
@@ -126,4 +127,8 @@ def reference() -> str:
         value = getattr(ms, name)
         if hasattr(value, "__qualname__"):
             parts.append(f"## {name}\n\n::: {value.__module__}.{value.__qualname__}")
+        elif isinstance(value, ModuleType):
+            inner = (getattr(value, part) for part in value.__all__)
+            parts.append(f"## {name}\n\n{value.__doc__}")
+            parts += [f"::: {found.__module__}.{found.__qualname__}" for found in inner]
     return "\n\n".join(parts) + "\n"
