@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, Unpack, overload
 
 from costmodel.accelerators import AcceleratorSource
 from costmodel.exact.certificate import Certificate, read_certificate
@@ -179,6 +179,28 @@ def explain(
         ConfigError: nothing is proven of the result, or a wrong time.
     """
     return explaining.explain_result(result, seconds=seconds, stream=_stream(progress))
+
+
+@overload
+def search_network(
+    network: NetworkSource,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    jointly: Literal[False] = False,
+    progress: bool = False,
+    **options: Unpack[NetworkOptions],
+) -> NetworkResult: ...
+
+
+@overload
+def search_network(
+    network: NetworkSource,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    jointly: Literal[True],
+    progress: bool = False,
+    **options: Unpack[NetworkOptions],
+) -> NetworkOptimum: ...
 
 
 @one_by_one(NetworkOptions)

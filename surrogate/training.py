@@ -132,29 +132,17 @@ def fit(
     losses: list[torch.Tensor] = []
     for step in range(state.step, steps):
         schedule(recipe, optimiser, step / steps)
-        points, costs = batches.next()
-        with _arithmetic(options, device):
-            outputs = trained(points)
-        loss = criterion(outputs, costs)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        losses.append(loss.detach())
+        losses.append(_descend(trained, criterion, optimiser, batches.next(), options))
         done = step + 1
         if done % between and done < steps:
             continue
         mean_loss = _finite(float(torch.stack(losses).mean()))
         losses.clear()
         seconds, seen = time.perf_counter() - started, done * recipe.batch_size
-        curve = state.curve
+        state = _moved(state, batches, done, seconds)
         if worker.rank == 0:
-            curve += (_curve_point(network, criterion, few, seen, seconds, mean_loss),)
-        state = state.model_copy(
-            update={
-                "step": done, "epoch": batches.epoch, "batch": batches.batch,
-                "seconds": seconds, "curve": curve,
-            }
-        )  # fmt: skip
+            point = _curve_point(network, criterion, few, seen, seconds, mean_loss)
+            state = state.model_copy(update={"curve": (*state.curve, point)})
         if report is not None:
             save = functools.partial(
                 checkpoint.save, network=network, optimiser=optimiser, state=state
@@ -163,14 +151,34 @@ def fit(
     network.eval()
     seconds = time.perf_counter() - started
     reached = judge(network, held_out)
-    return Fitted(
-        network=network.cpu(),
-        figures=reached,
-        curve=state.curve,
-        views=steps * recipe.batch_size,
-        rows=rows,
-        seconds=seconds,
-    )
+    seen = steps * recipe.batch_size
+    return Fitted(network.cpu(), reached, state.curve, seen, rows, seconds)
+
+
+def _descend(
+    trained: nn.Module,
+    criterion: Criterion,
+    optimiser: torch.optim.Optimizer,
+    batch: tuple[torch.Tensor, torch.Tensor],
+    options: FitOptions,
+) -> torch.Tensor:
+    """One step on points `[B, F]` and costs `[B, O]`; its loss."""
+    points, costs = batch
+    with _arithmetic(options, points.device):
+        outputs = trained(points)
+    loss = criterion(outputs, costs)
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return loss.detach()
+
+
+def _moved(
+    state: checkpoint.State, batches: Batches, done: int, seconds: float
+) -> checkpoint.State:
+    """A state after more steps."""
+    where = {"step": done, "epoch": batches.epoch, "batch": batches.batch, "seconds": seconds}
+    return state.model_copy(update=where)
 
 
 def _batches(dataset: Dataset, held_out: HeldOut, options: FitOptions, worker: Worker) -> Batches:

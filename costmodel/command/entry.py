@@ -1,8 +1,9 @@
-"""The entry of simulators with a command line in the table of cost models."""
+"""The entries of users' own simulators in the table of cost models: command lines and Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +38,7 @@ def read_settings(measurement: Mapping[str, Any], objective: str | None = None) 
     from costmodel.command.settings import Simulator
     from costmodel.command.templates import Templates
 
-    where, content, folder = "measurement", dict(measurement), Path()
-    if "simulator" in content:
-        where = str(content.pop("simulator"))
-        folder = Path(where).parent
-        if content:
-            raise ConfigError(f"measurement: {min(content)} stands beside simulator: {where}.")
-        content = load_yaml(where)
+    where, content, folder = _given(measurement)
     simulator = validate(Simulator, content, where)
     Templates(simulator)
     if objective is not None and objective not in simulator.objectives:
@@ -54,6 +49,17 @@ def read_settings(measurement: Mapping[str, Any], objective: str | None = None) 
     run = tuple(_found(word, folder, simulator.files) for word in simulator.run)
     simulator = simulator.model_copy(update={"run": run})
     return simulator.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _given(measurement: Mapping[str, Any]) -> tuple[str, dict[str, Any], Path]:
+    """What messages start with, the settings, and the folder that paths in them are of."""
+    content = dict(measurement)
+    if "simulator" not in content:
+        return "measurement", content, Path()
+    where = str(content.pop("simulator"))
+    if content:
+        raise ConfigError(f"measurement: {min(content)} stands beside simulator: {where}.")
+    return where, load_yaml(where), Path(where).parent
 
 
 def _found(word: str, folder: Path, written: Mapping[str, str]) -> str:
@@ -91,13 +97,7 @@ def read_python(measurement: Mapping[str, Any], objective: str | None = None) ->
     """
     from costmodel.command.python_model import PythonSimulator, split
 
-    where, content, folder = "measurement", dict(measurement), Path()
-    if "simulator" in content:
-        where = str(content.pop("simulator"))
-        folder = Path(where).parent
-        if content:
-            raise ConfigError(f"measurement: {min(content)} stands beside simulator: {where}.")
-        content = load_yaml(where)
+    where, content, folder = _given(measurement)
     simulator = validate(PythonSimulator, content, where)
     module, attribute = split(simulator.call)
     if module.endswith(".py"):
@@ -190,14 +190,9 @@ COMMAND = CostModelEntry(
     record=_record,
 )
 
-PYTHON = CostModelEntry(
+PYTHON = replace(
+    COMMAND,
     description="Your own simulator in Python: a function or a class (docs/own-model.md).",
-    accelerator="mm256",
-    space=_space,
     model=_python_model,
     settings=read_python,
-    measured=True,
-    largest_batch=_LARGEST_BATCH,
-    records=RecordScorer(_model_for_records, _score, ("simulator",)),
-    record=_record,
 )

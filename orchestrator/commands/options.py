@@ -61,6 +61,7 @@ def with_store(function: Callable[..., None]) -> Callable[..., None]:
 _RECORD_KEYS = {"problem", "mapping"}
 _TILING_KEYS = {"workload", "tiling"}
 _CERTIFICATE_KEYS = {"format", "record"}
+_NETWORK_CERTIFICATE_KEYS = {"format", "network", "cuts"}
 
 
 class OnceEach(click.Command):
@@ -179,6 +180,15 @@ def check_certificate_output(output: Place) -> None:
         ConfigError: there is a file that holds no certificate.
     """
     _check_output(output, _CERTIFICATE_KEYS, "a certificate")
+
+
+def check_network_certificate_output(output: Place) -> None:
+    """Refuses to write the certificate of a network over something else.
+
+    Raises:
+        ConfigError: there is a file that holds no such certificate.
+    """
+    _check_output(output, _NETWORK_CERTIFICATE_KEYS, "a network's certificate")
 
 
 def _check_output(output: Place, keys: set[str], what: str) -> None:

@@ -20,6 +20,7 @@ from orchestrator.commands.options import (
     TIMELOOP,
     OnceEach,
     check_certificate_output,
+    check_network_certificate_output,
     check_page,
     check_records_output,
     check_timeloop,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from orchestrator.answers.results import SearchResult
     from orchestrator.explain.why_not import WhyNot
     from orchestrator.search.problem_lines import Answer
+
+
+_OF_SIMULATOR = ("simulator", "workers", "events", "query_seconds")
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,9 @@ def search(
             raise click.UsageError(f"--{name} is for a single WORKLOAD.")
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}
     if simulated["simulator"] is not None:
-        _search_simulated(Request(asked.name, **options), asked, simulated, output, as_json)
+        of_model = {"gap": gap != "0", "keep": keep, "why-not": why_not, "html": page}
+        request = Request(asked.name, **options)
+        _search_simulated(request, asked, simulated, of_model, output, as_json)
         return
     for name, given in simulated.items():
         if given is not None:
@@ -194,8 +200,11 @@ def search(
     kept = tensors_by_level(keep)
     if output is not None:
         check_records_output(output)
-        if asked.network is None or asked.jointly:
-            check_certificate_output(output.with_suffix(".certificate.json"))
+        beside = output.with_suffix(".certificate.json")
+        if asked.jointly:
+            check_network_certificate_output(beside)
+        elif asked.network is None:
+            check_certificate_output(beside)
     request = Request(asked.name, gap=share_of(gap), keep=kept, **options)
     if asked.problems is not None:
         _search_problems(request, asked.problems, output, as_json)
@@ -227,17 +236,15 @@ def search(
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
 
 
-_OF_SIMULATOR = ("simulator", "workers", "events", "query_seconds")
-
-
 def _search_simulated(
     request: Request,
     asked: _Asked,
     simulated: dict[str, Any],
+    of_model: dict[str, Any],
     output: Place | None,
     as_json: bool,
 ) -> None:
-    """A search with a simulator of one's own."""
+    """A search with a simulator of one's own; refuses what is given of the options `of_model`."""
     from pathlib import Path
 
     from orchestrator.records.found_mapping import save_records
@@ -246,8 +253,9 @@ def _search_simulated(
 
     if not asked.single or asked.continued is not None:
         raise click.UsageError("--simulator is for a single WORKLOAD.")
-    for name in ("pad", "explain", "surrogate"):
-        if getattr(request, name):
+    further = {name: getattr(request, name) for name in ("pad", "explain", "surrogate")}
+    for name, given in {**of_model, **further, "top": request.top > 1}.items():
+        if given:
             raise click.UsageError(f"--{name} is for the model, not for --simulator.")
     events = simulated["events"]
     if events is not None and not isinstance(events, Path):

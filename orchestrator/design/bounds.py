@@ -28,7 +28,9 @@ class Known:
         self._objective = objective
         self._ranks: list[Ranks] = []
         self._bounds: list[tuple[float, float]] = []
+        # The same as arrays, made when they are next asked for.
         self._table = np.empty((0, 0), np.int64)
+        self._values = np.empty((0, 2))
 
     def add(self, ranks: Ranks, proof: Proof) -> None:
         """Takes a machine's proof.
@@ -45,13 +47,12 @@ class Known:
         if not self._ranks:
             return 0.0, math.inf
         if len(self._table) < len(self._ranks):
-            self._table = np.array(self._ranks)
-        bounds = np.array(self._bounds)
+            self._table, self._values = np.array(self._ranks), np.array(self._bounds)
         better = (self._table >= ranks).all(axis=1)
         worse = (self._table <= ranks).all(axis=1)
         return (
-            float(bounds[better, 0].max(initial=0.0)),
-            float(bounds[worse, 1].min(initial=math.inf)),
+            float(self._values[better, 0].max(initial=0.0)),
+            float(self._values[worse, 1].min(initial=math.inf)),
         )
 
 

@@ -240,7 +240,10 @@ def _figures(machine: Accelerator, name: str) -> list[float]:
     return [
         math.inf if level.capacity_words is None else level.capacity_words,
         level.fanout,
-        *(math.inf if value is None else value for value in (getattr(level, k) for k in _MORE)),
+        *(
+            math.inf if value is None else value
+            for value in (getattr(level, k) for k in sorted(_MORE))
+        ),
         *(-energy for energy in level.energies),
         *(-getattr(level, key) for key in sorted(_LESS - {"energy_pj"})),
     ]

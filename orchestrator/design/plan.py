@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from costmodel.accelerators import Accelerator
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import unknown_name
 from orchestrator.design.branching import CYCLES_IN, Found
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import MachineGrid
@@ -18,6 +17,7 @@ from orchestrator.sweep.plan import (
     SweepPlan,
     layers_of,
     named_accelerator,
+    require_areas,
     require_spaces,
 )
 from orchestrator.sweep.proofs import Proof
@@ -94,10 +94,6 @@ def planned(design: Design, base: Accelerator, layers: Sequence[Layer], where: s
         raise ConfigError(
             f"{where}: grid: expected at most {MOST_MACHINES:,} machines, got {size:,}."
         )
-    for name in design.area.levels:
-        if name not in base.level_names[1:]:
-            raise ConfigError(
-                f"{where}: area: levels: {unknown_name('level', name, base.level_names[1:])}"
-            )
+    require_areas(design, base.level_names[1:], where)
     grid = MachineGrid(base, design.grid or {}, design.energy_scaling, design.area, where)
     return DesignPlan(design, base, tuple(layers), grid)

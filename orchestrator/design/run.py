@@ -136,10 +136,11 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 progress.update(bar, completed=branching.machines_settled, note=note)
             progress.update(bar, completed=branching.machines_settled)
         claim.check()
-        if not branching.found:
+        if not branching.front:
+            within = f" within the limits ({plan.design.limits})" if branching.found else ""
             raise ConfigError(
-                f"{self.name}: grid: expected a machine that has a mapping for every workload; "
-                "there is none within the limits."
+                f"{self.name}: grid: expected a machine that has a mapping for every workload"
+                f"{within}; there is none."
             )
         results = self._results(branching, used)
         results.machines.save(folder)

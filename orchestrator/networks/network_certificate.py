@@ -6,6 +6,7 @@ least energy + weight x cycles proven again; the network's bound follows from th
 
 from __future__ import annotations
 
+import math
 import time
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
@@ -29,6 +30,9 @@ FORMAT: Final = "mapspace-network-certificate-1"
 
 Exact = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,39})?$")]
 """A fraction whose digits bound the time that reading it takes."""
+
+SIGNIFICANT = 100
+"""Binary digits of a bound that has too many: what it loses is far below ROUNDING."""
 
 Objectives = Literal["energy", "latency", "edp", "ed2p"]
 
@@ -94,7 +98,7 @@ def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
         gap=optimum.gap,
         energy_pj=str(optimum.energy),
         latency_cycles=optimum.cycles,
-        lower_bound=str(optimum.bound),
+        lower_bound=str(_rounded_down(optimum.bound)),
         model=model.name,
         model_version=model.version,
         accelerator=machine,
@@ -119,6 +123,14 @@ def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
         ),
         seconds=optimum.seconds,
     )
+
+
+def _rounded_down(bound: Fraction) -> Fraction:
+    """A bound with few enough digits for a certificate: by less than a share of 2^-100."""
+    if max(bound.numerator, bound.denominator) < 10**40:
+        return bound
+    scale = Fraction(2) ** (SIGNIFICANT - math.frexp(float(bound))[1])
+    return math.floor(bound * scale) / scale
 
 
 def parse_network(data: Any, where: str) -> NetworkCertificate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -20,6 +21,9 @@ from orchestrator.runs.live import Live
 
 SECONDS = 60.0
 """What a network may take where nothing is said."""
+
+LEAST_SECONDS = 0.05
+"""What a proof is given where the time is out: its first bound."""
 
 
 def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOptimum:
@@ -60,13 +64,14 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             raise ConfigError(f"{work.name}: {why}")
         found.append(LayerLines(space, count))
     load_prover(found[0].space)
+    ends = time.monotonic() + seconds
     with interruptible() as interrupted:
         for layer in found:
-            layer.begin(seconds)
+            layer.begin(max(LEAST_SECONDS, ends - time.monotonic()))
         proof = Jointly(
             found,
             request.objective,
-            seconds=seconds,
+            seconds=max(LEAST_SECONDS, ends - time.monotonic()),
             gap=request.gap,
             say=lambda text: live.update(lambda: f"  {text}"),
             stop=interrupted.is_set,

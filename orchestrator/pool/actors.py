@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -131,8 +132,11 @@ class Evaluators:
         reference = self._actors[index].score.remote(query.code)
         self._out[reference] = (index, query, time.monotonic())
 
-    def wait(self) -> Sequence[Outcome]:
+    def wait(self, until: float = math.inf) -> Sequence[Outcome]:
         """What is back, in the order in which it came; empty where an evaluator has come instead.
+
+        Args:
+            until: when there is no more waiting, by `seconds`; what is back by then is nothing.
 
         Raises:
             ConfigError: what the cost model refuses, such as a simulator that only fails.
@@ -142,7 +146,12 @@ class Evaluators:
             if self._back:
                 found, self._back = self._back, []
                 return found
-            ready, _ = ray.wait([*self._out, *self._coming], num_returns=1, timeout=POLL_SECONDS)
+            left = until - self.seconds
+            if left <= 0:
+                return []
+            ready, _ = ray.wait(
+                [*self._out, *self._coming], num_returns=1, timeout=min(left, POLL_SECONDS)
+            )
             self._too_long()
             come = [reference for reference in ready if reference in self._coming]
             for reference in come:

@@ -6,6 +6,7 @@ code is the same. The search's clock stands between events, so that a log of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -37,8 +38,8 @@ class Workers(Protocol):
         """Takes a query."""
         ...
 
-    def wait(self) -> Sequence[Outcome]:
-        """Waits until at least one query is back or a worker has come; what is back, in order."""
+    def wait(self, until: float = math.inf) -> Sequence[Outcome]:
+        """Waits until a query is back, a worker has come or a moment is there; what is back."""
         ...
 
 
@@ -187,7 +188,8 @@ def run(search: PoolSearch, workers: Workers) -> None:
             return
         limit = search.evaluator.seconds
         if limit is not None and now >= limit:
+            search.tell([], now)  # nothing more has come: the log says that the time is out
             return
-        outcomes = workers.wait()
+        outcomes = workers.wait(math.inf if limit is None else origin + limit)
         if outcomes:
             search.tell(outcomes, workers.seconds - origin)

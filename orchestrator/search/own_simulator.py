@@ -9,15 +9,20 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mapspace.errors import ArgumentError, MapspaceError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
     from orchestrator.answers.request import Request
+    from orchestrator.pool.event_log import Event
     from orchestrator.pool.scheduler import PoolSearch
+
+    _Kept = tuple[dict[str, Any], Iterator[Event]]
 
 # Where neither iterations nor seconds are given.
 ITERATIONS = 1000
@@ -150,7 +155,6 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
         "last_failure": pool.last_failure,
     }
     assert entry.record is not None
-    assert entry.records is not None
     record = entry.record(space, trial.best_code, device)
     record["result"] = {request.objective: trial.best_loss}
     return OwnResult(record, trial.best_loss, summary)
@@ -197,38 +201,30 @@ class _Maker:
         return entry.model(self.accelerator, self.settings), space
 
 
-class _events:  # noqa: N801 - a context
-    """An event log, opened to be gone on with."""
+@contextlib.contextmanager
+def _events(path: Path | None) -> Iterator[tuple[IO[str] | None, _Kept | None]]:
+    """An event log, opened to be gone on with, and what it holds."""
+    from orchestrator.pool.event_log import read_events
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: Any = None
-
-    def __enter__(self) -> tuple[Any, tuple[dict[str, Any], Any] | None]:
-        from orchestrator.pool.event_log import read_events
-
-        if self._path is None:
-            return None, None
-        there = None
-        if self._path.is_file() and self._path.stat().st_size:
-            head, events, size = read_events(self._path)
+    if path is None:
+        yield None, None
+        return
+    try:
+        there, size = None, 0
+        if path.is_file() and path.stat().st_size:
+            head, events, size = read_events(path)
             there = (head, events)
-            self._file = self._path.open("r+")
-            self._file.truncate(size)
-            self._file.seek(size)
-        else:
-            try:
-                self._file = self._path.open("w")
-            except OSError as error:
-                raise ArgumentError("events", f": {self._path}: {error.strerror}.") from error
-        return self._file, there
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        file = path.open("r+" if there else "w")
+    except OSError as error:
+        raise ArgumentError("events", f": {path}: {error.strerror}.") from error
+    with file:
+        # What a last line was cut off of goes.
+        file.truncate(size)
+        file.seek(size)
+        yield file, there
 
 
-def _replayed(pool: Any, what: dict[str, Any], there: Any, path: Path | None) -> None:
+def _replayed(pool: PoolSearch, what: dict[str, Any], there: _Kept, path: Path | None) -> None:
     head, events = there
     if head != json.loads(json.dumps(what)):
         other = sorted(key for key in {*head, *what} if head.get(key) != what.get(key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +75,7 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
         machines = [(named_accelerator(source, where), {}) for source in sweep.accelerators]
     require_unique("accelerators", [machine.name for machine, _ in machines], where)
     level_names = {name for machine, _ in machines for name in machine.level_names[1:]}
-    for name in sweep.area.levels:
-        if name not in level_names:
-            raise ConfigError(f"{where}: area: levels: {unknown_name('level', name, level_names)}")
+    require_areas(sweep, level_names, where)
     require_spaces([machine for machine, _ in machines], layers, where)
     architectures = tuple(
         Architecture(machine.name, machine, parameters, sweep.area.bits(machine))
@@ -106,6 +104,17 @@ def layers_of(sweep: Sweep, where: str) -> tuple[Layer, ...]:
         raise ConfigError(f"{where}: workloads: {error}") from error
     require_unique("workloads", [layer.workload.name for layer in layers], where)
     return tuple(layers)
+
+
+def require_areas(sweep: Sweep, level_names: Collection[str], where: str) -> None:
+    """Refuses areas of levels that no machine has.
+
+    Raises:
+        ConfigError: there is no level of a name.
+    """
+    for name in sweep.area.levels:
+        if name not in level_names:
+            raise ConfigError(f"{where}: area: levels: {unknown_name('level', name, level_names)}")
 
 
 def _on_grid(sweep: Sweep, where: str, layers: int) -> list[tuple[Accelerator, dict[str, Any]]]:

@@ -78,13 +78,12 @@ def test_equal_calls_give_an_equal_run_and_a_state_continues_it(name: str, tmp_p
         assert np.array_equal(np.stack(play(first, 20, 3)), np.stack(play(second, 20, 3)))
 
 
-@pytest.mark.parametrize("name", ABLE)
+# The predictor of surrogate-guided knows nothing here.
+@pytest.mark.parametrize("name", [name for name in ABLE if name != "surrogate-guided"])
 def test_it_learns_from_late_answers(name: str) -> None:
     """About as well as in batches, with answers out of order."""
     extra = {"horizon": 300} if name == "annealing" else {}
     extra |= {"population": 20, "offspring": 20} if name == "genetic" else {}
-    if name == "surrogate-guided":
-        pytest.skip("its predictor here knows nothing")
     asked = play(build(name, HARD, 3, **extra), 300)
     found = min(loss_of(HARD, code) for code in asked)
     evaluator = Evaluator(MODEL, HARD, iterations=len(asked))

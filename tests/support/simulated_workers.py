@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,10 @@ class SimulatedWorkers:
         self.last_given = self.seconds
         self.given.append((self.seconds, self.seconds + took))
 
-    def wait(self) -> Sequence[Outcome]:
+    def wait(self, until: float = math.inf) -> Sequence[Outcome]:
+        if self._running[0][0] > until:
+            self.seconds = until
+            return []
         self.on_wait()
         self.spent = len(self.given)
         end, ticket, _, code = heapq.heappop(self._running)

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.accelerators import AcceleratorSource
+from costmodel.costs import Objective
 from mapspace.errors import ConfigError
 from orchestrator.design.bounds import least_total
 from orchestrator.design.branching import CYCLES_IN
@@ -131,8 +133,13 @@ def test_a_second_call_proves_nothing_again(tmp_path: Path) -> None:
 
 
 def test_a_layer_that_fits_nowhere(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a machine that has a mapping for every workload"):
+    with pytest.raises(ConfigError, match="a mapping for every workload; there is none"):
         designed(tmp_path, grid={"L1.capacity_words": [1, 2], "L2.fanout": [2, 4]})
+
+
+def test_limits_that_no_machine_keeps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"within the limits \(power at most 1e-09 W\)"):
+        designed(tmp_path, workloads=LAYERS[:1], limits={"power_w": 1e-9})
 
 
 def test_the_certificate_is_proven_again(tmp_path: Path) -> None:
@@ -221,7 +228,7 @@ def test_misuse(changes: dict[str, Any], message: str) -> None:
 
 
 def test_keys_have_an_order_only_where_more_is_never_worse() -> None:
-    def ordered(base: object, *keys: str) -> list[bool]:
+    def ordered(base: AcceleratorSource, *keys: str) -> list[bool]:
         values = {"capacity": (64, 128), "fanout": (2, 4), "energy": (1.0, 2.0), "read": (1.0, 2.0)}
         grid = {
             key: next(
@@ -230,7 +237,7 @@ def test_keys_have_an_order_only_where_more_is_never_worse() -> None:
             )
             for key in keys
         }
-        built = MachineGrid(accelerator(base), grid, "none", AreaProxy(), "x")  # type: ignore[arg-type]
+        built = MachineGrid(accelerator(base), grid, "none", AreaProxy(), "x")
         return [axis.ordered for axis in built.axes]
 
     assert ordered("mm256", "L1.capacity_words", "L2.fanout", "L1.energy_pj") == [True] * 3
@@ -297,7 +304,8 @@ def test_totals_are_bounded_whatever_each_layer_gets(
     energy = sum(count * e for e, _, count in layers)
     cycles = sum(count * d for _, d, count in layers)
     counts = [count for *_, count in layers]
-    for objective, power in (("edp", 1), ("ed2p", 2)):
+    powers: dict[Objective, int] = {"edp": 1, "ed2p": 2}
+    for objective, power in powers.items():
         bounds = [e * d**power for e, d, _ in layers]
-        assert least_total(bounds, counts, objective) <= energy * cycles**power  # type: ignore[arg-type]
+        assert least_total(bounds, counts, objective) <= energy * cycles**power
     assert least_total([e for e, *_ in layers], counts, "energy") == pytest.approx(energy)

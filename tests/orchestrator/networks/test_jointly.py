@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from costmodel.exact_any.choice import why_not_proven
 from mapspace.errors import ConfigError
 from orchestrator.networks.jointly import Jointly, LayerLines
 from orchestrator.networks.lines import Cut, corners, lower_bound
+from orchestrator.networks.network_certificate import certify_network
 
 Pairs = list[tuple[float, float]]
 TINY = {
@@ -147,6 +150,10 @@ def test_a_network_is_certified_and_proven_again(
     assert call("verify", certificate) == 0
     assert "the certificate holds" in capsys.readouterr().out
     content = json.loads(certificate.read_text())
+    assert call("search", *asked, "--output", output) == 0, "its own files are written again"
+    certificate.write_text('{"format": "x", "record": {}}')
+    assert call("search", *asked, "--output", output) == 2
+    assert "one of a network's certificate" in capsys.readouterr().err
     for change, wrong in (
         (lambda c: c.update(lower_bound=str(2 * Fraction(c["lower_bound"]))), "the lines say"),
         (lambda c: c.update(latency_cycles=c["latency_cycles"] - 1), "in all they take"),
@@ -161,6 +168,30 @@ def test_a_network_is_certified_and_proven_again(
     certificate.write_text(json.dumps({**content, "cuts": []}))
     assert call("verify", certificate) == 2
     assert "cuts" in capsys.readouterr().err
+
+
+def test_a_bound_of_many_digits_is_rounded_down() -> None:
+    result = ms.search_network(TINY, "tiny4", jointly=True)
+    exact = Fraction(10**75 + 7, 10**64 + 3)
+    kept = certify_network("tiny", replace(result.found, bound=exact)).lower_bound
+    assert exact * (1 - Fraction(1, 2**99)) < Fraction(kept) < exact
+    assert certify_network("tiny", result.found).lower_bound == str(result.found.bound)
+
+
+def test_the_budget_is_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    begin = LayerLines.begin
+
+    def slow_begin(self: LayerLines, seconds: float | None = None) -> None:
+        assert seconds is not None
+        given.append(seconds)
+        time.sleep(0.2)
+        begin(self, seconds)
+
+    monkeypatch.setattr(LayerLines, "begin", slow_begin)
+    ms.search_network(TINY, "tiny4", jointly=True, seconds=30.0)
+    assert given[0] <= 30.0
+    assert given[1] <= given[0] - 0.2
 
 
 def test_python_answers_as_the_command_does() -> None:

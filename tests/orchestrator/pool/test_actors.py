@@ -142,6 +142,9 @@ def test_the_same_command_goes_on_from_its_events(
         (["--simulator", "gpus.yaml"], "each needs 4 GPU, and Ray has 0"),
         (["--simulator", "own.py:cost", "--query-seconds", "0"], "more than 0"),
         (["--simulator", "own.py:cost", "--pad"], "--pad is for the model"),
+        (["--simulator", "own.py:cost", "--top", "2"], "--top is for the model"),
+        (["--simulator", "own.py:cost", "--gap", "1%"], "--gap is for the model"),
+        (["--simulator", "own.py:cost", "--html", "x.html"], "--html is for the model"),
         (["--workers", "2"], "--workers is for --simulator"),
     ],
 )

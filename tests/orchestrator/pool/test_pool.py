@@ -79,6 +79,7 @@ def test_a_budget_of_time_ends_the_search() -> None:
     run(search, pool)
     result = search.result()
     assert result.seconds == 5.0
+    assert pool.seconds == 5.0, "what is out is not waited for"
     assert result.iterations == sum(end <= 5.0 for _, end in pool.given)
 
 
