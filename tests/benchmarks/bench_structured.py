@@ -3,7 +3,8 @@
 Times are those of the evaluator's curve, in processor seconds of one core, compilation excluded:
 the searcher's own work, the cost model and Python between them. Medians over seeds; a seed that
 never came so near counts as infinite. `--other` measures machines on which the searcher's prior
-need not hold.
+need not hold, `--published` how far above the least EDP it is after so many milliseconds on
+published machines: above the proven one, and where that takes long above the best known.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.table import Table
 from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workload
 from costmodel.accelerators import Accelerator
 from costmodel.exact.prover import Prover
+from costmodel.exact_any.choice import make_prover
 from searchers import Evaluator, Searcher, make, structured
 from searchers.compiled.structured_walk import walk
 
@@ -46,6 +48,12 @@ SMALL_L1 = {
 OTHERS = ("mm256-bw", SMALL_L1, "mindmappings", "mm256-bypass", "eyeriss-168", "edge-1024")
 TARGETS = (0.03, 0.01, 0.001)
 MAIN_SECONDS, OTHER_SECONDS = 1.0, 1.0
+PUBLISHED = (
+    "eyeriss", "eyeriss-v2", "simba", "gemmini", "nvdla-small", "nvdla-large", "tpu-v1", "tpu-v4i",
+    "shidiannao",
+)  # fmt: skip
+AFTER = (10, 30, 100)  # milliseconds
+PROOF_SECONDS, KNOWN_SECONDS = 10.0, 2.0
 
 
 class _ArrivedError(Exception):
@@ -104,6 +112,51 @@ def measure(machine: Accelerator, seeds: int, seconds: float) -> None:
     Console(width=100).print(table)
 
 
+def least_known(space: MapSpace) -> tuple[float, bool]:
+    """The least EDP after a proof of some seconds and a longer search; whether it is proven."""
+    prover = make_prover(space, objective="edp", threads=1)
+    prover.run(PROOF_SECONDS)
+    evaluator = Evaluator(LoopNestModel(), space, seconds=KNOWN_SECONDS, clock=time.process_time)
+    make("structured", space, seed=1_000).run(evaluator)
+    least = evaluator.result().best_loss
+    if len(codes := prover.codes()):
+        least = min(least, float(LoopNestModel().evaluate(space, codes).edp.min()))
+    return least, prover.finished
+
+
+def published(seeds: int) -> None:
+    """Prints a row per published machine: per cent above the least EDP, geometric means."""
+    print("| |", " | ".join(f"{after} ms" for after in AFTER), "| worst at 10 ms | proven |")
+    print("|---|" + "---|" * (len(AFTER) + 2))
+    for machine in PUBLISHED:
+        excess, proofs = [], 0
+        for name in PROBLEMS:
+            space = MapSpace(workload(name), accelerator(machine))
+            least, is_proven = least_known(space)
+            runs = np.array([_after(space, seed) for seed in range(seeds)])
+            proofs += is_proven
+            excess.append(np.log(runs / min(least, float(runs.min()))).mean(0))
+        means = 100 * np.expm1(np.array(excess))
+        worst = int(means[:, 0].argmax())
+        cells = [f"{value:.2f}" for value in 100 * np.expm1(np.mean(excess, axis=0))]
+        print(
+            f"| `{machine}` |",
+            " | ".join([*cells, f"{means[worst, 0]:.2f}, {PROBLEMS[worst]}", f"{proofs}"]),
+            "|",
+            flush=True,
+        )
+
+
+def _after(space: MapSpace, seed: int) -> list[float]:
+    """The best EDP after so many milliseconds."""
+    seconds = AFTER[-1] / 1e3
+    evaluator = Evaluator(LoopNestModel(), space, seconds=seconds, clock=time.process_time)
+    make("structured", space, seed=seed).run(evaluator)
+    result = evaluator.result()
+    at = np.searchsorted(result.curve_seconds, np.array(AFTER) / 1e3, side="right") - 1
+    return [float(result.curve_loss[i]) if i >= 0 else float("inf") for i in at]
+
+
 def overhead(machine: Accelerator) -> None:
     """Prints what Python takes: beside compiled walks, and beside batches that are asked for."""
     space = MapSpace(workload("resnet-conv4"), machine)
@@ -144,7 +197,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--other", action="store_true", help="other machines too")
+    parser.add_argument("--published", action="store_true", help="published machines alone")
     options = parser.parse_args(arguments)
+    if options.published:
+        published(options.seeds)
+        return
     overhead(accelerator("mm256"))
     measure(accelerator("mm256"), options.seeds, MAIN_SECONDS)
     for machine in OTHERS if options.other else ():

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_a_lost_runner_leaves_the_best_so_far() -> None:
     space, model = MapSpace(workload("gemm:M=96,N=64,K=80"), accelerator("mm256")), LoopNestModel()
     searcher = make("ppo", space, seed=0, runners=2, environments=4, episode_length=4)
     before = _runner_processes()
-    asked = 0
+    asked, started = 0, time.monotonic()
     while searcher.failure is None:
         codes = searcher.ask(50)
         searcher.tell(model.evaluate(space, codes).edp)
@@ -137,7 +138,8 @@ def test_a_lost_runner_leaves_the_best_so_far() -> None:
         if asked >= 100 and (alive := _runner_processes() - before):
             os.kill(min(alive), signal.SIGKILL)
             before |= alive
-        assert asked < 10_000
+        # Ray takes its time to notice, on a busy machine much of it.
+        assert time.monotonic() < started + 240
     assert "actor died" in searcher.failure
     assert len(searcher.ask(5)) == 0
 

@@ -165,6 +165,11 @@ def check_front(seed: int, most: int = MOST_MAPPINGS) -> int:
         How many points the front has.
     """
     space, codes, _ = random_hierarchy(np.random.default_rng(seed), most)
+    return check_front_of(space, codes)
+
+
+def check_front_of(space: MapSpace, codes: Codes) -> int:
+    """Holds the proven front of a space against all of its mappings, and counts its points."""
     prover = FrontProver(space)
     while not prover.finished:
         prover.step()
@@ -174,11 +179,12 @@ def check_front(seed: int, most: int = MOST_MAPPINGS) -> int:
     cycles, energy = costs.latency_cycles[order], costs.energy_pj[order]
     # Nobody as fast needs less: what is less by a rounding error is no point of its own.
     before = np.concatenate([[np.inf], np.minimum.accumulate(energy)[:-1]])
-    front = energy < before * (1 - 1e-11)
+    front = np.isfinite(energy) & (energy < before * (1 - 1e-11))
     where = f"{space.accelerator.model_dump()} of {space.workload}"
     assert [point.latency_cycles for point in points] == cycles[front].tolist(), where
     np.testing.assert_allclose([p.energy_pj for p in points], energy[front], rtol=1e-11)
-    again = LoopNestModel().evaluate(space, np.array([point.code for point in points]))
+    proven = np.array([point.code for point in points], np.int32).reshape(-1, codes.shape[1])
+    again = LoopNestModel().evaluate(space, proven)
     assert again.energy_pj.tolist() == [point.energy_pj for point in points]
     assert again.latency_cycles.tolist() == [point.latency_cycles for point in points]
     return len(points)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_hierarchies import check_proof, random_hierarchy
+from small_hierarchies import check_front_of, check_proof, random_hierarchy
 from small_problems import every_mapping
 from whole_spaces import golden, random_constraints
 
-from costmodel import MapSpace, accelerator, workload
+from costmodel import Codes, MapSpace, accelerator, workload
+from costmodel.costs import Objective
 from costmodel.exact.certificate import certify
 from costmodel.exact.verification import verify
 from costmodel.exact_any.choice import make_prover
@@ -41,8 +42,8 @@ def test_the_least_energy_is_timeloops(number: int) -> None:
     assert certify(prover, 1.0).proven
 
 
-def check_constrained(seed: int, most: int) -> None:
-    """Holds the proof of a random problem under random constraints against all its mappings."""
+def constrained_space(seed: int, most: int) -> tuple[MapSpace, Codes, Objective]:
+    """A random problem under random constraints, all its mappings, and an objective."""
     rng = np.random.default_rng(seed)
     while True:
         whole, _, objective = random_hierarchy(rng, most)
@@ -55,14 +56,23 @@ def check_constrained(seed: int, most: int) -> None:
             continue
         codes = every_mapping(space, 4 * most)
         if codes is not None:
-            break
-    check_proof(space, codes, objective)
+            return space, codes, objective
+
+
+def check_constrained(seed: int, most: int) -> None:
+    """Holds the proof of a random problem under random constraints against all its mappings."""
+    check_proof(*constrained_space(seed, most))
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_equals_enumeration(block: int) -> None:
     for seed in range(10 * block, 10 * block + 10):
         check_constrained(seed, most=1200)
+
+
+def test_fronts_equal_enumeration() -> None:
+    points = [check_front_of(*constrained_space(seed, 600)[:2]) for seed in range(5000, 5020)]
+    assert sum(number > 1 for number in points) >= 4
 
 
 @pytest.mark.slow
