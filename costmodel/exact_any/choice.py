@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from costmodel.costs import Objective
-from costmodel.exact import certificate, loading, problem
+from costmodel.exact import certificate, loading, problem, verification
 from costmodel.exact import prover as three_levels
 from costmodel.exact.face import AnyProof
 from costmodel.exact_any import prover as any_levels
 from costmodel.exact_any.imperfect_prover import ImperfectProver, why_not_imperfect
 from costmodel.exact_any.problem import why_not_any
+from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 
 
@@ -71,17 +72,33 @@ def prove(
     *,
     objective: Objective = "edp",
     seconds: float | None = None,
+    threads: int | None = None,
     after_step: Callable[[AnyProof], None] | None = None,
+    earlier: certificate.Certificate | None = None,
 ) -> certificate.Certificate:
     """Proves the best mapping of a map space, as `costmodel.exact.certificate.prove` does.
+
+    Args:
+        space: a map space.
+        objective: what to minimise.
+        seconds: stop after so long, what an earlier proof took included.
+        threads: how many work at a time.
+        after_step: called after every step.
+        earlier: the certificate of an unfinished proof of this space and objective, from which
+            this one goes on; from one that contradicts itself it does not.
 
     Raises:
         ConfigError: the space cannot be treated, or it has no feasible mapping.
         DataError: the time was too short for the tables, or to find any mapping.
     """
-    prover = None
+    prover = make_prover(space, objective=objective, threads=threads, build=False)
+    if earlier is not None and verification.why_not_continued(earlier, prover) is None:
+        prover.offer(record_code(space, earlier.record)[None])
+        if earlier.earlier is not None:
+            prover.resume(earlier.earlier)
+            if seconds is not None:
+                seconds = max(0.0, seconds - earlier.seconds)
     if not is_older(space):
-        prover = make_prover(space, objective=objective, build=False)
         # So that there is a mapping, however few of those at random fit.
         first = space.sample(np.random.default_rng(0), certificate.FIRST_MAPPINGS, feasible=True)
         prover.offer(first)

@@ -136,7 +136,7 @@ class Benchmark(StrictModel):
     objective: Objective = "edp"
     """What to minimise."""
     proof_seconds: NonNegativeNumber = 60.0
-    """Time to prove the optimum of each workload beforehand, off the searchers' clock; 0: none."""
+    """Time to prove the optimum of each workload, off the searchers' clock; 0: none."""
     host: Literal["trials", "blocks"] = "trials"
     """`trials`: one Tune trial is whole searches. `blocks`: one is a block of mappings."""
     seeds_per_trial: Size | None = None

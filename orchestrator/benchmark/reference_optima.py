@@ -1,7 +1,8 @@
-"""What a benchmark is measured against: per workload the optimum, proven before anything searches.
+"""What a benchmark is measured against: per workload the optimum, proven beside its searches.
 
 A proof is kept as a certificate in the run folder, `certificates/WORKLOAD.json`, which
-`mapspace verify` proves again; a run that continues reads it.
+`mapspace verify` proves again; a run that continues reads it. What is proven within a moment is
+proven before anything searches; no search needs an optimum, so the others are tasks of Ray.
 """
 
 from __future__ import annotations
@@ -9,39 +10,44 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costmodel.bounds import algorithmic_minimum, floor, known_optimum
-from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
-from mapspace.errors import ConfigError, DataError, MapspaceError
-from mapspace.storage import Place, write_atomically
+from mapspace.errors import ConfigError, MapspaceError
+from mapspace.storage import Place
 from orchestrator.benchmark.config import Plan
+from orchestrator.benchmark.optimum_task import (
+    Proof,
+    Proven,
+    kept_certificate,
+    prove_optimum,
+    write_certificate,
+)
 from orchestrator.comparison.results import Bounds, Run
 from orchestrator.comparison.results_files import CERTIFICATES_FOLDER
-from orchestrator.runs.locations import local_file
+from orchestrator.runs.ray_runtime import Tasks
 from orchestrator.runs.run_folder import Say
 from orchestrator.store.folder import Store
-from orchestrator.store.proofs import read_or_prove
+from orchestrator.store.proofs import keep_proof, read_proofs
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.face import AnyProof
-    from costmodel.workloads import Workload
-
 
 # Seconds between two lines about a proof that takes long.
 LINE_SECONDS = 5.0
+# What proofs may take of the time before the searches, s: each of them, and all together. Nearly
+# all proofs end within; the others go on from there as tasks.
+FIRST_SECONDS, ALL_FIRST_SECONDS = 1.0, 5.0
 
 
 def bound_workloads(
     plan: Plan, folder: Place, progress: Say, store: Store | None = None
 ) -> dict[str, Bounds]:
-    """Proves the optimum of every workload of a benchmark, as far as it can and its time allows.
+    """Proves the optimum of every workload of a benchmark in this process.
 
     Args:
         plan: the benchmark.
@@ -55,12 +61,7 @@ def bound_workloads(
     Raises:
         ConfigError: a workload has no feasible mapping.
     """
-    if plan.cost_model.optimum is not None:
-        return {name: _enumerated(plan, name, progress) for name in plan.workloads}
-    if not plan.cost_model.branch_and_bound:
-        return {}
-    proofs = _Proofs(plan, folder, progress, store)
-    return {name: proofs.bounds(name) for name in plan.workloads}
+    return Optima(plan, folder, progress, store).bounds()
 
 
 def best_measured(runs: Sequence[Run], workload: str) -> Bounds:
@@ -89,85 +90,147 @@ def _enumerated(plan: Plan, name: str, progress: Say) -> Bounds:
     return Bounds(least, least, least, least, seconds)
 
 
-class _Proofs:
-    """The proofs of one benchmark."""
+class Optima:
+    """The bounds of a benchmark's workloads, as far as they are known, and the proofs to be made.
 
-    def __init__(self, plan: Plan, folder: Place, progress: Say, store: Store | None) -> None:
+    `begin`, `look` and `wait` have the proofs made by tasks while searches run; `bounds` makes what
+    is left.
+
+    Attributes:
+        seconds: what the tasks took in all, s.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: Place, progress: Say, store: Store | None = None
+    ) -> None:
+        """Takes what is known or proven at once, with the arguments of `bound_workloads`.
+
+        Raises:
+            ConfigError: a workload has no feasible mapping.
+        """
         self.plan = plan
         self.store = store
         self.folder = folder
         self.progress = progress
         self.objective = plan.benchmark.objective
-        self.seconds = plan.benchmark.proof_seconds
-        if self.seconds > 0:
-            progress(f"{plan.benchmark.name}: proving the best {self.objective} of each workload")
+        self.limit = plan.benchmark.proof_seconds
+        self.seconds = 0.0
+        self._known: dict[str, Bounds] = {}
+        self._left: list[str] = []
+        self._tasks: Tasks[Proof, Proven] | None = None
+        if plan.cost_model.optimum is not None:
+            self._known = {name: _enumerated(plan, name, progress) for name in plan.workloads}
+        elif plan.cost_model.branch_and_bound:
+            if self.limit > 0:
+                progress(
+                    f"{plan.benchmark.name}: proving the best {self.objective} of each workload"
+                )
+            for name in plan.workloads:
+                self._look_up(name)
+            self._prove_first()
 
-    def bounds(self, name: str) -> Bounds:
-        """The bounds of a workload, proven, read or looked up."""
-        found, accelerator = self.plan.workloads[name], self.plan.accelerator
-        minimum = algorithmic_minimum(found, accelerator).objective(self.objective)
-        least = floor(found, accelerator).objective(self.objective)
-        known = known_optimum(found, accelerator) if self.objective == "edp" else None
-        if self.seconds == 0:
-            note = "" if known is not None else "proof_seconds is 0"
-            return Bounds(minimum, least, known, note=note)
-        certificate, how = self._certificate(name)
-        if certificate is None:
-            self.progress(f"  {name}: not proven: {how}")
-            return Bounds(minimum, least, known, note=how)
-        bounds = Bounds(
-            minimum,
-            least,
-            certificate.value if certificate.proven else known,
-            certificate.lower_bound,
-            certificate.seconds,
-            f"{CERTIFICATES_FOLDER}/{certificate_file(name, found.hash)}",
-            ""
-            if certificate.proven
-            else f"the proof was not finished in {certificate.seconds:.3g} s",
-        )
-        claim = "optimum" if bounds.proven else "optimum at least"
-        self.progress(
-            f"  {name}: {claim} {self.plan.shown(bounds.reference)}, {bounds.note or how}"
-        )
-        return bounds
+    def begin(self) -> None:
+        """Gives the proofs to tasks; Ray runs."""
+        if self._left:
+            names = ", ".join(self._left)
+            self.progress(f"  {names}: proven beside the searches, for {self.limit:g} s at most")
+            self._tasks = Tasks(prove_optimum, [self._proof(name) for name in self._left])
+            self.look()
 
-    def _certificate(self, name: str) -> tuple[Certificate | None, str]:
-        """The certificate of a workload and how it came about; else None and why."""
+    def look(self) -> None:
+        """Takes the proofs that have come to an end."""
+        if self._tasks is not None:
+            self._take(self._tasks.ready(0.0))
+
+    def wait(self) -> None:
+        """Waits for all proofs that are out.
+
+        Raises:
+            ConfigError: a workload has no feasible mapping.
+            MapspaceError: workers died again and again.
+        """
+        if self._tasks is not None and self._left:
+            self.look()
+            self.progress(
+                f"{self.plan.benchmark.name}: waiting for proofs: {', '.join(self._left)}"
+            )
+            while self._left:
+                self._take(self._tasks.ready())
+        self._tasks = None
+
+    def bounds(self) -> dict[str, Bounds]:
+        """The bounds by workload; what is left to be proven is proven here.
+
+        Raises:
+            ConfigError: a workload has no feasible mapping.
+        """
+        for name in list(self._left):
+            self._finish(name, self._prove(name, self.limit))
+        return {name: self._known[name] for name in self.plan.workloads if name in self._known}
+
+    def _take(self, answers: Iterable[tuple[Proof, Proven | None]]) -> None:
+        for proof, proven in answers:
+            if proven is None:
+                raise MapspaceError(
+                    f"{proof.name}: the worker of its proof died again and again (out of memory?). "
+                    "With proof_seconds: 0 the same command goes on without proofs."
+                )
+            self.seconds += proven.took
+            self._finish(proof.name, proven)
+
+    def _look_up(self, name: str) -> None:
+        """Takes what is known of a workload; else its proof is left."""
         from costmodel.exact_any.choice import why_not_proven
 
+        if self.limit == 0:
+            known = self._without_proof(name)
+            note = "" if known.optimum is not None else "proof_seconds is 0"
+            self._known[name] = replace(known, note=note)
+            return
         space = MapSpace(self.plan.workloads[name], self.plan.accelerator)
         reason = why_not_proven(space)
         if reason is not None:
-            return None, reason
-        file = certificate_file(name, space.workload.hash)
-        with local_file(self.folder / CERTIFICATES_FOLDER / file) as path:
-            return self._kept_certificate(name, space, path)
+            self._not_proven(name, reason)
+            return
+        kept = kept_certificate(self._proof(name))
+        if kept is not None and (kept.proven or kept.seconds >= self.limit):
+            self._proven(name, kept, "proven before")
+            return
+        if self.store is not None:
+            asked = [(space.workload, space.accelerator, self.objective)]
+            found = next(read_proofs(asked, self.limit, self.store))
+            if found is not None:
+                write_certificate(self._file(name), found)
+                self._proven(name, found, "read from the store")
+                return
+        self._left.append(name)
 
-    def _kept_certificate(
-        self, name: str, space: MapSpace, path: Path
-    ) -> tuple[Certificate | None, str]:
-        """The certificate in a file, or a new one, which then lies there."""
-        certificate = matching_certificate(path, space.workload, space.accelerator, self.objective)
-        if certificate is not None and (certificate.proven or certificate.seconds >= self.seconds):
-            return certificate, "proven before"
-        try:
-            certificate, stored = read_or_prove(
-                space, self.objective, self.seconds, self.store, lambda: self._prove(space)
-            )
-        except DataError as error:
-            return None, str(error).rstrip(".")
-        except ConfigError as error:
-            raise ConfigError(f"{name}: {error}") from error
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, certificate.text().encode())
-        how = "read from the store" if stored else f"proven in {certificate.seconds:.2f} s"
-        return certificate, how
+    def _prove_first(self) -> None:
+        """Proves what is proven within a moment; the others go on from there."""
+        if self.limit <= FIRST_SECONDS:
+            return
+        ends = time.monotonic() + ALL_FIRST_SECONDS
+        for name in list(self._left):
+            if time.monotonic() < ends:
+                proven = self._prove(name, FIRST_SECONDS)
+                if proven.infeasible or (proven.text and proven.read().proven):
+                    self._finish(name, proven)
+                elif proven.text:
+                    write_certificate(self._file(name), proven.read())
 
-    def _prove(self, space: MapSpace) -> Certificate:
-        from costmodel.exact_any.choice import prove
+    def _proof(self, name: str) -> Proof:
+        return Proof(
+            name,
+            self.plan.workloads[name],
+            self.plan.accelerator,
+            self.objective,
+            self.limit,
+            self._file(name),
+        )
 
-        self._compile(space)
+    def _prove(self, name: str, seconds: float) -> Proven:
+        """Proves in this process, on all of its processors."""
+        self._compile(name)
         started = last = time.monotonic()
 
         def after_step(prover: AnyProof) -> None:
@@ -177,42 +240,70 @@ class _Proofs:
                 so_far = "no mapping yet"
                 if math.isfinite(prover.gap):
                     so_far = f"a mapping at most {100 * prover.gap:.3g} % above the optimum"
-                self.progress(
-                    f"  {space.workload.name}: {so_far} "
-                    f"({last - started:.0f} of {self.seconds:g} s)"
-                )
+                self.progress(f"  {name}: {so_far} ({last - started:.0f} of {seconds:g} s)")
 
-        return prove(space, objective=self.objective, seconds=self.seconds, after_step=after_step)
+        return prove_optimum(
+            replace(self._proof(name), seconds=seconds), threads=None, after_step=after_step
+        )
 
-    def _compile(self, space: MapSpace) -> None:
-        """Loads compiled code, so that compilation takes no proof's time."""
+    def _compile(self, name: str) -> None:
+        """Loads compiled code, and says so where it had to be compiled."""
         from costmodel.exact_any.choice import load_prover
 
         started = time.monotonic()
-        load_prover(space)
+        load_prover(MapSpace(self.plan.workloads[name], self.plan.accelerator))
         seconds = time.monotonic() - started
         if seconds > LINE_SECONDS:
             self.progress(f"  compiled the exact search in {seconds:.0f} s, once for all")
 
+    def _finish(self, name: str, proven: Proven) -> None:
+        """Takes what a proof has come to."""
+        self._left.remove(name)
+        if proven.reason:
+            if proven.infeasible:
+                raise ConfigError(f"{name}: {proven.reason}")
+            self._not_proven(name, proven.reason)
+            return
+        certificate = proven.read()
+        write_certificate(self._file(name), certificate)
+        if self.store is not None:
+            space = MapSpace(self.plan.workloads[name], self.plan.accelerator)
+            keep_proof(space, certificate, self.limit, self.store)
+        self._proven(name, certificate, f"proven in {certificate.seconds:.2f} s")
 
-def matching_certificate(
-    path: Path, workload: Workload, accelerator: Accelerator, objective: Objective
-) -> Certificate | None:
-    """The certificate in a file, if it is one for this problem and this cost model."""
-    from costmodel.exact.certificate import read_certificate
+    def _not_proven(self, name: str, reason: str) -> None:
+        self.progress(f"  {name}: not proven: {reason}")
+        self._known[name] = replace(self._without_proof(name), note=reason)
 
-    try:
-        found = read_certificate(path)
-    except ConfigError:
-        return None  # There is none yet, or what is there is damaged: it is proven anew.
-    model = LoopNestModel()
-    claims = (found.model, found.model_version, found.objective, found.keep)
-    same = (
-        claims == (model.name, model.version, objective, None)
-        and found.workload_hash == found.workload.hash == workload.hash
-        and found.accelerator_hash == found.accelerator.hash == accelerator.hash
-    )
-    return found if same else None
+    def _proven(self, name: str, certificate: Certificate, how: str) -> None:
+        """Notes what a certificate says, and says how it came about."""
+        known = self._without_proof(name)
+        note = f"the proof was not finished in {certificate.seconds:.3g} s"
+        bounds = replace(
+            known,
+            optimum=certificate.value if certificate.proven else known.optimum,
+            lower_bound=certificate.lower_bound,
+            proof_seconds=certificate.seconds,
+            certificate=f"{CERTIFICATES_FOLDER}/{self._file(name).name}",
+            note="" if certificate.proven else note,
+        )
+        claim = "optimum" if bounds.proven else "optimum at least"
+        self.progress(
+            f"  {name}: {claim} {self.plan.shown(bounds.reference)}, {bounds.note or how}"
+        )
+        self._known[name] = bounds
+
+    def _without_proof(self, name: str) -> Bounds:
+        """What bounds a workload without any proof."""
+        found, accelerator = self.plan.workloads[name], self.plan.accelerator
+        minimum = algorithmic_minimum(found, accelerator).objective(self.objective)
+        least = floor(found, accelerator).objective(self.objective)
+        known = known_optimum(found, accelerator) if self.objective == "edp" else None
+        return Bounds(minimum, least, known)
+
+    def _file(self, name: str) -> Place:
+        file = certificate_file(name, self.plan.workloads[name].hash)
+        return self.folder.resolve() / CERTIFICATES_FOLDER / file
 
 
 def certificate_file(name: str, workload_hash: str) -> str:

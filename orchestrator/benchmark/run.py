@@ -22,7 +22,7 @@ from mapspace.storage import Place, place, remove_folder
 from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
-from orchestrator.benchmark.reference_optima import best_measured, bound_workloads
+from orchestrator.benchmark.reference_optima import Optima, best_measured
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
 from orchestrator.comparison import results_files as results_module
 from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, write_report
@@ -78,11 +78,13 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         return "" if same else "holds another experiment or other surrogates"
 
     def work(self, folder: Place, claim: Claim) -> Results:
-        """Proves the optima, runs the searches and saves the results."""
+        """Runs the searches, proves the optima beside them and saves the results."""
         plan = self.plan
-        # Before Ray starts: a proof takes memory and a processor, and no search shall wait for it.
-        bounds = bound_workloads(plan, folder, self.say, self.store)
-        runs, spent = run_searches(plan, folder, CHECKPOINT_SECONDS, self.say, self.store)
+        optima = Optima(plan, folder, self.say, self.store)
+        runs, spent = run_searches(
+            plan, folder, CHECKPOINT_SECONDS, self.say, self.store, beside=optima
+        )
+        bounds = optima.bounds()
         if spent:
             self.say(f"{self.name}: {overhead(len(runs), **spent)}")
         if plan.cost_model.measured:
@@ -162,15 +164,21 @@ def run_benchmark(
 
 
 def overhead(
-    searches: int, search_seconds: float, elapsed_seconds: float, processors: float
+    searches: int,
+    search_seconds: float,
+    elapsed_seconds: float,
+    processors: float,
+    proof_seconds: float = 0.0,
 ) -> str:
-    """In words, which share of the processors' time went neither into searchers nor cost models."""
-    share = 1 - search_seconds / (elapsed_seconds * processors)
+    """In words, which share of the processors' time went into no searcher, cost model or proof."""
+    share = 1 - (search_seconds + proof_seconds) / (elapsed_seconds * processors)
     # Of searches this short a share would tell how long Ray takes to start.
     tiny = search_seconds < START_UP_SECONDS * processors
     rest = "the rest is start-up" if tiny else f"{100 * share:.1f} % overhead"
+    proofs = f" and {proof_seconds:,.1f} s of proofs" if proof_seconds else ""
     return (
-        f"{searches:,} searches: {search_seconds:,.1f} s of search in {elapsed_seconds:,.1f} s on "
+        f"{searches:,} searches: {search_seconds:,.1f} s of search{proofs} in "
+        f"{elapsed_seconds:,.1f} s on "
         f"{processors} processors; {rest}"
     )
 

@@ -11,6 +11,22 @@ from typing import Any
 from ray.tune import Callback
 
 BLOCK_LINE_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+
+
+class Looking(Callback):
+    """Looks after something else, such as proofs, while Tune runs."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self.look = look
+        self.looked = time.monotonic()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Looks if the last time is some while ago."""
+        now = time.monotonic()
+        if now - self.looked >= LOOK_SECONDS:
+            self.looked = now
+            self.look()
 
 
 class TrialProgress(Callback):

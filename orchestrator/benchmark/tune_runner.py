@@ -19,6 +19,7 @@ from typing import Any
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.stored_runs import (
     KNOWN_FILE,
     Search,
@@ -37,7 +38,13 @@ ERRORS_FILE = "errors.txt"
 
 
 def run_searches(
-    plan: Plan, folder: Place, seconds: float, progress: Say, store: Store | None = None
+    plan: Plan,
+    folder: Place,
+    seconds: float,
+    progress: Say,
+    store: Store | None = None,
+    *,
+    beside: Optima | None = None,
 ) -> tuple[list[Run], dict[str, float]]:
     """Runs or continues the searches of a benchmark on Ray.
 
@@ -47,12 +54,15 @@ def run_searches(
         seconds: the least time between two writes of the same state.
         progress: takes lines for a person.
         store: where searches that were made before are read, and new ones kept; None: nowhere.
+        beside: proofs that tasks make while the searches run; they are made when this returns,
+            unless there was nothing to search.
 
     Returns:
         The runs, and what they took: `search_seconds` of all searches, which leave out what a
-        searcher and its queries did not need, `elapsed_seconds` and `processors`. The second is
-        empty where the two cannot be compared: in a run that was continued or answered from the
-        store in part, in blocks, and where seconds are virtual or a measurement's own.
+        searcher and its queries did not need, `proof_seconds` of what was proven beside them,
+        `elapsed_seconds` and `processors`. The second is empty where the two cannot be compared: in
+        a run that was continued or answered from the store in part, in blocks, and where seconds
+        are virtual or a measurement's own.
 
     Raises:
         ConfigError: the host cannot run a searcher.
@@ -75,7 +85,15 @@ def run_searches(
     started = time.monotonic()
     with _quiet_tune() as processors:
         host = _run_trials if whole_searches else _run_blocks
-        runs = host(plan, states, seconds, progress, left)
+        callbacks = []
+        if beside is not None:
+            from orchestrator.benchmark.tune_progress import Looking
+
+            beside.begin()
+            callbacks.append(Looking(beside.look))
+        runs = host(plan, states, seconds, progress, left, callbacks)
+        if beside is not None:
+            beside.wait()
         elapsed = time.monotonic() - started
     if store is not None:
         keep_runs(plan, runs, store)
@@ -84,6 +102,7 @@ def run_searches(
         return runs, {}
     return runs, {
         "search_seconds": sum(run.seconds for run in runs),
+        "proof_seconds": 0.0 if beside is None else beside.seconds,
         "elapsed_seconds": elapsed,
         "processors": processors,
     }
@@ -96,7 +115,12 @@ def _left(plan: Plan, known: Sequence[Run]) -> list[Search]:
 
 
 def _run_trials(
-    plan: Plan, states: Place, seconds: float, progress: Say, searches: Sequence[Search]
+    plan: Plan,
+    states: Place,
+    seconds: float,
+    progress: Say,
+    searches: Sequence[Search],
+    callbacks: Sequence[Any] = (),
 ) -> list[Run]:
     """Host `trials`: Tune schedules (searcher, workload, seeds), each trial searches."""
     from ray import tune
@@ -126,7 +150,7 @@ def _run_trials(
                 trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
             ),
             tune.TuneConfig(**_scheduling(plan)),
-            TrialProgress(len(left), plan.shown),
+            [TrialProgress(len(left), plan.shown), *callbacks],
             states.parent,
             param_space={"task": tune.grid_search(left)},
         )
@@ -183,7 +207,12 @@ def _seed_counts(plan: Plan) -> str:
 
 
 def _run_blocks(
-    plan: Plan, states: Place, seconds: float, progress: Say, searches: Sequence[Search]
+    plan: Plan,
+    states: Place,
+    seconds: float,
+    progress: Say,
+    searches: Sequence[Search],
+    callbacks: Sequence[Any] = (),
 ) -> list[Run]:
     """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side.
 
@@ -242,7 +271,7 @@ def _run_blocks(
     _fit(
         trainable,
         tune.TuneConfig(search_alg=search, num_samples=-1, **_scheduling(plan)),
-        BlockProgress(len(tasks)),
+        [BlockProgress(len(tasks)), *callbacks],
         states.parent,
     )
     return [
@@ -263,7 +292,9 @@ def _scheduling(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _fit(trainable: Any, config: Any, callback: Any, folder: Place, **options: Any) -> None:
+def _fit(
+    trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place, **options: Any
+) -> None:
     """Lets Tune run its trials; what it writes for itself is thrown away.
 
     Raises:
@@ -278,7 +309,7 @@ def _fit(trainable: Any, config: Any, callback: Any, folder: Place, **options: A
             run_config=tune.RunConfig(
                 storage_path=storage,
                 verbose=0,
-                callbacks=[callback],
+                callbacks=list(callbacks),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 # A worker that dies costs its work since the last state, not the benchmark.
                 failure_config=tune.FailureConfig(max_failures=2),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from mapspace.errors import MapspaceError
 from mapspace.ray_start import start_ray
@@ -87,10 +87,6 @@ def completed(
 ) -> Iterator[tuple[Item, Answer | None]]:
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
-    Nothing is cancelled when the caller stops: where a task ends in the moment of its cancellation
-    Ray 2.60 aborts the driver ("Tried to complete task that was not pending"). Few tasks are under
-    way instead, and they end with the driver.
-
     Args:
         function: What to run; importable on the workers.
         items: Its arguments.
@@ -104,42 +100,79 @@ def completed(
         MapspaceError: As the function raised it.
         OSError: As the function raised it.
     """
-    import ray
+    tasks = Tasks(function, items, retries=retries)
+    while not tasks.done and not (stop is not None and stop()):
+        yield from tasks.ready(None if stop is None else POLL_SECONDS)
 
-    @ray.remote(num_cpus=1, max_retries=retries)
-    def task(item: Item) -> Answer:
-        return function(item)
 
-    deaths = (
-        ray.exceptions.WorkerCrashedError,
-        ray.exceptions.NodeDiedError,
-        ray.exceptions.OutOfMemoryError,
-    )
-    waiting = iter(items)
-    pending: dict[ray.ObjectRef, Item] = {}
-    window, counted = 0, -RECOUNT_SECONDS
-    while True:
-        if time.monotonic() - counted >= RECOUNT_SECONDS:
-            # One more per core than runs, so that no core waits for the driver.
-            window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            counted = time.monotonic()
-        for item in itertools.islice(waiting, max(0, window - len(pending))):
-            pending[task.remote(item)] = item
-        if not pending or (stop is not None and stop()):
-            return
-        timeout = None if stop is None else POLL_SECONDS
-        for reference in ray.wait(list(pending), num_returns=1, timeout=timeout)[0]:
-            item = pending.pop(reference)
+class Tasks(Generic[Item, Answer]):
+    """Items that Ray tasks of one core work on, a few more at a time than there are cores.
+
+    Nothing is cancelled when the caller stops: where a task ends in the moment of its cancellation
+    Ray 2.60 aborts the driver ("Tried to complete task that was not pending"). Few tasks are under
+    way instead, and they end with the driver.
+    """
+
+    def __init__(
+        self, function: Callable[[Item], Answer], items: Iterable[Item], *, retries: int = 3
+    ) -> None:
+        """Takes the arguments of `completed`; Ray runs, and `ready` gives items out."""
+        import ray
+
+        def task(item: Item) -> Answer:
+            return function(item)
+
+        self._task = ray.remote(num_cpus=1, max_retries=retries)(task)
+        self._waiting = iter(items)
+        self._pending: dict[Any, Item] = {}
+        self._window, self._counted = 0, -RECOUNT_SECONDS
+        self._give_out()
+
+    @property
+    def done(self) -> bool:
+        """Whether all answers have been given."""
+        return not self._pending
+
+    def ready(self, timeout: float | None = None) -> list[tuple[Item, Answer | None]]:
+        """The next answer, if one comes within so many seconds; None: however long it takes.
+
+        Raises:
+            MapspaceError: As the function raised it.
+            OSError: As the function raised it.
+        """
+        import ray
+
+        deaths = (
+            ray.exceptions.WorkerCrashedError,
+            ray.exceptions.NodeDiedError,
+            ray.exceptions.OutOfMemoryError,
+        )
+        self._give_out()
+        found: list[tuple[Item, Answer | None]] = []
+        for reference in ray.wait(list(self._pending), num_returns=1, timeout=timeout)[0]:
+            item = self._pending.pop(reference)
             try:
-                answer = ray.get(reference)
+                found.append((item, ray.get(reference)))
             except ray.exceptions.RayTaskError as error:
                 if isinstance(error.cause, (MapspaceError, OSError)):
                     raise error.cause from None
                 raise
             except deaths:
-                yield item, None
-            else:
-                yield item, answer
+                found.append((item, None))
+        self._give_out()
+        return found
+
+    def _give_out(self) -> None:
+        """Gives out items, as many as shall be under way."""
+        import ray
+
+        if time.monotonic() - self._counted >= RECOUNT_SECONDS:
+            # One more per core than runs, so that no core waits for the driver.
+            self._window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            self._counted = time.monotonic()
+        free = max(0, self._window - len(self._pending))
+        for item in itertools.islice(self._waiting, free):
+            self._pending[self._task.remote(item)] = item
 
 
 def code_version() -> dict[str, str]:

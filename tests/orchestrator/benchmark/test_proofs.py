@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from costmodel.exact.certificate import read_certificate
 from costmodel.exact.verification import verify
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
+from orchestrator.benchmark import optimum_task, reference_optima
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
-from orchestrator.benchmark.reference_optima import bound_workloads, certificate_file
+from orchestrator.benchmark.optimum_task import kept_certificate, prove_optimum
+from orchestrator.benchmark.reference_optima import Optima, bound_workloads, certificate_file
+from orchestrator.benchmark.run import run_benchmark
 from orchestrator.comparison.results import Bounds
 
 
@@ -34,6 +39,7 @@ def plan_of(*workloads: str, **changes: Any) -> Plan:
 
 def proven(folder: Path, *workloads: str, **changes: Any) -> tuple[dict[str, Bounds], list[str]]:
     lines: list[str] = []
+    folder.mkdir(exist_ok=True)
     return bound_workloads(plan_of(*workloads, **changes), folder, lines.append), lines
 
 
@@ -56,6 +62,67 @@ def test_certificates_are_written_once_and_hold(tmp_path: Path) -> None:
     assert again == first
     assert [line.endswith("proven before") for line in lines] == [False, True, True]
     assert files(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_proofs_beside_searches_are_those_of_one_process(
+    tmp_path: Path, ray_runtime: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The second proof takes longer than the searches.
+    names, hard = ("gemm-512", "vgg-conv2"), {"accelerator": "mm256-bw-bypass"}
+    alone, _ = proven(tmp_path / "alone", *names, **hard)
+    # None is proven before the searches.
+    monkeypatch.setattr(reference_optima, "ALL_FIRST_SECONDS", 0.0)
+    lines: list[str] = []
+    results = run_benchmark(plan_of(*names, **hard), tmp_path / "run", progress=lines.append)
+    assert "  gemm-512, vgg-conv2: proven beside the searches, for 60 s at most" in lines
+    assert list(results.bounds) == list(names)
+    for name, bounds in results.bounds.items():
+        assert replace(bounds, proof_seconds=0.0) == replace(alone[name], proof_seconds=0.0)
+        here, there = (
+            read_certificate(tmp_path / run / str(bounds.certificate)) for run in ("run", "alone")
+        )
+        # A proof that went on from its first second counts a little more.
+        own = {"seconds": here.seconds, "counts": here.counts, "rounds": here.rounds}
+        assert here == there.model_copy(update=own)
+    seconds = sum(bounds.proof_seconds or 0.0 for bounds in results.bounds.values())
+    assert results.provenance["proof_seconds"] >= seconds > 0
+    assert any(" s of proofs in " in line for line in lines)
+
+
+def test_a_proof_that_died_goes_on_from_what_it_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("mttkrp-0", accelerator="mm256-bw-bypass", objective="ed2p")
+    proof = Optima(plan, tmp_path, print)._proof("mttkrp-0")
+    whole = prove_optimum(replace(proof, file=tmp_path / "whole" / "certificates" / "a.json"))
+    monkeypatch.setattr(optimum_task, "KEEP_SECONDS", 0.0)
+    proof = replace(proof, file=tmp_path / "certificates" / "b.json")
+
+    class WorkerDiesError(Exception):
+        pass
+
+    def die(prover: Any) -> None:
+        if proof.file.exists():
+            raise WorkerDiesError
+
+    with pytest.raises(WorkerDiesError):
+        prove_optimum(proof, after_step=die)
+    kept = kept_certificate(proof)
+    assert kept is not None
+    assert not kept.proven
+    copy = tmp_path / "certificates" / "c.json"
+    shutil.copy(proof.file, copy)
+    earlier = set()
+    again = prove_optimum(
+        proof, after_step=lambda prover: earlier.add(prover.earlier_seconds)
+    ).read()
+    assert again.proven
+    # What it has settled is not settled again, and its time counts.
+    assert earlier == {kept.seconds}
+    short = prove_optimum(replace(proof, seconds=kept.seconds, file=copy))
+    assert "needs more than 0 s" in short.reason
+    assert (again.value, again.record) == (whole.read().value, whole.read().record)
 
 
 @pytest.mark.parametrize(
