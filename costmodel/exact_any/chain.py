@@ -12,52 +12,30 @@ of points (trips, cost).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
+from costmodel.exact_any.chain_arrays import Chain, Scratch
 from costmodel.exact_any.entering import (
     Around,
     Crossing,
     charge_others,
     class_charges,
     is_open,
-    least_resting,
     resting_share,
     trips_outside,
 )
 from costmodel.exact_any.hulls import insert_point, least_on_hull
+from costmodel.exact_any.pairs import (
+    edge_pairs,
+    fill_slot_pairs,
+    follows_partner,
+    insert_pair,
+    pairs_of_class,
+)
 from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray, Tiles
-
-
-@by_reference
-class Scratch(NamedTuple):
-    """Scratch: trips `[n]`; listed `[F of a level]`; jump, per divisor of every dimension."""
-
-    trips: FloatArray
-    listed: Array
-    jump: Array
-
-
-@by_reference
-class Chain(NamedTuple):
-    """The tables: free `[F]`, hull_u, hull_c `[F, T, H]`, hull_n `[F, T]`, of slots and boundaries.
-
-    free is the least cost outside where no tensor rests.
-    """
-
-    slot_free: FloatArray
-    slot_u: FloatArray
-    slot_c: FloatArray
-    slot_n: Array
-    free: FloatArray
-    hull_u: FloatArray
-    hull_c: FloatArray
-    hull_n: Array
+from costmodel.exact_any.tiles import Tiles
 
 
 @part
@@ -136,6 +114,8 @@ def build_slot(
                 continue
             for m in range(count - 1, -1, -1):
                 _join_covers(shape, tiles, chain, level, scratch.listed[m], d, t)
+    if shape.pair_one.size:
+        fill_slot_pairs(shape, tiles, around, chain, level, scratch, count)
 
 
 @part
@@ -208,6 +188,8 @@ def build_boundary(
         chain.free[i] = np.inf
         for t in range(tensors):
             chain.hull_n[i, t] = 0
+        for x in range(shape.pair_one.size):
+            chain.pairs_n[i, x] = 0
     if level == 0:
         i = last - 1
         if tiles.full[i] and tiles.cell[i] == shape.cells - 1:
@@ -215,6 +197,8 @@ def build_boundary(
             for t in range(tensors):
                 chain.hull_u[i, t, 0], chain.hull_c[i, t, 0] = 1.0, 0.0
                 chain.hull_n[i, t] = 1
+            for x in range(shape.pair_one.size):
+                chain.pairs_n[i, x] = insert_pair(chain.pairs[i, x], 0, 1.0, 1.0, 0.0)
         return
     _fill_jumps(shape, around.spatial[level - 1], scratch.jump)
     count = _list_tiles(shape, tiles, around, level, scratch)
@@ -251,86 +235,6 @@ def _fill_jumps(
             while to < end - 1 and shape.divisors[to] < wanted:
                 to += 1
             jump[row] = (to - start) * shape.stride[d]
-
-
-@part
-def _single_dimension(
-    shape: Shape,
-    kind: int,
-) -> int:
-    """The one dimension that leaves a class's resting tensors at rest, -1 if there are several."""
-    found = -1
-    rest = shape.class_rest[kind]
-    for other in range(shape.class_rest.size):
-        if shape.class_rest[other] & rest != rest:
-            continue
-        for d in range(shape.sizes.size):
-            if (shape.class_dims[other] >> d) & 1:
-                if found >= 0:
-                    return -1
-                found = d
-    return found
-
-
-@part
-def _least_of_pair(
-    shape: Shape,
-    tiles: Tiles,
-    around: Around,
-    chain: Chain,
-    crossing: Crossing,
-    kind: int,
-) -> float:
-    """What two tensors that rest together and everything outside cost at least; 0 if not two.
-
-    They rest together through loops over one dimension. There the run of one ends, and the other
-    may rest on; or the level ends there, and both do.
-    """
-    one = two = -1
-    for t in range(shape.sliding.size):
-        if (shape.class_rest[kind] >> t) & 1:
-            if two >= 0:
-                return 0.0
-            one, two = (t, -1) if one < 0 else (one, t)
-    common = _single_dimension(shape, kind)
-    if two < 0 or common < 0:
-        return 0.0
-    level, i, j = crossing.level, crossing.inner, crossing.outer
-    weight, credit = around.weight[level], around.credit[level - 1]
-    price_one, price_two = weight[one] * tiles.words[i, one], weight[two] * tiles.words[i, two]
-    if price_one == 0 or price_two == 0:
-        return 0.0
-    outside, trips = tiles.place[j], crossing.trips
-    ended_one = price_one * resting_share(shape, one, outside, trips, credit)
-    ended_two = price_two * resting_share(shape, two, outside, trips, credit)
-    least_one = price_one * least_resting(shape, one, outside, trips, credit)
-    least_two = price_two * least_resting(shape, two, outside, trips, credit)
-    least = np.inf
-    place, start = tiles.place[j, common], shape.divisor_start[common]
-    for row in range(start + place, shape.divisor_start[common + 1]):
-        if shape.divisors[row] % tiles.extent[j, common]:
-            continue
-        move = (row - start - place) * shape.stride[common]
-        found = tiles.at[level - 1, tiles.cell[j] + move]
-        if found < 0:
-            continue
-        e = tiles.start[level - 1] + found
-        left = crossing.all_trips / (shape.divisors[row] // tiles.extent[j, common])
-        on_one = least_on_hull(
-            chain.slot_u[e, one], chain.slot_c[e, one], chain.slot_n[e, one], price_one
-        )
-        on_two = least_on_hull(
-            chain.slot_u[e, two], chain.slot_c[e, two], chain.slot_n[e, two], price_two
-        )
-        least = min(least, on_one + ended_two * left, on_two + ended_one * left)
-        across_one = least_on_hull(
-            chain.hull_u[e, one], chain.hull_c[e, one], chain.hull_n[e, one], price_one
-        )
-        across_two = least_on_hull(
-            chain.hull_u[e, two], chain.hull_c[e, two], chain.hull_n[e, two], price_two
-        )
-        least = min(least, max(across_one + least_two, across_two + least_one))
-    return least
 
 
 @part
@@ -372,7 +276,7 @@ def _fill_boundary(
                 bound,
                 more + least_on_hull(chain.slot_u[j, t], chain.slot_c[j, t], count, price),
             )
-            if not around.follows[level, t]:
+            if not around.follows[level, t] or follows_partner(shape, around, level - 1, kind):
                 continue
             for h in range(count):
                 chain.hull_n[i, t] = insert_point(
@@ -380,10 +284,7 @@ def _fill_boundary(
                     chain.slot_u[j, t, h],
                     more + chain.slot_c[j, t, h] + price * chain.slot_u[j, t, h],
                 )  # fmt: skip
-        bound = max(
-            bound,
-            base + _least_of_pair(shape, tiles, around, chain, crossing, kind),
-        )
+        bound = max(bound, pairs_of_class(shape, tiles, around, chain, crossing, kind, base))
         least = min(least, bound)
     chain.free[i] = least
     if least < np.inf:
@@ -394,3 +295,4 @@ def _fill_boundary(
             chain.hull_n[i, t] = insert_point(
                 chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], all_trips * share, least
             )
+        edge_pairs(shape, around, chain, level, i, all_trips)

@@ -38,6 +38,9 @@ class Shape(NamedTuple):
     Classes of the innermost loop of a run of loops: class_rest `[C]` bit t: tensor t does not move
     with it; class_dims `[C]` bit d: it may run over dimension d; class_slide `[C]` the dimension
     where it moves a tensor along an axis of several terms, else -1.
+
+    Pairs of tensors without sliding windows that alone rest in one class: pair_one and pair_two
+    `[X]`; pair_of `[T, T]` which pair two tensors are, -1 if none.
     """
 
     sizes: Array
@@ -61,6 +64,9 @@ class Shape(NamedTuple):
     class_rest: Array
     class_dims: Array
     class_slide: Array
+    pair_one: Array
+    pair_two: Array
+    pair_of: Array
 
 
 def build_shape(space: MapSpace) -> Shape:
@@ -69,6 +75,7 @@ def build_shape(space: MapSpace) -> Shape:
     divisors = lattice(t.sizes.tolist())
     del divisors["multiple_start"], divisors["multiples"]
     classes = _classes(space)
+    pairs, pair_of = _pairs(space, classes[:, 0])
     return Shape(
         **divisors,
         **projections(t),
@@ -76,6 +83,9 @@ def build_shape(space: MapSpace) -> Shape:
         class_rest=classes[:, 0].copy(),
         class_dims=classes[:, 1].copy(),
         class_slide=classes[:, 2].copy(),
+        pair_one=pairs[:, 0].copy(),
+        pair_two=pairs[:, 1].copy(),
+        pair_of=pair_of,
     )
 
 
@@ -102,3 +112,17 @@ def _classes(space: MapSpace) -> Array:
         found[rest, slides] = found.get((rest, slides), 0) | 1 << d
     rows = [(rest, dims, slide) for (rest, slide), dims in found.items()]
     return np.array(rows, np.int64).reshape(len(rows), 3)
+
+
+def _pairs(space: MapSpace, rests: Array) -> tuple[Array, Array]:
+    """`[X, 2]` the pairs of tensors that rest together, and `[T, T]` which pair two tensors are."""
+    sliding = space.tables.sliding
+    found = []
+    for rest in sorted(set(rests.tolist())):
+        pair = [t for t in range(sliding.size) if (rest >> t) & 1]
+        if len(pair) == 2 and not sliding[pair].any():
+            found.append(pair)
+    pair_of = np.full((sliding.size, sliding.size), -1)
+    for x, (one, two) in enumerate(found):
+        pair_of[one, two] = pair_of[two, one] = x
+    return np.array(found, np.int64).reshape(len(found), 2), pair_of

@@ -10,22 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.chain import Chain, Scratch, build_boundary, build_slot
+from costmodel.exact_any.chain import build_boundary, build_slot
+from costmodel.exact_any.chain_arrays import Scratch, empty_chain
 from costmodel.exact_any.credits import DEPTH, fill_credits
 from costmodel.exact_any.entering import Around
-from costmodel.exact_any.hulls import HULL
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
-
-
-def _empty(tiles: Tiles, tensors: int) -> Chain:
-    cells = tiles.cell.size
-
-    def hulls() -> tuple[FloatArray, FloatArray, Array]:
-        shape = (cells, tensors, HULL)
-        return np.empty(shape), np.empty(shape), np.zeros(shape[:2], np.int64)
-
-    return Chain(np.empty(cells), *hulls(), np.empty(cells), *hulls())
 
 
 def products_inside(spatial: Array) -> Array:
@@ -52,7 +42,7 @@ class ChainTables:
         """
         self._shape, self._keeps = shape, keeps
         self.tiles = tiles
-        self.chain = _empty(self.tiles, shape.sliding.size)
+        self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
         self.around: Around | None = None
         self._credits: dict[bytes, FloatArray] = {}
         self._levels = len(keeps)

@@ -15,6 +15,7 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
+from costmodel.exact_any.lines import empty_lines
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tables import ChainTables
 from costmodel.exact_any.tiles import FloatArray
@@ -22,7 +23,6 @@ from costmodel.exact_any.walk import (
     Slot,
     bound_tiles,
     cross_boundary,
-    empty_lines,
     enter_tile,
     list_multiples,
 )
@@ -88,7 +88,7 @@ class View:
         self._inside = [empty_lines() for _ in range(levels + 1)]
         self._crossed = [empty_lines() for _ in range(levels + 1)]
         self._crossed[levels].number[0] = 1
-        self._crossed[levels].tensor[0] = -1
+        self._crossed[levels].tensor[0] = self._crossed[levels].other[0] = -1
 
     def multiples(self, level: int, step: int) -> Array:
         """`[B]` the tiles of a level that may stand outside a step."""

@@ -1,8 +1,7 @@
 """Compiled: from a chain of tiles to those that may come next outwards, and what they cost.
 
-A chain of tiles is chosen from the MACs outwards. What is certain of its cost is a list of *lines*:
-each is one choice of which tensor rests where, a cost so far, and the price that the tensor which
-still rests will pay per trip outside its run. The least over the lines, each with what the tables
+What is certain of the cost of a chain of tiles is a list of *lines*
+(`costmodel.exact_any.lines`). The least over them, each with what the tables
 say of everything outside, is a lower bound of all mappings with these tiles.
 
 Letters: n dimensions, T tensors, M lines.
@@ -15,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
-from costmodel.exact_any.chain import Chain, step_of
+from costmodel.exact_any.chain import step_of
+from costmodel.exact_any.chain_arrays import Chain
 from costmodel.exact_any.entering import (
     Around,
     Crossing,
-    charge_others,
     class_charges,
     is_open,
     least_resting,
@@ -29,25 +27,10 @@ from costmodel.exact_any.entering import (
     trips_outside,
 )
 from costmodel.exact_any.hulls import least_on_hull
+from costmodel.exact_any.lines import Line, Lines, add_line, line_at
+from costmodel.exact_any.pairs import least_of_pair
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
-
-MOST_LINES = 32
-
-
-@by_reference
-class Lines(NamedTuple):
-    """At most MOST_LINES lines, and how many there are in number `[1]`.
-
-    tensor: the one that rests, -1 if none; cost so far; price per trip; dims: dimensions over which
-    the innermost loop outside may run, as bits, 0 for any.
-    """
-
-    tensor: Array
-    cost: FloatArray
-    price: FloatArray
-    dims: Array
-    number: Array
 
 
 class Slot(NamedTuple):
@@ -60,48 +43,6 @@ class Slot(NamedTuple):
     step: int
     lines: Lines
     trips: FloatArray
-
-
-def empty_lines() -> Lines:
-    """No lines yet."""
-    return Lines(
-        np.zeros(MOST_LINES, np.int64), np.zeros(MOST_LINES), np.zeros(MOST_LINES),
-        np.zeros(MOST_LINES, np.int64), np.zeros(1, np.int64),
-    )  # fmt: skip
-
-
-@part
-def add_line(
-    lines: Lines,
-    tensor: int,
-    cost: float,
-    price: float,
-    dims: int,
-) -> None:
-    """Adds a line unless another is nowhere worse; where there is no room, two become one."""
-    count = lines.number[0]
-    for i in range(count):
-        same = lines.tensor[i] == tensor and lines.dims[i] == dims
-        if same and lines.cost[i] <= cost and lines.price[i] <= price:
-            return
-    kept = 0
-    for i in range(count):
-        same = lines.tensor[i] == tensor and lines.dims[i] == dims
-        if same and lines.cost[i] >= cost and lines.price[i] >= price:
-            continue
-        lines.tensor[kept], lines.cost[kept] = lines.tensor[i], lines.cost[i]
-        lines.price[kept], lines.dims[kept] = lines.price[i], lines.dims[i]
-        kept += 1
-    if kept == MOST_LINES:
-        # Below both: the least cost of any line, and no price.
-        cheapest = cost
-        for i in range(kept):
-            cheapest = min(cheapest, lines.cost[i])
-        kept = 0
-        tensor, cost, price, dims = -1, cheapest, 0.0, 0
-    lines.tensor[kept], lines.cost[kept] = tensor, cost
-    lines.price[kept], lines.dims[kept] = price, dims
-    lines.number[0] = kept + 1
 
 
 @lean
@@ -124,43 +65,89 @@ def cross_boundary(
     j = step_of(shape, tiles, around, level, i)
     if j < 0:
         return -1
-    weight, credit = around.weight[level], around.credit[level - 1]
+    weight = around.weight[level]
     all_trips = trips_outside(shape, tiles.extent[j], around.outer[level - 1], trips)
     if all_trips == 0:
         return -1
-    tensors = shape.sliding.size
     if all_trips == 1:
         whole = 0.0
-        for t in range(tensors):
+        for t in range(shape.sliding.size):
             whole += weight[t] * tiles.words[i, t]
         for m in range(lines.number[0]):
             ended = lines.price[m] if lines.tensor[m] >= 0 else 0.0
-            add_line(crossed, -1, lines.cost[m] + whole + ended, 0.0, 0)
+            ended += lines.other_price[m] if lines.other[m] >= 0 else 0.0
+            add_line(crossed, Line(-1, lines.cost[m] + whole + ended, 0.0, -1, 0.0, 0))
         return j
     crossing = Crossing(level, i, j, trips, all_trips)
     for kind in range(shape.class_rest.size):
         if not is_open(shape, kind, trips):
             continue
-        rest, dims = shape.class_rest[kind], shape.class_dims[kind]
         base = class_charges(shape, tiles, around, crossing, kind)
         for m in range(lines.number[0]):
-            before = lines.tensor[m]
-            followed = _followed(shape, tiles, around, level, i, rest, before)
-            cost = lines.cost[m] + base
-            price = 0.0
-            if followed >= 0:
-                cost += charge_others(shape, tiles, around, crossing, kind, followed)
-                price = weight[followed] * tiles.words[i, followed]
-            if before == followed:
-                price += lines.price[m]
-            elif before >= 0 and (rest >> before) & 1:
-                least = least_resting(shape, before, tiles.place[j], trips, credit)
-                cost += lines.price[m] * least
-            elif before >= 0:
-                share = resting_share(shape, before, tiles.place[j], trips, credit)
-                cost += lines.price[m] * all_trips * share
-            add_line(crossed, followed, cost, price, dims)
+            _cross_line(shape, tiles, around, crossing, kind, line_at(lines, m), crossed, base)
     return j
+
+
+@part
+def _cross_line(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    crossing: Crossing,
+    kind: int,
+    line: Line,
+    crossed: Lines,
+    base: float,
+) -> None:
+    """What becomes of a line at a boundary, where a loop of a class runs innermost outside.
+
+    Args:
+        shape: the operation.
+        tiles: what fits.
+        around: the assignment.
+        crossing: the tile.
+        kind: the class.
+        line: as it is inside.
+        crossed: takes what it becomes.
+        base: what the tensors that the class moves cost.
+    """
+    level, i = crossing.level, crossing.inner
+    rest, dims = shape.class_rest[kind], shape.class_dims[kind]
+    before, beside = line.tensor, line.other
+    followed, other = _followed(shape, tiles, around, level, i, rest, before, beside)
+    cost, price, other_price = line.cost + base, 0.0, 0.0
+    for t in range(shape.sliding.size):
+        carried = line.price if t == before else line.other_price if t == beside else 0.0
+        if not (rest >> t) & 1:
+            if carried > 0:
+                cost += carried * _ended(shape, tiles, around, crossing, t)
+            continue
+        carried += around.weight[level, t] * tiles.words[i, t]
+        if t == followed:
+            price = carried
+        elif t == other:
+            other_price = carried
+        elif carried > 0:
+            cost += carried * least_resting(
+                shape, t, tiles.place[crossing.outer], crossing.trips, around.credit[level - 1]
+            )
+    add_line(crossed, Line(followed, cost, price, other, other_price, dims))
+
+
+@part
+def _ended(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    crossing: Crossing,
+    t: int,
+) -> float:
+    """The trips that a tensor is charged for whose run ends at a boundary."""
+    share = resting_share(
+        shape, t, tiles.place[crossing.outer], crossing.trips, around.credit[crossing.level - 1]
+    )
+    ended: float = crossing.all_trips * share
+    return ended
 
 
 @part
@@ -172,17 +159,44 @@ def _followed(
     i: int,
     rest: int,
     before: int,
-) -> int:
-    """Which of the resting tensors is followed: the one before, else the dearest; -1 if none.
+    beside: int,
+) -> tuple[int, int]:
+    """Which of the resting tensors are followed: those before, else the dearest; -1 if none.
 
-    One that costs nothing is not worth it.
+    One that costs nothing is not worth it. A second one is followed where the two are a pair.
     """
+    found = -1
     if before >= 0 and (rest >> before) & 1:
-        return before
+        found = before
+    elif beside >= 0 and (rest >> beside) & 1:
+        found = beside
+    else:
+        found = _dearest(shape, tiles, around, level, i, rest, -1)
+    other = -1
+    if found == before and beside >= 0 and (rest >> beside) & 1:
+        other = beside
+    elif found >= 0:
+        other = _dearest(shape, tiles, around, level, i, rest, found)
+    if other >= 0 and shape.pair_one[shape.pair_of[found, other]] == other:
+        found, other = other, found
+    return found, other
+
+
+@part
+def _dearest(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    level: int,
+    i: int,
+    rest: int,
+    beside: int,
+) -> int:
+    """The resting tensor that pays most per trip, of those that make a pair with one beside it."""
     found, most = -1, 0.0
     for t in range(shape.sliding.size):
         price = around.weight[level, t] * tiles.words[i, t]
-        if (rest >> t) & 1 and price > most:
+        if (rest >> t) & 1 and price > most and (beside < 0 or shape.pair_of[beside, t] >= 0):
             found, most = t, price
     return found
 
@@ -195,35 +209,57 @@ def _through_slot(
     slot: Slot,
     b: int,
     m: int,
-) -> tuple[bool, bool, float]:
+) -> tuple[bool, Line]:
     """What becomes of a line in the slot between the step there and the level's tile b.
 
     Returns:
-        Whether there are such loops, whether its tensor rests on outside b, and else its cost.
+        Whether there are such loops, and the line at the boundary of b: what has moved is charged,
+        what rests on is followed.
     """
     level, j, crossed = slot.level, slot.step, slot.lines
     moved = 0
     for d in range(shape.sizes.size):
         if tiles.extent[b, d] > tiles.extent[j, d]:
             moved |= 1 << d
+    t, other = crossed.tensor[m], crossed.other[m]
     if moved and crossed.dims[m] and not moved & crossed.dims[m]:
-        return False, False, np.inf
-    t = crossed.tensor[m]
+        return False, Line(-1, np.inf, 0.0, -1, 0.0, 0)
+    cost = crossed.cost[m]
     if t < 0:
-        return True, False, crossed.cost[m]
-    passed = 1.0
-    rests = True
+        return True, Line(-1, cost, 0.0, -1, 0.0, 0)
+    # Trips of the loops that leave both at rest, only the first, only the second.
+    common, alone, beside = 1.0, 1.0, 1.0
+    rests, other_rests = True, other >= 0
     for d in range(shape.sizes.size):
-        if (moved >> d) & 1:
-            if shape.relevant[t, d]:
-                rests = False
-            else:
-                passed *= tiles.extent[b, d] // tiles.extent[j, d]
-    if rests:
-        return True, True, crossed.cost[m]
+        if not (moved >> d) & 1:
+            continue
+        passed = tiles.extent[b, d] // tiles.extent[j, d]
+        moves, moves_other = shape.relevant[t, d] > 0, other >= 0 and shape.relevant[other, d] > 0
+        rests = rests and not moves
+        other_rests = other_rests and not moves_other
+        if moves and not moves_other:
+            beside *= passed
+        elif moves_other and not moves:
+            alone *= passed
+        elif not moves:
+            common *= passed
+    price, other_price = crossed.price[m], crossed.other_price[m]
+    if rests and (other_rests or other < 0):
+        return True, Line(t, cost, price, other, other_price, 0)
     all_trips = trips_outside(shape, tiles.extent[j], around.outer[level], slot.trips)
-    share = resting_share(shape, t, tiles.place[j], slot.trips, around.credit[level])
-    return True, False, crossed.cost[m] + crossed.price[m] * (all_trips * share / passed)
+    all_trips *= resting_share(shape, t, tiles.place[j], slot.trips, around.credit[level])
+    if other < 0:
+        return True, Line(-1, cost + price * (all_trips / common), 0.0, -1, 0.0, 0)
+    ended = all_trips / common
+    if rests:
+        return True, Line(t, cost + other_price * ended, price, -1, 0.0, 0)
+    if other_rests:
+        return True, Line(other, cost + price * ended, other_price, -1, 0.0, 0)
+    cost += min(
+        price * (ended / alone) + other_price * ended,
+        price * ended + other_price * (ended / beside),
+    )
+    return True, Line(-1, cost, 0.0, -1, 0.0, 0)
 
 
 @lean
@@ -295,19 +331,29 @@ def bound_tiles(
         least = np.inf
         if chain.free[b] < np.inf:
             for m in range(crossed.number[0]):
-                possible, rests, cost = _through_slot(shape, tiles, around, slot, b, m)
-                if not possible:
-                    continue
-                if rests:
-                    t = crossed.tensor[m]
-                    cost += least_on_hull(
-                        chain.hull_u[b, t], chain.hull_c[b, t], chain.hull_n[b, t],
-                        crossed.price[m],
-                    )  # fmt: skip
-                else:
-                    cost += chain.free[b]
-                least = min(least, cost)
+                possible, line = _through_slot(shape, tiles, around, slot, b, m)
+                if possible:
+                    least = min(least, line.cost + _least_outside(shape, chain, b, line))
         bounds[k] = least
+
+
+@part
+def _least_outside(
+    shape: Shape,
+    chain: Chain,
+    b: int,
+    line: Line,
+) -> float:
+    """What a line costs at least from the boundary of tile b on."""
+    least: float = chain.free[b]
+    t = line.tensor
+    if line.other >= 0:
+        x = shape.pair_of[t, line.other]
+        least = least_of_pair(chain.pairs[b, x], chain.pairs_n[b, x], line.price, line.other_price)
+    elif t >= 0:
+        hull_u, hull_c, count = chain.hull_u[b, t], chain.hull_c[b, t], chain.hull_n[b, t]
+        least = least_on_hull(hull_u, hull_c, count, line.price)
+    return least
 
 
 @lean
@@ -323,8 +369,6 @@ def enter_tile(
     crossed = slot.lines
     lines.number[0] = 0
     for m in range(crossed.number[0]):
-        possible, rests, cost = _through_slot(shape, tiles, around, slot, b, m)
-        if possible and rests:
-            add_line(lines, crossed.tensor[m], cost, crossed.price[m], 0)
-        elif possible:
-            add_line(lines, -1, cost, 0.0, 0)
+        possible, line = _through_slot(shape, tiles, around, slot, b, m)
+        if possible:
+            add_line(lines, line)

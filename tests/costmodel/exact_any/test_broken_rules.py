@@ -31,6 +31,30 @@ BREAKS = {
         "shape.relevant[t, d]",
         "True",
     ),
+    "two tensors never rest together across a level": (
+        "pairs.py",
+        "fill_slot_pairs",
+        "found = chain.pairs_n[i, x]",
+        "found = 0",
+    ),
+    "a run of two ends with the first loop": (
+        "pairs.py",
+        "fill_slot_pairs",
+        "shape.relevant[one, d] or shape.relevant[two, d]",
+        "True",
+    ),
+    "runs of two that end are as long as one loop": (
+        "walk.py",
+        "_through_slot",
+        "ended = all_trips / common",
+        "ended = all_trips",
+    ),
+    "points are needless above one of three": (
+        "pairs.py",
+        "_needless",
+        "points[a, 0] <= one and points[a, 1] <= two and points[a, 2] <= cost",
+        "points[a, 0] <= one",
+    ),
     "the level's tile is the step, not a multiple of it": (
         "chain.py",
         "build_slot",
