@@ -24,10 +24,15 @@ BATCH = 512
 
 
 class Assignment(NamedTuple):
-    """Kept tensors (bits) and spatial factors `[L, n]` of all levels."""
+    """Kept tensors (bits) and spatial factors `[L, n]` of all levels.
+
+    computing: the cycles that the MACs take; leakage: pJ per cycle.
+    """
 
     keeps: tuple[int, ...]
     spatial: Array
+    computing: int
+    leakage: float
 
 
 def is_linear(space: MapSpace) -> bool:

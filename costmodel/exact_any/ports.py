@@ -45,6 +45,51 @@ def ports(space: MapSpace) -> list[Port]:
     return [port for port in found if np.isfinite(port.bandwidth)][:MOST_PORTS]
 
 
+class Prices(NamedTuple):
+    """What a chain bounds: energy, cycles of a port, or both together.
+
+    port: whose cycles, None: energy alone, with the leakage while MACs are computed; rate: 0 for
+    cycles alone, above 0 for energy + rate x cycles; leaks: for energy with the leakage while the
+    port works.
+    """
+
+    port: Port | None = None
+    rate: float = 0.0
+    leaks: bool = False
+
+
+def leakage(space: MapSpace, found: Weights) -> float:
+    """Energy per cycle that leaks under one assignment, pJ."""
+    used = found.outer[0].prod(axis=1)[:-1]
+    return float((space.tables.machine.leakage * used).sum())
+
+
+def priced(
+    space: MapSpace, prices: Prices, keeps: tuple[int, ...], spatial: Array, found: Weights
+) -> tuple[FloatArray, float]:
+    """What a word that enters a tile costs `[L + 1, T]`, and what no tile decides.
+
+    Args:
+        space: the map space.
+        prices: what counts.
+        keeps: `[L]` kept tensors of every level, as bits.
+        spatial: `[L, n]` spatial factors below every level.
+        found: the weights of this one assignment.
+    """
+    weight, fixed = found.weight[0], float(found.fixed[0])
+    if prices.port is None:
+        return weight, fixed
+    cycles, waiting = port_weights(space, prices.port, keeps, spatial, found)
+    rate = prices.rate
+    if prices.leaks:
+        rate = leakage(space, found)
+        fixed -= rate * float(found.cycles[0])
+    elif rate == 0:
+        return cycles, waiting
+    waiting += float(space.tables.machine.waiting)
+    return weight + rate * cycles, fixed + rate * waiting
+
+
 def port_weights(
     space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
 ) -> tuple[FloatArray, float]:

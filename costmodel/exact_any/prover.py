@@ -34,7 +34,7 @@ from costmodel.exact_any.assignments import Assignments, list_assignments
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.leaves import Assignment
-from costmodel.exact_any.ports import Port, port_weights, ports
+from costmodel.exact_any.ports import Port, Prices, leakage, ports, priced
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.rules import Decision, Rules
 from costmodel.exact_any.spatial import keep_choices
@@ -222,6 +222,12 @@ class AnyProver(ProofRun):
                 if self._known.beats(energy, cycles):
                     queue.wait(group, mate)
 
+    def _limited(self, space: MapSpace) -> list[Port]:
+        """The ports whose cycles matter: for energy alone those of machines that leak."""
+        if self._kind == ENERGY and not space.tables.machine.leakage.any():
+            return []
+        return ports(space)
+
     def _mates(
         self, one: OneOrder, found: Assignments, a: int, left: npt.NDArray[np.bool_]
     ) -> Array:
@@ -242,7 +248,7 @@ class AnyProver(ProofRun):
         space = one.space
         spread = one.spreads.spatial(found.choice[mates])
         inside = np.gcd.reduce([products_inside(spatial) for spatial in spread])
-        limited = ports(space)
+        limited = self._limited(space)
         for number in range(-1, len(limited)):
             for mate, spatial in zip(mates.tolist(), spread, strict=True):
                 if not self._known.beats(float(found.energy[mate]), int(found.cycles[mate])):
@@ -250,10 +256,14 @@ class AnyProver(ProofRun):
                 if found.chains[mate] > number + 1:
                     continue  # by a proof before this one
                 table = nth_table(tables, number >= 0)
-                port = limited[number] if number >= 0 else None
-                fixed = yield from self._fill(one, table, found.keeps, spatial, port, 0.0, inside)
+                prices = Prices()
+                if number >= 0:
+                    prices = Prices(limited[number], leaks=self._kind == ENERGY)
+                fixed = yield from self._fill(one, table, found.keeps, spatial, prices, inside)
                 least = (fixed + table.least) * (1 - SLACK)
-                if port is None:
+                if number < 0 or prices.leaks:
+                    if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
+                        found.slowest[mate] = number
                     found.energy[mate] = max(found.energy[mate], least)
                 elif least < math.inf:
                     least = math.ceil(least) + int(space.tables.machine.waiting)
@@ -280,9 +290,8 @@ class AnyProver(ProofRun):
                 continue  # by a proof before this one
             together = Together.of(self.objective, float(found.energy[mate]), cycles)
             spatial = one.spreads.spatial(found.choice[mate : mate + 1])[0]
-            fixed = yield from self._fill(
-                one, table, found.keeps, spatial, ports(one.space)[port], together.rate, inside
-            )
+            prices = Prices(ports(one.space)[port], together.rate)
+            fixed = yield from self._fill(one, table, found.keeps, spatial, prices, inside)
             energy, both = found.energy[mate : mate + 1], np.array([fixed + table.least])
             slow = np.array([float(cycles)])
             raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
@@ -292,7 +301,7 @@ class AnyProver(ProofRun):
 
     def _fill(
         self, one: OneOrder, table: ChainTables, keeps: tuple[int, ...], spatial: Array,
-        port: Port | None, rate: float = 0.0, inside: Array | None = None,
+        prices: Prices, inside: Array | None = None,
     ) -> Generator[None, None, float]:  # fmt: skip
         """Fills tables for an assignment, and returns what no tile decides.
 
@@ -301,20 +310,11 @@ class AnyProver(ProofRun):
             table: the tables.
             keeps: `[L]` kept tensors of every level, as bits.
             spatial: `[L, n]` factors.
-            port: whose cycles are bounded; None: energy is.
-            rate: above 0: energy + rate x cycles is.
+            prices: what they bound.
             inside: what the tables must serve.
         """
         assigned = weights(one.space, keeps, spatial[None])
-        weight, fixed = assigned.weight[0], float(assigned.fixed[0])
-        if port is not None:
-            prices, waiting = port_weights(one.space, port, keeps, spatial, assigned)
-            if rate > 0:
-                waiting += float(one.space.tables.machine.waiting)
-                weight = weight + rate * prices
-                fixed += rate * waiting
-            else:
-                weight, fixed = prices, waiting
+        weight, fixed = priced(one.space, prices, keeps, spatial, assigned)
         yield from table.fill(spatial, assigned.outer[0], weight, inside)
         self._counts["chains"] += 1
         return fixed
@@ -325,24 +325,30 @@ class AnyProver(ProofRun):
         """Searches an assignment, by energy and, where a port is limited, together with it."""
         spatial = one.spreads.spatial(found.choice[a : a + 1])[0]
         levels, cycles = len(found.keeps), int(found.cycles[a])
-        fixed = yield from self._fill(one, tables[0], found.keeps, spatial, None)
+        fixed = yield from self._fill(one, tables[0], found.keeps, spatial, Prices())
         views = [View(one.shape, tables[0], levels, fixed)]
-        limited = ports(one.space)
-        if limited and self._kind != ENERGY and self._settles:
-            waiting = float(one.space.tables.machine.waiting)
-            few = one.shape.cells <= FEW_CELLS
-            for at, port in enumerate(limited):
-                if few or at == found.slowest[a]:
-                    table = nth_table(tables, 2 + at)
-                    fixed = yield from self._fill(one, table, found.keeps, spatial, port)
-                    views.append(View(one.shape, table, levels, fixed + waiting))
+        limited, leaks = self._limited(one.space), self._kind == ENERGY
+        waiting = float(one.space.tables.machine.waiting)
+        few = one.shape.cells <= FEW_CELLS
+        if leaks and found.slowest[a] >= 0:
+            prices = Prices(limited[int(found.slowest[a])], leaks=True)
+            table = nth_table(tables, 1)
+            fixed = yield from self._fill(one, table, found.keeps, spatial, prices)
+            views.append(View(one.shape, table, levels, fixed, is_energy=True))
+        for at, port in enumerate(limited if self._settles else []):
+            if few or at == found.slowest[a]:
+                table = nth_table(tables, 2 + at)
+                fixed = yield from self._fill(one, table, found.keeps, spatial, Prices(port))
+                views.append(View(one.shape, table, levels, fixed + waiting))
         together = Together(float(found.rate[a]), 2 if self.objective == "ed2p" else 1)
         if together.rate > 0:
-            port = limited[int(found.slowest[a])]
+            prices = Prices(limited[int(found.slowest[a])], together.rate)
             table = nth_table(tables, 1)
-            fixed = yield from self._fill(one, table, found.keeps, spatial, port, together.rate)
+            fixed = yield from self._fill(one, table, found.keeps, spatial, prices)
             views.append(View(one.shape, table, levels, fixed, together))
-        assignment = Assignment(found.keeps, spatial)
+        assigned = weights(one.space, found.keeps, spatial[None])
+        leaking = leakage(one.space, assigned)
+        assignment = Assignment(found.keeps, spatial, int(assigned.cycles[0]), leaking)
         yield from self._tilings.search(one, assignment, views, tables[0], cycles)
 
     def offer(self, codes: Codes) -> None:

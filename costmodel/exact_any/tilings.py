@@ -133,7 +133,7 @@ class Tilings:
                 allowed &= between[level].is_new(trips)
             listed = listed[allowed]
             self._counts["tiles"] += len(listed)
-            listed, bounds = self._bound(views, level, step, listed, cycles)
+            listed, bounds = self._bound(assignment, views, level, step, listed, cycles)
             left = np.flatnonzero(bounds < known.limit(cycles))
             left = left[np.argsort(bounds[left], kind="stable")]
             return [(float(bounds[b]), int(listed[b])) for b in left]
@@ -162,17 +162,23 @@ class Tilings:
         yield from descend(levels - 1, tables.first_step)
 
     def _bound(
-        self, views: Sequence[View], level: int, step: int, listed: Array, cycles: int
-    ) -> tuple[Array, FloatArray]:
+        self, assignment: Assignment, views: Sequence[View], level: int, step: int, listed: Array,
+        cycles: int,
+    ) -> tuple[Array, FloatArray]:  # fmt: skip
         """Those of the listed tiles that could win, and the energy that they need at `cycles`."""
         bounds = views[0].bounds(level, step, listed)
-        slow = np.full(len(listed), float(cycles))
+        plain, slow = bounds, np.full(len(listed), float(cycles))
         for view in views[1:]:
             found = view.bounds(level, step, listed)
             able = (bounds < self._known.limit(cycles)) & (found < math.inf)
             listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
-            if view.together is None:
-                slow = np.maximum(slow, found * (1 - SLACK))
+            plain = plain[able]
+            if view.is_energy:
+                bounds = np.maximum(bounds, found)
+            elif view.together is None:
+                slow = np.maximum(slow, np.ceil(found * (1 - SLACK)))
+                leaked = assignment.leakage * (slow - assignment.computing)
+                bounds = np.maximum(bounds, plain + leaked)
             else:
                 bounds = view.together.energy(bounds, slow, found, cycles) * (1 - SLACK)
         bounds[slow > self._known.most_cycles] = math.inf

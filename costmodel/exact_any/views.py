@@ -68,6 +68,8 @@ class View:
         levels: int,
         fixed: float,
         together: Together | None = None,
+        *,
+        is_energy: bool = False,
     ) -> None:
         """Begins at the MACs.
 
@@ -76,9 +78,10 @@ class View:
             tables: filled for the assignment and the prices.
             levels: how many the machine has.
             fixed: what no tile decides.
-            together: how energy and cycles are added; None: it is energy alone.
+            together: how energy and cycles are added; None: it is one of them alone.
+            is_energy: whether it is energy once more, with other leakage.
         """
-        self.together = together
+        self.together, self.is_energy = together, is_energy
         assert tables.around is not None  # they are filled
         self._shape, self._tiles, self._chain = shape, tables.tiles, tables.chain
         self._around, self._fixed = tables.around, fixed
