@@ -35,7 +35,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "mapspace.testing",
         "orchestrator.store",
         "orchestrator.report orchestrator.runs",
-        "orchestrator.comparison orchestrator.imports orchestrator.pool",
+        "orchestrator.comparison orchestrator.imports orchestrator.pool orchestrator.watch",
         "orchestrator.benchmark orchestrator.records",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "
         "orchestrator.answers orchestrator.bypass orchestrator.proofs",

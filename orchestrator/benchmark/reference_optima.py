@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from costmodel.bounds import algorithmic_minimum, floor, known_optimum
@@ -128,6 +129,11 @@ class Optima:
             for name in plan.workloads:
                 self._look_up(name)
             self._prove_first()
+
+    @property
+    def known(self) -> Mapping[str, Bounds]:
+        """The bounds by workload, as far as they are known by now."""
+        return MappingProxyType(self._known)
 
     def begin(self) -> None:
         """Gives the proofs to tasks; Ray runs."""

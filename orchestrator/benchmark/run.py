@@ -22,6 +22,7 @@ from mapspace.storage import Place, place, remove_folder
 from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
+from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.benchmark.reference_optima import Optima, best_measured
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
 from orchestrator.comparison import results_files as results_module
@@ -80,9 +81,11 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
     def work(self, folder: Place, claim: Claim) -> Results:
         """Runs the searches, proves the optima beside them and saves the results."""
         plan = self.plan
+        self.progress.stage("proving the optima", unit="workloads", total=len(plan.workloads))
         optima = Optima(plan, folder, self.say, self.store)
+        live = LiveBenchmark(plan, self.progress, self.say, optima.known)
         runs, spent = run_searches(
-            plan, folder, CHECKPOINT_SECONDS, self.say, self.store, beside=optima
+            plan, folder, CHECKPOINT_SECONDS, live, self.store, beside=optima
         )
         bounds = optima.bounds()
         if spent:
@@ -111,6 +114,9 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
             if not math.isfinite(run.best_loss):
                 reasons.append("found no mapping within its budget")
             if reasons:
+                self.progress.fail(
+                    f"{run.searcher} on {run.workload}, seed {run.seed}: {'; '.join(reasons)}"
+                )
                 self.say(f"{run.searcher} on {run.workload}, seed {run.seed}: {'; '.join(reasons)}")
         claim.check()
         # First the records: a folder with a summary is finished.

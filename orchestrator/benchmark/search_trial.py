@@ -8,8 +8,9 @@ command after its driver died.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from costmodel.space import CostModel, Space
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.benchmark.live_curves import sum_of
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
@@ -27,8 +29,12 @@ WARM_UP_ITERATIONS = 512
 
 
 def run_trial(
-    config: Mapping[str, Any], plan: Plan, folder: Place, checkpoint_seconds: float
-) -> dict[str, float]:
+    config: Mapping[str, Any],
+    plan: Plan,
+    folder: Place,
+    checkpoint_seconds: float,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
     """The function that Tune runs.
 
     Args:
@@ -37,9 +43,10 @@ def run_trial(
         plan: the benchmark.
         folder: where the files lie, the same for all nodes.
         checkpoint_seconds: the least time between two writes of the file within the searches.
+        report: takes how far the searches are, whenever the file was written.
 
     Returns:
-        What Tune is told: the best objective that any of the searches found.
+        What Tune is told: see `Searches.told`.
 
     Raises:
         ConfigError: this node cannot see the folder.
@@ -63,6 +70,8 @@ def run_trial(
         if time.monotonic() - last >= checkpoint_seconds:
             with searches.evaluator.paused():
                 searches.save(path)
+                if report is not None:
+                    report(searches.told())
             last = time.monotonic()
 
     try:
@@ -72,7 +81,7 @@ def run_trial(
         searches.save(path)
     finally:
         searches.close()
-    return {"best_loss": min(float(result["best_loss"]) for result in searches.finished)}
+    return searches.told()
 
 
 class Searches:
@@ -102,6 +111,32 @@ class Searches:
     def done(self) -> bool:
         """Whether every seed is finished."""
         return len(self.finished) == len(self.seeds)
+
+    def told(self) -> dict[str, Any]:
+        """How far they are, for those who look on.
+
+        Returns:
+            `best_loss`, of any search so far; `share` of the budget that is spent; `logs`, the
+            sums over the finished searches as `live_curves.Sum` has them.
+        """
+        label = self.entry.label
+        runs = [
+            unpack_run(packed, label, self.workload, seed)
+            for packed, seed in zip(self.finished, self.seeds, strict=False)
+        ]
+        losses, share = [run.best_loss for run in runs], float(len(runs))
+        if self._under_way:
+            evaluator = self.evaluator
+            losses.append(evaluator.best_loss)
+            if evaluator.iterations is not None:
+                share += evaluator.iterations_used / evaluator.iterations
+            elif evaluator.seconds is not None:
+                share += min(1.0, evaluator.elapsed / evaluator.seconds)
+        return {
+            "best_loss": min(losses, default=math.inf),
+            "share": share / len(self.seeds),
+            "logs": sum_of(self.plan, runs).logs.tolist(),
+        }
 
     def warm_up(self) -> None:
         """Compiles and loads on a throwaway search, so that no search pays for it in time."""

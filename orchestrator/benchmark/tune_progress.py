@@ -10,6 +10,8 @@ from typing import Any
 
 from ray.tune import Callback
 
+from orchestrator.benchmark.live_curves import LiveBenchmark
+
 BLOCK_LINE_SECONDS = 5.0
 LOOK_SECONDS = 0.5
 
@@ -32,9 +34,10 @@ class Looking(Callback):
 class TrialProgress(Callback):
     """Prints a line per finished trial: how many of how many, which, its best, time so far."""
 
-    def __init__(self, total: int, shown: Callable[[float], str]) -> None:
+    def __init__(self, total: int, shown: Callable[[float], str], live: LiveBenchmark) -> None:
         self.total = total
         self.shown = shown
+        self.live = live
         self.started = 0.0
 
     def setup(self, *args: Any, **info: Any) -> None:
@@ -43,6 +46,7 @@ class TrialProgress(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Counts and prints."""
+        self.live.end_task(trial.trial_id, trial.config["task"], trial.last_result)
         # The trial itself is marked as terminated only after this call.
         done = 1 + sum(other.status == "TERMINATED" for other in trials if other is not trial)
         task, loss = trial.config["task"], trial.last_result["best_loss"]
@@ -54,12 +58,31 @@ class TrialProgress(Callback):
             flush=True,
         )
 
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tells that it is under way."""
+        self.live.begin_task(trial.trial_id, trial.config["task"])
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Tells how far it is."""
+        self.live.reach(trial.trial_id, result)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tells that it is lost."""
+        self.live.end_task(trial.trial_id, trial.config["task"], None)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tells that its worker has died, and that another one goes on."""
+        self.live.end_task(trial.trial_id, trial.config["task"], None)
+
 
 class BlockProgress(Callback):
     """Prints now and then how many mappings have been evaluated in blocks."""
 
-    def __init__(self, searches: int) -> None:
+    def __init__(self, searches: int, live: LiveBenchmark) -> None:
         self.searches = searches
+        self.live = live
         self.started = 0.0
         self.printed = 0.0
         self.blocks = 0
@@ -73,6 +96,7 @@ class BlockProgress(Callback):
         """Counts, and prints if the last line is old."""
         self.blocks += 1
         self.mappings += trial.last_result["mappings"]
+        self.live.progress.line(f"{self.mappings:,} mappings of {self.searches} searches")
         now = time.monotonic()
         if now - self.printed >= BLOCK_LINE_SECONDS:
             self.printed = now

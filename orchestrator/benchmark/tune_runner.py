@@ -19,6 +19,7 @@ from typing import Any
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.stored_runs import (
     KNOWN_FILE,
@@ -29,7 +30,6 @@ from orchestrator.benchmark.stored_runs import (
 )
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
-from orchestrator.runs.run_folder import Say
 from orchestrator.store.folder import Store
 
 SEARCHES_FOLDER = "searches"
@@ -41,7 +41,7 @@ def run_searches(
     plan: Plan,
     folder: Place,
     seconds: float,
-    progress: Say,
+    live: LiveBenchmark,
     store: Store | None = None,
     *,
     beside: Optima | None = None,
@@ -52,7 +52,7 @@ def run_searches(
         plan: the benchmark.
         folder: its run folder; how the searches stand lies in `searches/`.
         seconds: the least time between two writes of the same state.
-        progress: takes lines for a person.
+        live: takes lines for a person, and how the searches stand.
         store: where searches that were made before are read, and new ones kept; None: nowhere.
         beside: proofs that tasks make while the searches run; they are made when this returns,
             unless there was nothing to search.
@@ -79,11 +79,13 @@ def run_searches(
     left = _left(plan, known)
     if known:
         count = len(known) + len(left)
-        progress(f"{plan.benchmark.name}: {len(known):,} of {count:,} searches are in the store")
+        live.say(f"{plan.benchmark.name}: {len(known):,} of {count:,} searches are in the store")
+    live.begin(len(known) + len(left), known)
     if not left:
         return known, {}
     started = time.monotonic()
     with _quiet_tune() as processors:
+        live.processors = processors
         host = _run_trials if whole_searches else _run_blocks
         callbacks = []
         if beside is not None:
@@ -91,7 +93,7 @@ def run_searches(
 
             beside.begin()
             callbacks.append(Looking(beside.look))
-        runs = host(plan, states, seconds, progress, left, callbacks)
+        runs = host(plan, states, seconds, live, left, callbacks)
         if beside is not None:
             beside.wait()
         elapsed = time.monotonic() - started
@@ -118,7 +120,7 @@ def _run_trials(
     plan: Plan,
     states: Place,
     seconds: float,
-    progress: Say,
+    live: LiveBenchmark,
     searches: Sequence[Search],
     callbacks: Sequence[Any] = (),
 ) -> list[Run]:
@@ -132,25 +134,26 @@ def _run_trials(
     tasks = _tasks(plan, searches)
     there = file_sizes(states).keys() - {KNOWN_FILE}
     done = _finished([task for task in tasks if task["file"] in there], states)
+    live.add(run for runs in done.values() for run in runs)
     left = [task for task in tasks if task["file"] not in done]
     if there:
-        progress(f"{benchmark.name}: continuing; {len(done)} of {len(tasks)} trials are finished")
+        live.say(f"{benchmark.name}: continuing; {len(done)} of {len(tasks)} trials are finished")
     else:
-        progress(
+        live.say(
             f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
             f"{len(plan.workloads)} x {_seed_counts(plan)}, {_budget(plan)} each, "
             f"in {len(tasks)} trials"
         )
     if left:
         trainable = tune.with_parameters(
-            run_trial, plan=plan, folder=states, checkpoint_seconds=seconds
+            run_trial, plan=plan, folder=states, checkpoint_seconds=seconds, report=tune.report
         )
         _fit(
             tune.with_resources(
                 trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
             ),
             tune.TuneConfig(**_scheduling(plan)),
-            [TrialProgress(len(left), plan.shown), *callbacks],
+            [TrialProgress(len(left), plan.shown, live), *callbacks],
             states.parent,
             param_space={"task": tune.grid_search(left)},
         )
@@ -210,7 +213,7 @@ def _run_blocks(
     plan: Plan,
     states: Place,
     seconds: float,
-    progress: Say,
+    live: LiveBenchmark,
     searches: Sequence[Search],
     callbacks: Sequence[Any] = (),
 ) -> list[Run]:
@@ -260,10 +263,10 @@ def _run_blocks(
         seconds=seconds,
     )
     if path.exists():
-        progress(f"{benchmark.name}: continuing")
+        live.say(f"{benchmark.name}: continuing")
         search.load_state_dict(load_state(path))
     else:
-        progress(
+        live.say(
             f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
             f"in blocks of {benchmark.block_size} mappings"
         )
@@ -271,7 +274,7 @@ def _run_blocks(
     _fit(
         trainable,
         tune.TuneConfig(search_alg=search, num_samples=-1, **_scheduling(plan)),
-        [BlockProgress(len(tasks)), *callbacks],
+        [BlockProgress(len(tasks), live), *callbacks],
         states.parent,
     )
     return [

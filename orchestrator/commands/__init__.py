@@ -9,7 +9,9 @@ from orchestrator.commands.proofs import pareto, verify
 from orchestrator.commands.results import results
 from orchestrator.commands.search import search
 from orchestrator.commands.tile import tile
+from orchestrator.commands.watch import watch
 
 COMMANDS = (
-    search, results, tile, verify, pareto, bypass, evaluate, explain, diff, export, schema, import_,
+    search, results, watch, tile, verify, pareto, bypass, evaluate, explain, diff, export, schema,
+    import_,
 )  # fmt: skip

@@ -27,6 +27,8 @@ from orchestrator.report.shown import Fact, Shown
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record, digest
 from orchestrator.runs.progress import progress_bar
+from orchestrator.runs.progress_file import Chart
+from orchestrator.runs.progress_writer import curve
 from orchestrator.runs.ray_runtime import fan_out, ray_runtime
 from orchestrator.runs.run_folder import Experiment
 from orchestrator.sweep.proofs import (
@@ -124,16 +126,22 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         plan = self.plan
         branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate)
         used: dict[Wish, Proof] = {}
+        best: list[tuple[float, float]] = []
         with progress_bar(self.unit, drawn=self.bars) as progress, ExitStack() as ray:
             bar = progress.add_task(self.name, total=self.plan.grid.size, note="")
             while wishes := branching.wishes(PROOFS_AT_ONCE):
                 problems = {wish: self._problem(wish) for wish in wishes}
-                self._prove(folder / PROOFS_FOLDER, claim, proofs, problems, ray)
+                proven_now = self._prove(folder / PROOFS_FOLDER, claim, proofs, problems, ray)
                 told = {wish: proofs[problem.key] for wish, problem in problems.items()}
                 branching.tell(told)
                 used |= told
                 note = f"{len(used):,} proofs, {len(branching.front):,} on the front"
                 progress.update(bar, completed=branching.machines_settled, note=note)
+                if proven_now:
+                    best.append(
+                        (len(used), min((one.value for one in branching.front), default=math.inf))
+                    )
+                    self._tell(branching, best)
             progress.update(bar, completed=branching.machines_settled)
         claim.check()
         if not branching.front:
@@ -180,6 +188,20 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             files=tuple(folder / name for name in (CERTIFICATE_FILE, *files)),
         )
 
+    def _tell(self, branching: Branching, best: Sequence[tuple[float, float]]) -> None:
+        """Tells who looks on how many machines are settled, and the best after every proof."""
+        if len(best) == 1:
+            self.progress.stage("the best machines", unit=self.unit, total=self.plan.grid.size)
+        self.progress.reach(branching.machines_settled)
+        objective = self.plan.design.objective
+        chart = Chart(
+            title="Best machine so far",
+            across="proofs",
+            up=f"{objective}, pJ and cycles at 1 GHz",
+            curves=(curve("best", best),),
+        )
+        self.progress.show(lambda: ([chart], []))
+
     def _problem(self, wish: Wish) -> Problem:
         machine = self.plan.grid.ideal(wish.corner)
         return Problem(self.plan.layers[wish.layer].workload, machine, self.plan.design.objective)
@@ -191,8 +213,12 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         proofs: dict[str, Proof],
         problems: Mapping[Wish, Problem],
         ray: ExitStack,
-    ) -> None:
-        """Adds the proofs of problems to those that are there; starts Ray at the first one."""
+    ) -> bool:
+        """Adds the proofs of problems to those that are there; starts Ray at the first one.
+
+        Returns:
+            Whether any was missing.
+        """
         limit = self.plan.design.seconds_per_point
         missing = {
             problem.key: problem
@@ -203,7 +229,8 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             known = stored_proofs(list(missing.values()), limit, self.store)
             proofs |= {proof.key: proof for proof in known}
         chunks = [(problem,) for key, problem in missing.items() if key not in proofs]
-        execute = self.execute or functools.partial(fan_out, what="proofs")
+        workers = self.progress.workers
+        execute = self.execute or functools.partial(fan_out, what="proofs", watch=workers)
         if chunks:
             from costmodel.exact.loading import load_compiled
 
@@ -215,6 +242,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             for answers in execute(prove, chunks):
                 claim.check()
                 proofs |= {proof.key: proof for proof in answers}
+        return bool(missing)
 
     def _results(self, branching: Branching, proofs: Mapping[Wish, Proof]) -> DesignResults:
         layers, grid = range(len(self.plan.layers)), self.plan.grid

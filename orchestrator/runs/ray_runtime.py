@@ -16,6 +16,7 @@ from mapspace.ray_start import start_ray
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+Watch = Callable[[float, int], None]
 
 POLL_SECONDS = 0.1
 # An autoscaled cluster grows while tasks wait for it.
@@ -52,6 +53,7 @@ def fan_out(
     *,
     retries: int = 3,
     what: str = "task",
+    watch: Watch | None = None,
 ) -> Iterator[Answer]:
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
@@ -63,13 +65,14 @@ def fan_out(
         items: Its arguments.
         retries: How often one item's worker may die.
         what: What an item is, for the error.
+        watch: See `completed`.
 
     Raises:
         MapspaceError: As the function raised it, or if workers keep dying.
         OSError: As the function raised it.
     """
     with ray_runtime():
-        for _, answer in completed(function, items, retries=retries):
+        for _, answer in completed(function, items, retries=retries, watch=watch):
             if answer is None:
                 raise MapspaceError(
                     f"A worker process died {retries + 1} times on the same {what} (out of "
@@ -84,6 +87,7 @@ def completed(
     *,
     retries: int = 3,
     stop: Callable[[], bool] | None = None,
+    watch: Watch | None = None,
 ) -> Iterator[tuple[Item, Answer | None]]:
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
@@ -92,6 +96,7 @@ def completed(
         items: Its arguments.
         retries: How often one item's worker may die.
         stop: Looked at a few times a second; when it is true no more answers are waited for.
+        watch: Takes how many processors have a task, and how many there are.
 
     Yields:
         Items with their answers; None where workers kept dying on an item.
@@ -102,6 +107,8 @@ def completed(
     """
     tasks = Tasks(function, items, retries=retries)
     while not tasks.done and not (stop is not None and stop()):
+        if watch is not None:
+            watch(*tasks.busy)
         yield from tasks.ready(None if stop is None else POLL_SECONDS)
 
 
@@ -132,6 +139,12 @@ class Tasks(Generic[Item, Answer]):
     def done(self) -> bool:
         """Whether all answers have been given."""
         return not self._pending
+
+    @property
+    def busy(self) -> tuple[int, int]:
+        """How many cores have an item at most, and how many there are."""
+        cores = self._window // 2
+        return min(len(self._pending), cores), cores
 
     def ready(self, timeout: float | None = None) -> list[tuple[Item, Answer | None]]:
         """The next answer, if one comes within so many seconds; None: however long it takes.

@@ -10,7 +10,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -25,6 +25,7 @@ from orchestrator.runs.lock import Claim, claimed
 from orchestrator.runs.mlflow_client import TRACKING_FILE, default_uri, open_mlflow
 from orchestrator.runs.mlflow_record import Record, log_run
 from orchestrator.runs.progress import progress_bar
+from orchestrator.runs.progress_writer import ProgressWriter
 from orchestrator.runs.ray_runtime import code_version, fan_out
 from orchestrator.store.folder import Store
 
@@ -54,6 +55,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         bars: whether bars of progress are drawn on standard error.
         execute: what the tasks of `spread` run on; None: Ray.
         store: where what was computed before is read, and new things are kept; None: nowhere.
+        progress: takes how the run stands, for those who look on.
     """
 
     unit: ClassVar[str] = "tasks"
@@ -74,6 +76,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     bars: bool = False
     execute: Execute | None = None
     store: Store | None = None
+    progress: ProgressWriter = field(default_factory=ProgressWriter)
 
     @classmethod
     def prepare(cls, config: Any, where: str) -> Plan:
@@ -175,10 +178,25 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
                 folder = folder.resolve()
                 self.begin(folder)
                 if not self._is_finished(folder):
-                    return self.work(folder, claim)
+                    return self._watched_work(folder, claim)
         self.begin(folder)
         self.say(f"{self.name}: already finished in {folder}")
         return self.load(folder)
+
+    def _watched_work(self, folder: Place, claim: Claim) -> Result:
+        """The work, which meanwhile tells in the folder how it stands."""
+        self.progress, said = ProgressWriter(), self.say
+
+        def tell(line: str) -> None:
+            self.progress.line(line)
+            said(line)
+
+        self.say = tell
+        try:
+            with self.progress.written(folder, claim, self.settings.kind, self.name):
+                return self.work(folder, claim)
+        finally:
+            self.say = said
 
     def begin(self, folder: Place) -> None:
         """Notes in a folder what is run there.
@@ -231,15 +249,18 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         Raises:
             MapspaceError: workers keep dying on an item, or the folder was taken over.
         """
-        execute = self.execute or partial(fan_out, what=self.unit)
+        workers = self.progress.workers
+        execute = self.execute or partial(fan_out, what=self.unit, watch=workers)
         if not items:
             return
+        self.progress.stage(self.words, unit=self.unit, total=total, done=done)
         started, finished = time.monotonic(), 0
         with progress_bar(self.unit, drawn=self.bars) as progress:
             bar = progress.add_task(self.name, total=total, completed=done, note="")
             for answer in execute(function, items):
                 claim.check()
                 finished += weight(answer)
+                self.progress.reach(done + finished)
                 rate = f"{finished / (time.monotonic() - started):,.1f}/s"
                 progress.update(bar, completed=done + finished, note=rate)
                 yield answer

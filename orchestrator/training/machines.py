@@ -108,6 +108,7 @@ class MachinesExperiment(Experiment[MachinesConfig, "MachineCard"]):
         from surrogate.machine_training import train_card
 
         plan = self.plan
+        self.progress.stage("training")
         with tempfile.TemporaryDirectory() as local:
             card = train_card(
                 Path(local) / STEM,

@@ -72,10 +72,17 @@ class StudyExperiment(Experiment[TrainingStudy, Outcomes]):
             (folder / name / training.result_file).exists() for name, training in trainings.items()
         )
         cards = {}
+        if not finished:
+            self.progress.stage("trainings", unit=self.unit, total=len(trainings))
         with nullcontext() if finished else ray_runtime():
             for name, training in trainings.items():
                 claim.check()
+                if not finished:
+                    self.progress.begin_task(name, name)
                 cards[name] = training.run(folder / name)
+                if not finished:
+                    self.progress.end_task(name)
+                    self.progress.advance()
         return {
             name: self._outcome(folder / name, training.plan, cards[name])
             for name, training in trainings.items()

@@ -10,6 +10,7 @@ import hashlib
 import json
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,6 +22,8 @@ from orchestrator.runs.locations import ray_storage
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record
 from orchestrator.runs.progress import progress_bar
+from orchestrator.runs.progress_file import Chart
+from orchestrator.runs.progress_writer import curve as loss_curve
 from orchestrator.runs.ray_runtime import code_version, ray_runtime
 from orchestrator.runs.run_folder import Experiment
 from orchestrator.training.surrogate_report import (
@@ -38,12 +41,17 @@ if TYPE_CHECKING:
 
 
 STEM = "surrogate"
-PROGRESS_FILE = "progress.json"
+# What the first worker tells this process.
+PROGRESS_FILE = "views.json"
 RAY_FOLDER = "ray"
 # Deaths of workers that one run survives, each at the cost of the work since the last checkpoint.
 MOST_FAILURES = 3
 # Between looks at the progress; a look at object storage is a request.
 POLL_SECONDS, REMOTE_POLL_SECONDS = 0.5, 2.0
+
+
+# Takes what the first worker has said so far, the last at the end.
+Look = Callable[[Sequence[dict[str, Any]]], None]
 
 
 class Training(FitOptions):
@@ -125,10 +133,19 @@ class TrainExperiment(Experiment[TrainConfig, "Card"]):
     def work(self, folder: Place, claim: Claim) -> Card:
         """Runs Ray Train, from its last checkpoint where there is one."""
         with ray_runtime(needed=self.plan.workers * self.plan.threads):
-            _train(self.plan, folder, claim, drawn=self.bars)
+            self.progress.stage("training", unit="views")
+            _train(self.plan, folder, claim, self._seen, drawn=self.bars)
         remove_folder(folder / RAY_FOLDER)
         (folder / PROGRESS_FILE).unlink(missing_ok=True)
         return self.load(folder)
+
+    def _seen(self, curve: Sequence[dict[str, Any]]) -> None:
+        """Tells how far the workers are, by all that they have said."""
+        last = curve[-1]
+        self.progress.reach(last["views"], last["total"])
+        points = loss_curve("loss", ((one["views"], one["loss"]) for one in curve))
+        chart = Chart(title="Loss", across="views", up="loss", logarithmic=True, curves=(points,))
+        self.progress.show(lambda: ([chart], []), now=True)
 
     def load(self, folder: Place) -> Card:
         """Reads what the surrogate is said to be."""
@@ -214,7 +231,7 @@ def _check_shards(dataset: Dataset) -> None:
         check_shard(dataset.folder, shard)
 
 
-def _train(config: TrainConfig, folder: Place, claim: Claim, *, drawn: bool) -> None:
+def _train(config: TrainConfig, folder: Place, claim: Claim, look: Look, *, drawn: bool) -> None:
     """Runs Ray Train to its end and shows progress meanwhile."""
     from ray.train import (
         CheckpointConfig,
@@ -262,6 +279,7 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, *, drawn: bool) -> 
     thread.start()
     with progress_bar("views", drawn=drawn) as progress:
         bar = progress.add_task(config.name, total=1, note="")
+        curve: list[dict[str, Any]] = []
         while thread.is_alive():
             thread.join(POLL_SECONDS if isinstance(folder, Path) else REMOTE_POLL_SECONDS)
             claim.check()
@@ -269,6 +287,9 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, *, drawn: bool) -> 
             if seen is not None:
                 note = f"loss {seen['loss']:.2g}"
                 progress.update(bar, total=seen["total"], completed=seen["views"], note=note)
+                if not curve or curve[-1] != seen:
+                    curve.append(seen)
+                    look(curve)
     if failures:
         failure = failures[0]
         if not isinstance(failure, TrainingFailedError):

@@ -69,6 +69,7 @@ def assert_same_weights(folder: Path, expected: dict[str, torch.Tensor]) -> None
         torch.testing.assert_close(found[name], value, rtol=0, atol=0)
     assert sorted(path.name for path in folder.iterdir()) == [
         "curve.json",
+        "progress.json",
         "surrogate.json",
         "surrogate.safetensors",
         "train.json",

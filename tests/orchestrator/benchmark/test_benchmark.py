@@ -97,6 +97,7 @@ def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_run
         "certificates",
         "curves.parquet",
         "experiment.json",
+        "progress.json",
         "summary.json",
     ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import call
+from commands import answer, call, printed
 from marks import noisy_libraries
 
 from mapspace.errors import ConfigError
@@ -22,6 +22,7 @@ from mapspace.storage import RemotePath
 from orchestrator.runs.kinds import kind, kind_names
 from orchestrator.runs.lock import claimed
 from orchestrator.runs.mlflow_client import ARTIFACTS_FOLDER, DATABASE_FILE, TRACKING_FILE
+from orchestrator.runs.progress_file import Progress, read_progress
 
 pytestmark = noisy_libraries
 
@@ -101,6 +102,23 @@ def test_it_ends_with_a_summary_and_closing_lines(
     assert all((folder / file).is_file() for file in filter(None, [kind(name).page]))
     assert (folder / kind(name).file).is_file()
     assert not (folder / ".lock").exists()
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_it_tells_how_it_stands(name: str, finished: Finished, capsys: Any) -> None:
+    folder = finished(name)
+    progress = read_progress(folder)
+    assert progress is not None
+    assert (progress.kind, progress.name, progress.status) == (name, "quick", "finished")
+    assert progress.started <= progress.updated
+    assert not progress.running
+    assert progress.stage
+    if progress.total is not None:
+        assert progress.before < progress.done == progress.total
+    (shown,) = answer(capsys, "watch", folder)["runs"]
+    assert shown["words"] == kind(name).words
+    assert Progress.model_validate({key: shown[key] for key in Progress.model_fields}) == progress
+    assert f"{folder}: {name} quick, finished after " in printed(capsys, "watch", folder, "--once")
 
 
 @pytest.mark.parametrize("name", kind_names())

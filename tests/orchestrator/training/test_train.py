@@ -132,6 +132,7 @@ def test_a_finished_run_holds_the_surrogate_and_where_it_comes_from(
     assert card.provenance["data_config"] == Dataset(config.data).manifest.config_hash
     assert sorted(path.name for path in folder.iterdir()) == [
         "curve.json",
+        "progress.json",
         "surrogate.json",
         "surrogate.safetensors",
         "train.json",

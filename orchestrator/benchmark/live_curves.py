@@ -1,0 +1,204 @@
+"""What a benchmark tells while it runs: curves and a table of the searches that are finished.
+
+A trial sends sums of logarithms at the points of a grid, whatever its number of seeds, and the
+driver adds them up: no curve is kept, and none is read from a file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from orchestrator.benchmark.config import Plan
+from orchestrator.comparison.results import Axis, Bounds, FloatArray, Run
+from orchestrator.runs.progress_file import MOST_CELLS, MOST_CURVES, MOST_ROWS, Chart, Curve, Grid
+from orchestrator.runs.progress_writer import ProgressWriter, curve
+from orchestrator.runs.run_folder import Say
+
+# Shares of a search's budget at which curves are drawn.
+SHARES: FloatArray = np.logspace(-3, 0, 40)
+
+Pair = tuple[str, str]
+"""Label of the searcher, name of the workload."""
+
+
+@dataclass
+class Sum:
+    """Of finished searches of a method on a workload."""
+
+    count: int = 0
+    logs: FloatArray = field(default_factory=lambda: np.zeros(len(SHARES)))
+    """`[G]` sums of the logarithm of the best so far; inf where one had found nothing."""
+
+    def add(self, count: int, logs: Sequence[float] | FloatArray) -> None:
+        """Adds others."""
+        self.count += count
+        self.logs = self.logs + np.asarray(logs)
+
+    def means(self) -> FloatArray:
+        """`[G]` geometric means."""
+        return np.exp(self.logs / self.count)
+
+
+def sum_of(plan: Plan, runs: Sequence[Run]) -> Sum:
+    """The sums of finished searches of one method on one workload."""
+    total = Sum()
+    if not runs:
+        return total
+    entry, workload = plan.entry(runs[0].searcher), runs[0].workload
+    axis: Axis = "evaluation" if plan.benchmark.seconds is None else "seconds"
+    budget = plan.benchmark.seconds or entry.iterations or plan.benchmark.iterations
+    if budget is None:
+        budget = plan.benchmark.iterations_in(plan.space(workload))
+    assert budget is not None  # a benchmark has one of the three
+    for run in runs:
+        found = run.at(SHARES * budget, axis)
+        # The last point is the end, where a search may have stopped short of its budget.
+        found[-1] = run.best_loss
+        total.add(1, np.log(found))
+    return total
+
+
+class LiveBenchmark:
+    """Takes what the searches of a benchmark come to, and tells it.
+
+    Attributes:
+        say: takes lines for a person.
+        bounds: what results are compared with, by workload, as far as it is known.
+        processors: what the searches may use.
+    """
+
+    def __init__(
+        self, plan: Plan, progress: ProgressWriter, say: Say, bounds: Mapping[str, Bounds]
+    ) -> None:
+        self.plan = plan
+        self.progress = progress
+        self.say = say
+        self.bounds = bounds
+        self.processors = 1
+        self._sums: dict[Pair, Sum] = {}
+        self._under_way: dict[str, tuple[str, float, float]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune pickles its callbacks, and reads them never again."""
+        return {}
+
+    def begin(self, total: int, known: Iterable[Run]) -> None:
+        """Searching begins; some searches are known already."""
+        self.progress.stage("searching", unit="searches", total=total)
+        self.add(known)
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Takes searches that were finished before this call."""
+        by_pair: dict[Pair, list[Run]] = {}
+        for run in runs:
+            by_pair.setdefault((run.searcher, run.workload), []).append(run)
+        for pair, own in by_pair.items():
+            found = sum_of(self.plan, own)
+            self._sums.setdefault(pair, Sum()).add(found.count, found.logs)
+            self.progress.advance(found.count, before=True)
+        self.progress.show(self.looks, now=True)
+
+    def begin_task(self, key: str, task: Mapping[str, Any]) -> None:
+        """A trial has begun."""
+        seeds = task["seeds"]
+        many = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+        name = f"{task['searcher']} on {task['workload']}, {many}"
+        self.progress.begin_task(key, name)
+        self._under_way[key] = (name, 0.0, math.inf)
+        self._count()
+
+    def reach(self, key: str, result: Mapping[str, Any]) -> None:
+        """A trial says how far it is."""
+        if key in self._under_way:
+            name = self._under_way[key][0]
+            self._under_way[key] = (name, float(result["share"]), float(result["best_loss"]))
+            self.progress.show(self.looks)
+
+    def end_task(self, key: str, task: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
+        """A trial has ended; without a result it has failed, and may be tried again."""
+        self.progress.end_task(key)
+        self._under_way.pop(key, None)
+        self._count()
+        if result is None:
+            self.progress.fail(f"{task['searcher']} on {task['workload']}: a trial failed")
+            return
+        count = len(task["seeds"])
+        pair = (task["searcher"], task["workload"])
+        self._sums.setdefault(pair, Sum()).add(count, result["logs"])
+        self.progress.advance(count)
+        self.progress.show(self.looks)
+
+    def looks(self) -> tuple[Sequence[Chart], Sequence[Grid]]:
+        """Curves per method over the workloads that it has finished, and where it stands."""
+        bests = self._references()
+        shares = {
+            pair: 100 * (found.means() / bests[pair[1]] - 1)
+            for pair, found in self._sums.items()
+            if found.count
+        }
+        return [self._chart(shares)], [*self._running_table(), self._table(shares)]
+
+    @property
+    def title(self) -> str:
+        """What results are compared with."""
+        if not self.bounds:
+            return "% above the best found so far"
+        if len(self.bounds) < len(self.plan.workloads):
+            return "% above the optimum where it is known, else the best found so far"
+        proven = all(bounds.proven for bounds in self.bounds.values())
+        return "% above the proven optimum" if proven else "at most % above the optimum"
+
+    def _count(self) -> None:
+        """Tells how many processors have a search; one with runners has more than one."""
+        self.progress.workers(min(len(self._under_way), self.processors), self.processors)
+
+    def _references(self) -> dict[str, float]:
+        """What each workload's results are held against."""
+        found: dict[str, float] = {}
+        for (_, workload), total in self._sums.items():
+            best = float(total.means()[-1]) if total.count else math.inf
+            found[workload] = min(best, found.get(workload, math.inf))
+        return found | {name: bounds.reference for name, bounds in self.bounds.items()}
+
+    def _chart(self, shares: Mapping[Pair, FloatArray]) -> Chart:
+        benchmark, curves = self.plan.benchmark, list[Curve]()
+        across = "share of the budget, %"
+        if benchmark.seconds is not None:
+            across = "seconds of search"
+        elif benchmark.iterations is not None:
+            across = "evaluations"
+        for entry in benchmark.searchers[:MOST_CURVES]:
+            own = [values for (searcher, _), values in shares.items() if searcher == entry.label]
+            if own:
+                scale = entry.iterations or benchmark.iterations or benchmark.seconds or 100.0
+                means = 100 * (np.exp(np.mean(np.log1p(np.array(own) / 100), axis=0)) - 1)
+                curves.append(curve(entry.label, zip(scale * SHARES, means, strict=True)))
+        title = f"{self.title}, mean of finished searches"
+        return Chart(title=title, across=across, up="%", logarithmic=True, curves=tuple(curves))
+
+    def _table(self, shares: Mapping[Pair, FloatArray]) -> Grid:
+        labels = [entry.label for entry in self.plan.benchmark.searchers][: MOST_CELLS - 1]
+        workloads = list(self.plan.workloads)[:MOST_ROWS]
+
+        def cell(searcher: str, workload: str) -> float | None:
+            values = shares.get((searcher, workload))
+            if values is None or not math.isfinite(values[-1]):
+                return None
+            return round(max(0.0, float(values[-1])), 6)
+
+        rows = [(name, *(cell(label, name) for label in labels)) for name in workloads]
+        return Grid(title=self.title, header=("workload", *labels), rows=tuple(rows))
+
+    def _running_table(self) -> Iterable[Grid]:
+        rows = [
+            (name, round(100 * share, 1), self.plan.shown(best) if math.isfinite(best) else None)
+            for name, share, best in list(self._under_way.values())[:MOST_ROWS]
+        ]
+        if rows:
+            header = ("search", "% of its budget", "best so far")
+            yield Grid(title="Under way", header=header, rows=tuple(rows))
