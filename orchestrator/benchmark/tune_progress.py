@@ -11,6 +11,7 @@ from typing import Any
 from ray.tune import Callback
 
 from orchestrator.benchmark.live_curves import LiveBenchmark
+from orchestrator.runs.ray_runtime import node_was_lost
 
 BLOCK_LINE_SECONDS = 5.0
 LOOK_SECONDS = 0.5
@@ -29,6 +30,16 @@ class Looking(Callback):
         if now - self.looked >= LOOK_SECONDS:
             self.looked = now
             self.look()
+
+
+class LostNodes(Callback):
+    """Does not count a failure of a trial whose node was lost: it is no fault of the trial's."""
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Lets the trial fail once more."""
+        error = trial.get_pickled_error()
+        if error is not None and node_was_lost(error):
+            trial.max_failures += 1
 
 
 class TrialProgress(Callback):

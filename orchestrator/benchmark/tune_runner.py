@@ -305,6 +305,8 @@ def _fit(
     """
     from ray import tune
 
+    from orchestrator.benchmark.tune_progress import LostNodes
+
     with tempfile.TemporaryDirectory() as storage:
         grid = tune.Tuner(
             trainable,
@@ -312,7 +314,7 @@ def _fit(
             run_config=tune.RunConfig(
                 storage_path=storage,
                 verbose=0,
-                callbacks=list(callbacks),
+                callbacks=[*callbacks, LostNodes()],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 # A worker that dies costs its work since the last state, not the benchmark.
                 failure_config=tune.FailureConfig(max_failures=2),

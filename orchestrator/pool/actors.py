@@ -15,9 +15,11 @@ from costmodel.costs import STATUS_OUTSIDE
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.pool.event_log import Outcome
+from orchestrator.runs.ray_runtime import node_was_lost
 from searchers.queries import Query
 
-# The most often that a query is given to an evaluator again whose process died.
+# The most often that a query is given to an evaluator again whose process died; that its node was
+# lost does not count.
 DEATHS = 3
 # How long no evaluator may come where Ray has what one needs.
 START_SECONDS = 120.0
@@ -203,7 +205,8 @@ class Evaluators:
                 raise error.cause from None
             raise
         except ray.exceptions.RayActorError as error:
-            tries = self._tries[query.ticket] = self._tries.get(query.ticket, 0) + 1
+            counted = 0 if node_was_lost(error) else 1
+            tries = self._tries[query.ticket] = self._tries.get(query.ticket, 0) + counted
             if tries <= DEATHS:
                 # Ray starts it anew; whoever is free first takes the query.
                 self.deaths += 1

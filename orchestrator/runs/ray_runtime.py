@@ -58,12 +58,12 @@ def fan_out(
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
     Ray is started for it where none is running. A task whose worker dies is tried again on another
-    one; the others do not notice.
+    one; the others do not notice. That a node is lost is no fault of its tasks, however often.
 
     Args:
         function: What to run; importable on the workers. It answers with something, never None.
         items: Its arguments.
-        retries: How often one item's worker may die.
+        retries: How often one item's worker may die; a node that dies with it does not count.
         what: What an item is, for the error.
         watch: See `completed`.
 
@@ -94,7 +94,7 @@ def completed(
     Args:
         function: What to run; importable on the workers.
         items: Its arguments.
-        retries: How often one item's worker may die.
+        retries: How often one item's worker may die; a node that dies with it does not count.
         stop: Looked at a few times a second; when it is true no more answers are waited for.
         watch: Takes how many processors have a task, and how many there are.
 
@@ -129,9 +129,13 @@ class Tasks(Generic[Item, Answer]):
         def task(item: Item) -> Answer:
             return function(item)
 
-        self._task = ray.remote(num_cpus=1, max_retries=retries)(task)
-        self._waiting = iter(items)
-        self._pending: dict[Any, Item] = {}
+        # Ray would count a lost node as the task's fault.
+        self._task = ray.remote(num_cpus=1, max_retries=0)(task)
+        self._retries = retries
+        self._deaths: dict[int, int] = {}
+        self._waiting = enumerate(items)
+        self._again: list[tuple[int, Item]] = []
+        self._pending: dict[Any, tuple[int, Item]] = {}
         self._window, self._counted = 0, -RECOUNT_SECONDS
         self._give_out()
 
@@ -149,29 +153,34 @@ class Tasks(Generic[Item, Answer]):
     def ready(self, timeout: float | None = None) -> list[tuple[Item, Answer | None]]:
         """The next answer, if one comes within so many seconds; None: however long it takes.
 
+        There may be none where a worker or a node died: its item is given out again.
+
         Raises:
             MapspaceError: As the function raised it.
             OSError: As the function raised it.
         """
         import ray
 
-        deaths = (
-            ray.exceptions.WorkerCrashedError,
-            ray.exceptions.NodeDiedError,
-            ray.exceptions.OutOfMemoryError,
-        )
+        lost = (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError)
+        deaths = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
         self._give_out()
         found: list[tuple[Item, Answer | None]] = []
         for reference in ray.wait(list(self._pending), num_returns=1, timeout=timeout)[0]:
-            item = self._pending.pop(reference)
+            number, item = self._pending.pop(reference)
             try:
                 found.append((item, ray.get(reference)))
             except ray.exceptions.RayTaskError as error:
                 if isinstance(error.cause, (MapspaceError, OSError)):
                     raise error.cause from None
                 raise
+            except lost:
+                self._again.append((number, item))
             except deaths:
-                found.append((item, None))
+                died = self._deaths[number] = self._deaths.get(number, 0) + 1
+                if died > self._retries:
+                    found.append((item, None))
+                else:
+                    self._again.append((number, item))
         self._give_out()
         return found
 
@@ -184,8 +193,16 @@ class Tasks(Generic[Item, Answer]):
             self._window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
             self._counted = time.monotonic()
         free = max(0, self._window - len(self._pending))
-        for item in itertools.islice(self._waiting, free):
-            self._pending[self._task.remote(item)] = item
+        again, self._again = self._again, []
+        for number, item in (*again, *itertools.islice(self._waiting, free)):
+            self._pending[self._task.remote(item)] = number, item
+
+
+def node_was_lost(error: BaseException) -> bool:
+    """Whether an actor has died because its node did, or cannot be reached any more."""
+    # Ray has no other way to say so of actors.
+    said = ("its node has died", "keepalive watchdog timeout")
+    return any(words in str(error) for words in said)
 
 
 def code_version() -> dict[str, str]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,10 @@ def kill(process: int) -> None:
 
 @contextlib.contextmanager
 def driver(
-    *arguments: str, errors: Path, address: str | None = None
+    *arguments: str,
+    errors: Path,
+    address: str | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`mapspace ARGUMENTS` in a process group of its own, killed where the block leaves it.
 
@@ -73,8 +76,11 @@ def driver(
         arguments: of the command line.
         errors: the file that gets standard error.
         address: of a Ray cluster; None: an embedded one.
+        more: of its environment.
     """
-    environment = {**os.environ, **({} if address is None else {"RAY_ADDRESS": address})}
+    environment = {**os.environ, **(more or {})}
+    if address is not None:
+        environment["RAY_ADDRESS"] = address
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-c", DRIVER, *arguments],
