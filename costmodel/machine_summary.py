@@ -6,11 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field, create_model
+
 from costmodel.levels import Level, SpatialRules
 from costmodel.machine import Machine
+from mapspace.strict_yaml import StrictModel
 
 ROLES = ("input", "weight", "output")
 MACS = "MAC"
+
+
+def _others(file: type[StrictModel], said: type[StrictModel]) -> dict[str, Any]:
+    """The keys of a file that a summary does not always have: files say what differs."""
+    return {
+        name: (field.annotation, Field(None, description=field.description))
+        for name, field in file.model_fields.items()
+        if name not in said.model_fields
+    }
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,37 @@ class Totals:
     capacity_bits: int
     macs_per_cycle: float
     boundaries: tuple[Boundary, ...]
+
+
+class _OfLevel(StrictModel):
+    """A level: what its file says, and what follows."""
+
+    name: str
+    instances: int
+    capacity_bits: int | None
+    """Of an instance; null: without limit."""
+    holds: list[str]
+    """Roles, and tensors by name, that it always holds."""
+    may_hold: list[str]
+    """Roles of which the mapping decides."""
+
+
+class _OfMachine(StrictModel):
+    """A machine: what its file says, and what follows."""
+
+    name: str
+    hash: str
+    levels: list[Any]
+    totals: Totals
+
+
+_LevelSummary = create_model("Level", __base__=_OfLevel, **_others(Level, _OfLevel))
+MachineSummary = create_model(
+    "Machine",
+    __base__=_OfMachine,
+    **{**_others(Machine, _OfMachine), "levels": (list[_LevelSummary], ...)},
+)
+"""What `summary` returns, for its schema."""
 
 
 def instances(machine: Machine) -> tuple[int, ...]:

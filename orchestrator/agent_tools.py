@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -21,9 +21,16 @@ from costmodel.costs import Objective
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.strict_yaml import shown, validate
 from mapspace.version import __version__
+from orchestrator.schemas.explained import DiffAnswer, ExplainAnswer, WhyNotAnswer
+from orchestrator.schemas.json_text import finite
+from orchestrator.schemas.proofs import ParetoAnswer, VerifyAnswer
+from orchestrator.schemas.published import schema
+from orchestrator.schemas.runs import ListAnswer, RecordsAnswer, RowsAnswer, SweepAnswer
+from orchestrator.schemas.search import SearchAnswer
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.tools import Tool
 
 Json = dict[str, Any]
 Source = Annotated[
@@ -41,12 +48,10 @@ products, attention, MTTKRP) on spatial accelerators. Energies are pJ, latencies
 cycles. `search` proves where a proof is possible: `proven` says so, `gap` how far a mapping can be
 above the optimum. `list_presets` names operations, machines and methods."""
 
-T = TypeVar("T")
-
 
 def list_presets(
     kind: Literal["workloads", "accelerators", "networks", "searchers", "models", "experiments"],
-) -> Json:
+) -> ListAnswer:
     """Names of what there is, with a sentence each."""
     from orchestrator.catalogue import TABLES
 
@@ -60,7 +65,7 @@ def search(
     searcher: str | None = None,
     seconds: Seconds = 60.0,
     constraints: Sequence[Json] = (),
-) -> Json:
+) -> SearchAnswer:
     """Finds a mapping, the proven best one where a proof is possible, with its certificate."""
     from orchestrator.api import search as run
 
@@ -68,11 +73,14 @@ def search(
         _content(workload), _content(accelerator), objective=objective, searcher=searcher,
         seconds=seconds, constraints=tuple(constraints),
     )  # fmt: skip
-    certificate = None if result.certificate is None else result.certificate.model_dump(mode="json")
-    return {**result.to_dict(), "nest": str(result.mapping), "certificate": certificate}
+    proven = result.certificate
+    answer = result.to_dict()
+    answer["nest"] = str(result.mapping)
+    answer["certificate"] = None if proven is None else proven.model_dump(mode="json")
+    return answer
 
 
-def verify(certificate: Json, seconds: Seconds = 60.0, independent: bool = False) -> Json:
+def verify(certificate: Json, seconds: Seconds = 60.0, independent: bool = False) -> VerifyAnswer:
     """Proves again what a certificate of `search` claims."""
     from costmodel.exact.certificate import Certificate
     from orchestrator.api import verify as run
@@ -84,21 +92,21 @@ def verify(certificate: Json, seconds: Seconds = 60.0, independent: bool = False
 def evaluate(
     records: Annotated[Sequence[Json], Field(max_length=10_000)],
     model: Literal["loopnest", "maestro", "maestro-corrected"] = "loopnest",
-) -> Json:
+) -> RecordsAnswer:
     """Scores mapping records: energy, cycles, counts by level and tensor under `result`."""
     from orchestrator.api import evaluate as run
 
     return {"records": run([_record(record) for record in records], model=model)}
 
 
-def explain_mapping(record: Record, objective: Objective = "edp") -> Json:
+def explain_mapping(record: Record, objective: Objective = "edp") -> ExplainAnswer:
     """Where a mapping's costs come from, what binds, and the best mapping one move away."""
     from orchestrator.explain.functions import explain_mapping as run
 
     return run(_record(record), objective=objective).to_dict()
 
 
-def diff(first: Record, second: Record) -> Json:
+def diff(first: Record, second: Record) -> DiffAnswer:
     """In which decisions two mappings of one operation differ, and what that costs."""
     from orchestrator.explain.functions import diff as run
 
@@ -111,7 +119,7 @@ def why_not(
     accelerator: Machine = "mm256",
     objective: Objective = "edp",
     seconds: Seconds = 60.0,
-) -> Json:
+) -> WhyNotAnswer:
     """How far a mapping is from the optimum, and what each of its decisions costs by itself."""
     from orchestrator.api import search as run
     from orchestrator.explain.functions import why_not as explain
@@ -120,26 +128,27 @@ def why_not(
     return explain(result, _record(record), seconds=seconds).to_dict()
 
 
-def pareto(workload: Source, accelerator: Machine = "mm256") -> Json:
+def pareto(workload: Source, accelerator: Machine = "mm256") -> ParetoAnswer:
     """The proven energy-latency front: every mapping that no other beats in both."""
     from orchestrator.api import pareto as run
 
     return run(_content(workload), _content(accelerator)).to_dict()
 
 
-def sweep(experiment: Json) -> Json:
+def sweep(experiment: Json) -> SweepAnswer:
     """Proves the best mapping of every machine of a grid x workload (content of a sweep's file)."""
     from orchestrator.api import sweep as run
 
     with tempfile.TemporaryDirectory() as folder:
         found = run(experiment, Path(folder) / "sweep")
-        return {
-            name: json.loads(table.to_json(orient="records"))
-            for name, table in (("points", found.points), ("machines", found.architectures))
-        }
+        points, machines = (
+            json.loads(table.to_json(orient="records"))
+            for table in (found.points, found.architectures)
+        )
+        return {"points": points, "machines": machines}
 
 
-def results(sql: str) -> Json:
+def results(sql: str) -> RowsAnswer:
     """Asks the store one SELECT over its views results, searches and proofs, in DuckDB's SQL."""
     from orchestrator.store.choice import chosen
     from orchestrator.store.sql import Database
@@ -150,44 +159,51 @@ def results(sql: str) -> Json:
     return {"rows": Database(store).ask(sql).objects()}
 
 
-TOOLS: tuple[Callable[..., Json], ...] = (
-    list_presets,
-    search,
-    verify,
-    evaluate,
-    explain_mapping,
-    diff,
-    why_not,
-    pareto,
-    sweep,
-    results,
-)
+TOOLS: Mapping[str, Callable[..., Any]] = {
+    "list": list_presets,
+    "search": search,
+    "verify": verify,
+    "evaluate-records": evaluate,
+    "explain": explain_mapping,
+    "diff": diff,
+    "why-not": why_not,
+    "pareto": pareto,
+    "sweep-tables": sweep,
+    "results-rows": results,
+}
+"""By the name of the schema of what each answers."""
 
 
 def server() -> MCPServer[None]:
     """The server with its tools."""
     from mcp.server import MCPServer
 
-    made: MCPServer[None] = MCPServer(
-        "mapspace", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR"
+    return MCPServer(
+        "mapspace",
+        instructions=_INSTRUCTIONS,
+        version=__version__,
+        log_level="ERROR",
+        tools=[_tool(name, function) for name, function in TOOLS.items()],
     )
-    for tool in TOOLS:
-        made.tool(description=tool.__doc__)(_told(tool))
-    return made
 
 
-def _told(tool: Callable[..., T]) -> Callable[..., T]:
-    """A tool whose foreseen errors come back as their one line."""
+def _tool(name: str, function: Callable[..., Any]) -> Tool:
+    """A tool whose answers have a published schema, and whose errors come as their one line."""
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.tools import Tool
 
-    @functools.wraps(tool)
-    def told(*arguments: Any, **options: Any) -> T:
+    @functools.wraps(function)
+    def told(*arguments: Any, **options: Any) -> Any:
         try:
-            return tool(*arguments, **options)
+            return finite(function(*arguments, **options))
         except MapspaceError as error:
             raise ToolError(" ".join(str(error).split())) from None
 
-    return told
+    # As for any dictionary: the schema below is what says more.
+    told.__annotations__ = {**function.__annotations__, "return": "Json"}
+    made = Tool.from_function(told, description=function.__doc__)
+    made.fn_metadata.output_schema = schema(name)
+    return made
 
 
 def _content(source: str | Json) -> str | Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from mapspace.extras import what_is_missing
 from orchestrator.commands import COMMANDS
 from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of, with_store
 from orchestrator.runs.locations import RUNS, local_file
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -83,7 +83,7 @@ def space(
             plot=plot,
             surface=None if surface is None else pair_of(surface),
         )
-    click.echo(json.dumps(found.summary) if as_json else description_text(found.summary, plot))
+    click.echo(json_text(found.summary) if as_json else description_text(found.summary, plot))
     if found.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is of what was drawn so far.", 130))
 
@@ -209,7 +209,7 @@ def describe(machine: str, plot: Place | None, as_json: bool) -> None:
         check_plot(plot, ".svg")
         with local_file(plot) as file:
             draw(found, file)
-    click.echo(json.dumps(summary(found)) if as_json else tree(found))
+    click.echo(json_text(summary(found)) if as_json else tree(found))
 
 
 @cli.command()

@@ -34,7 +34,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "searchers",
         "mapspace.testing",
         "orchestrator.store",
-        "orchestrator.report orchestrator.runs",
+        "orchestrator.report orchestrator.runs orchestrator.schemas",
         "orchestrator.comparison orchestrator.imports orchestrator.pool orchestrator.watch",
         "orchestrator.benchmark orchestrator.records",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "
@@ -61,7 +61,16 @@ ALLOWED_OUTSIDE = {
     "mapspace": {"fsspec", "numpy", "platformdirs", "pyarrow", "pydantic", "pydantic_core", "yaml"},
     "searchers": {"numpy", "numba", "pydantic"},
     "surrogate": {"numpy", "pydantic", "pyarrow", "safetensors", "scipy", "torch", "yaml"},
-    "costmodel": {"libconf", "llvmlite", "numpy", "numba", "platformdirs", "pydantic", "yaml"},
+    "costmodel": {
+        "libconf",
+        "llvmlite",
+        "numpy",
+        "numba",
+        "platformdirs",
+        "pydantic",
+        "typing_extensions",
+        "yaml",
+    },
 }
 # RLlib drives its own loop, so what hosts it needs Ray; the other searchers need nothing of it.
 REINFORCEMENT = {"gymnasium", "ray", "torch"}

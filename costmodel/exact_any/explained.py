@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from costmodel.costs import Objective
+from costmodel.exact_any.explanation_json import (
+    ExplainedConstraint,
+    ExplainedDecision,
+    ExplainedResource,
+    ExplanationAnswer,
+    NeighbourAnswer,
+)
 from costmodel.exact_any.neighbours import Resource
 
 EQUAL = 1e-11
@@ -49,12 +55,21 @@ class Neighbour:
             return True
         return False if self.change is not None and self.change <= EQUAL else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> NeighbourAnswer:
         """For JSON, which has no infinite numbers."""
         return {
-            key: None if isinstance(value, float) and math.isinf(value) else value
-            for key, value in vars(self).items()
+            "amount": _finite(self.amount),
+            "value": _finite(self.value),
+            "lower_bound": _finite(self.lower_bound),
+            "proven": self.proven,
+            "change": _finite(self.change),
+            "change_at_least": _finite(self.change_at_least),
+            "why": self.why,
         }
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ class ResourceAnswer:
             return True
         return False if self.nothing_to >= wanted else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExplainedResource:
         """For JSON."""
         resource = self.resource
         return {
@@ -123,7 +138,7 @@ class ConstraintAnswer:
     entry: str
     without: Neighbour
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExplainedConstraint:
         """For JSON."""
         without = self.without.to_dict()
         return {"entry": self.entry, "active": self.without.better, "without": without}
@@ -146,7 +161,7 @@ class DecisionAnswer:
         """Whether every mapping that decides otherwise is worse; None: open."""
         return self.otherwise.worse
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExplainedDecision:
         """For JSON."""
         otherwise = self.otherwise.to_dict()
         return {"decision": self.decision, "forced": self.forced, "otherwise": otherwise}
@@ -174,7 +189,7 @@ class Explanation:
     seconds: float
     interrupted: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExplanationAnswer:
         """For JSON."""
         return {
             "objective": self.objective,

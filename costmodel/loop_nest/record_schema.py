@@ -60,7 +60,7 @@ _KEYWORDS = {
 
 def record_schema() -> dict[str, Any]:
     """The schema (JSON Schema, draft 2020-12)."""
-    schema: dict[str, Any] = _tidied(MappingRecord.model_json_schema())
+    schema: dict[str, Any] = tidied(MappingRecord.model_json_schema())
     # `whole_records` fills it in before the model sees it.
     schema["$defs"]["NestLoops"]["required"].remove("keep")
     schema["allOf"] = [
@@ -80,14 +80,14 @@ def schema_text() -> str:
     return json.dumps(record_schema(), indent=1) + "\n"
 
 
-def _tidied(part: Any, *, names: bool = False) -> Any:
+def tidied(part: Any, *, names: bool = False) -> Any:
     """Without titles, which only repeat a key; `names` where keys are those of a record."""
     if isinstance(part, list):
-        return [_tidied(entry) for entry in part]
+        return [tidied(entry) for entry in part]
     if not isinstance(part, dict):
         return part
     return {
-        key if names else _KEYWORDS.get(key, key): _tidied(
+        key if names else _KEYWORDS.get(key, key): tidied(
             value, names=not names and key in ("properties", "$defs")
         )
         for key, value in part.items()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import signed_percent
+from orchestrator.schemas.explained import ExplanationAnswer
 
 if TYPE_CHECKING:
     from costmodel.exact_any.explained import (
@@ -32,7 +33,7 @@ class ExplainedOptimum(Shown):
     problem: str
     explanation: Explanation
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExplanationAnswer:
         """What `search --explain --json` prints under `explain`."""
         return self.explanation.to_dict()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
@@ -13,6 +13,7 @@ from costmodel.levels import Level
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from orchestrator.report.units import percent
+from orchestrator.schemas.costs import LimitAnswer
 
 COMPUTE = "compute"
 LATENCY = "network latency"
@@ -44,9 +45,16 @@ class Limit:
         """How much of the bound is used; 1 where it binds."""
         return self.amount / self.most if self.most else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> LimitAnswer:
         """For JSON."""
-        return {**vars(self), "share": self.share}
+        return {
+            "name": self.name,
+            "amount": self.amount,
+            "most": self.most,
+            "kind": self.kind,
+            "cycles": self.cycles,
+            "share": self.share,
+        }
 
     def __str__(self) -> str:
         if self.name == COMPUTE:

@@ -18,9 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costmodel.arrays.tables import prime_factors
+from orchestrator.schemas.search import PaddingAnswer
 
 if TYPE_CHECKING:
     from costmodel.affine import Workload
@@ -54,7 +55,7 @@ class Padding:
         """Whether larger sizes are better than those given."""
         return self.objective < self.original
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PaddingAnswer:
         """What JSON has of it."""
         return {
             "single": {

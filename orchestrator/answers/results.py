@@ -13,6 +13,7 @@ from orchestrator.answers.facts import cost_facts, standing_facts, tiling
 from orchestrator.answers.limits import slowest
 from orchestrator.records.found_mapping import FoundMapping, MappingCosts, save_records
 from orchestrator.report.shown import Fact, Shown
+from orchestrator.schemas.search import RankedAnswer, SearchAnswer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from orchestrator.answers.standing import Proof, Standing
     from searchers import TrialResult
 
-# Ends the keys of JSON that are about the mappings of a restriction alone.
-UNDER_RESTRICTION = "_under_restriction"
-
 
 @dataclass(frozen=True)
 class RankedMapping(FoundMapping):
@@ -44,7 +42,7 @@ class RankedMapping(FoundMapping):
 
     above_best: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> RankedAnswer:
         """What JSON has of it."""
         return {**self.costs.to_dict(), "above_best": self.above_best, "record": self.record}
 
@@ -189,15 +187,22 @@ class SearchResult(Shown):
         others = (entry.record for entry in self.top)
         return [self.record, *(record for record in others if record != self.record)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SearchAnswer:
         """What `mapspace search --json` prints."""
         overall, restricted, trial = self.overall, self.restricted, self.trial
-        found: dict[str, Any] = {"problem_hash": self.problem_hash, "keep": self.keep}
-        for key in ("proven", "tie_proven", "lower_bound", "gap"):
-            found[f"{key}{UNDER_RESTRICTION}"] = getattr(restricted, key, None)
-        found |= vars(overall)
-        found |= {
+        costs = self.costs.to_dict()
+        found: SearchAnswer = {
+            "problem_hash": self.problem_hash,
+            "keep": self.keep,
+            "proven": overall.proven,
+            "tie_proven": overall.tie_proven,
+            "lower_bound": overall.lower_bound,
+            "gap": overall.gap,
             "gap_to_optimum": self.gap_to_optimum,
+            "proven_under_restriction": self.proven_under_restriction,
+            "tie_proven_under_restriction": None if restricted is None else restricted.tie_proven,
+            "lower_bound_under_restriction": None if restricted is None else restricted.lower_bound,
+            "gap_under_restriction": None if restricted is None else restricted.gap,
             "workload": self.workload.name,
             "accelerator": self.accelerator.name,
             "model": self.model,
@@ -211,28 +216,29 @@ class SearchResult(Shown):
             "surrogate_queries": trial.surrogate_queries,
             "seconds": trial.seconds,
             "conclusion": self.conclusion,
-            **self.costs.to_dict(),
+            "energy_pj": costs["energy_pj"],
+            "latency_cycles": costs["latency_cycles"],
+            "edp": costs["edp"],
+            "latency_s": costs["latency_s"],
+            "edp_js": costs["edp_js"],
+            "power_w": costs["power_w"],
             "utilisation": self.utilisation,
             "limited_by": self.limit.name,
             "limits": [limit.to_dict() for limit in self.limits],
             "normalised_edp": self.normalised_edp,
             "gap_to_floor": trial.best_loss / self.floor - 1 if self.floor > 0 else math.inf,
             "record": self.record,
-        }
-        if self.top:
-            found["top"] = [entry.to_dict() for entry in self.top]
-        found |= {
             "wall_seconds": self.wall_seconds,
             "interrupted": self.interrupted,
             "from_store": self.from_store,
         }
+        if self.top:
+            found["top"] = [entry.to_dict() for entry in self.top]
         if self.original is not None:
             sizes = self.original.dimensions
-            found |= {
-                "original": {"workload": self.original.name, "dimensions": dict(sizes)},
-                "padded": {n: s for n, s in self.workload.dimensions.items() if s != sizes[n]},
-                "wasted_macs": self.workload.macs - self.original.macs,
-            }
+            found["original"] = {"workload": self.original.name, "dimensions": dict(sizes)}
+            found["padded"] = {n: s for n, s in self.workload.dimensions.items() if s != sizes[n]}
+            found["wasted_macs"] = self.workload.macs - self.original.macs
         elif self.padding is not None:
             found["padding"] = self.padding.to_dict()
         if self.explained is not None:

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.records.found_mapping import MappingCosts
+from orchestrator.schemas.proofs import (
+    BypassAnswer,
+    BypassBestAnswer,
+    BypassLayerAnswer,
+    BypassTotals,
+    DeliveryAnswer,
+)
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -34,6 +41,17 @@ class Delivery:
     words_per_cycle: float
     free: bool
 
+    def to_dict(self) -> DeliveryAnswer:
+        """What JSON has of it."""
+        return {
+            "tensor": self.tensor,
+            "level": self.level,
+            "macs_per_access": self.macs_per_access,
+            "pj_per_mac": self.pj_per_mac,
+            "words_per_cycle": self.words_per_cycle,
+            "free": self.free,
+        }
+
 
 @dataclass(frozen=True)
 class BypassBest:
@@ -59,7 +77,7 @@ class BypassBest:
     record: dict[str, Any]
     from_store: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BypassBestAnswer:
         """What JSON has of it."""
         return {
             **self.costs.to_dict(),
@@ -67,7 +85,7 @@ class BypassBest:
             "gap": self.gap,
             "energy_share": self.energy_share,
             "skips": self.skips,
-            "deliveries": [vars(entry) for entry in self.deliveries],
+            "deliveries": [entry.to_dict() for entry in self.deliveries],
             "record": self.record,
             "from_store": self.from_store,
         }
@@ -91,14 +109,18 @@ class BypassLayer:
     searched: BypassBest | None = None
     failure: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BypassLayerAnswer:
         """Its row in JSON."""
-        row: dict[str, Any] = {"count": self.count, "workload": self.workload}
-        row["failure"] = self.failure
+        row: BypassLayerAnswer = {
+            "count": self.count,
+            "workload": self.workload,
+            "failure": self.failure,
+        }
         if self.kept is None or self.searched is None:
             return row
         kept, searched = self.kept.costs, self.searched.costs
-        return row | {
+        return {
+            **row,
             "kept": self.kept.to_dict(),
             "searched": self.searched.to_dict(),
             "edp_ratio": kept.edp / searched.edp,
@@ -136,7 +158,7 @@ class BypassResult:
             if best is not None
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BypassAnswer:
         """What `mapspace bypass` prints as JSON."""
         rows = [layer.to_dict() for layer in self.layers]
         return {
@@ -154,7 +176,7 @@ class BypassResult:
             "totals": self._totals(),
         }
 
-    def _totals(self) -> dict[str, Any] | None:
+    def _totals(self) -> BypassTotals | None:
         """Sums over the layers that have both mappings, each as often as it occurs, or None."""
         found = [
             (layer.count, layer.kept, layer.searched)

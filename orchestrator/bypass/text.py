@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
@@ -21,7 +22,7 @@ HEADER = (
 FORMATS = (LEFT, "{:,}", "{:.5g}", "{:.5g}", RIGHT, LEFT, LEFT)
 
 
-def layer_text(summary: dict[str, Any]) -> str:
+def layer_text(summary: Mapping[str, Any]) -> str:
     """One layer, in full."""
     row = summary["layers"][0]
     lines = [f"{row['workload']} on {summary['accelerator']}: what bypass is worth"]
@@ -34,7 +35,7 @@ def layer_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def network_text(summary: dict[str, Any]) -> str:
+def network_text(summary: Mapping[str, Any]) -> str:
     """A row per layer, and the network as a whole."""
     totals = summary["totals"]
     all_proven = all(row["failure"] is None and _proven(row) for row in summary["layers"])
@@ -72,7 +73,7 @@ def network_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _costs_table(row: dict[str, Any]) -> Table:
+def _costs_table(row: Mapping[str, Any]) -> Table:
     """Both mappings, and how many times less the second one costs."""
     rows: list[Row] = [
         (
@@ -91,7 +92,7 @@ def _costs_table(row: dict[str, Any]) -> Table:
     return Table("costs", "", header, (LEFT, *[RIGHT] * 4, LEFT), rows)
 
 
-def _shares_table(row: dict[str, Any]) -> Table:
+def _shares_table(row: Mapping[str, Any]) -> Table:
     """What the energy is spent on."""
     parts = [part for part in row["kept"]["energy_share"] if part != "network" or _hops(row)]
     return Table(
@@ -106,7 +107,7 @@ def _shares_table(row: dict[str, Any]) -> Table:
     )
 
 
-def _deliveries_table(row: dict[str, Any]) -> Table:
+def _deliveries_table(row: Mapping[str, Any]) -> Table:
     """Per tensor what it skips, and what serves the multipliers in its place."""
     rows: list[Row] = []
     for entry in row["searched"]["deliveries"]:
@@ -124,7 +125,7 @@ def _deliveries_table(row: dict[str, Any]) -> Table:
     )
 
 
-def _cells(row: dict[str, Any]) -> Row:
+def _cells(row: Mapping[str, Any]) -> Row:
     first = (row["workload"], row["count"])
     if row["failure"] is not None:
         return (*first, "", "", "", "", "no mapping")
@@ -144,19 +145,19 @@ def _cells(row: dict[str, Any]) -> Row:
     )
 
 
-def _proven(row: dict[str, Any]) -> bool:
+def _proven(row: Mapping[str, Any]) -> bool:
     return all(row[key]["proven"] for key in LABELS)
 
 
-def _standing(best: dict[str, Any]) -> str:
+def _standing(best: Mapping[str, Any]) -> str:
     return "proven" if best["proven"] else f"within {percent(best['gap'])}"
 
 
-def _hops(row: dict[str, Any]) -> bool:
+def _hops(row: Mapping[str, Any]) -> bool:
     return any(row[key]["energy_share"]["network"] > 0 for key in LABELS)
 
 
-def _warning(row: dict[str, Any]) -> list[str]:
+def _warning(row: Mapping[str, Any]) -> list[str]:
     """Why a result is degenerate, with its numbers."""
     free = [entry for entry in row["searched"]["deliveries"] if entry["free"]]
     inner = list(row["searched"]["skips"])[-1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.commands.options import PLACE, OnceEach, check_records_output, fail, with_store
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -58,7 +58,7 @@ def bypass(
         save_records(result.records, output)
     found = result.to_dict()
     text = layer_text if network is None else network_text
-    click.echo(json.dumps(found) if as_json else text(found))
+    click.echo(json_text(found) if as_json else text(found))
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: layers are missing.", 130))
     failed = sum(layer.failure is not None for layer in result.layers)

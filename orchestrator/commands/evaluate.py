@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from orchestrator.commands.options import (
     with_store,
 )
 from orchestrator.runs.locations import local_file
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -77,7 +77,7 @@ def evaluate(
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
         result = evaluate_files(records, lenient=lenient, link_transfers=options["link_transfers"])
         shown = {**result, "from_store": False}
-        click.echo(json.dumps(shown) if as_json else costs_text(result))
+        click.echo(json_text(shown) if as_json else costs_text(result))
         return
     if len(records) > 1 or as_json:
         more = f"argument ({records[1]})" if len(records) > 1 else "option --json"

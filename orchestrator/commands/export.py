@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapspace.storage import write_atomically
+from mapspace.strict_yaml import unknown_name
 from orchestrator.commands.options import PLACE, TIMELOOP, OnceEach, check_folder, check_timeloop
 
 if TYPE_CHECKING:
@@ -67,10 +68,17 @@ def export(
 
 
 @click.command(cls=OnceEach)
-@click.argument("what", type=click.Choice(["record"]))
-def schema(what: str) -> None:
-    """Prints the JSON Schema of a file, so far of a mapping record."""
-    from costmodel.loop_nest.record_schema import schema_text
+@click.argument("name", required=False)
+def schema(name: str | None) -> None:
+    """Prints the JSON Schema NAME of what `--json` prints, or of mapping records (record).
 
-    assert what == "record"  # click knows no other
-    click.echo(schema_text(), nl=False)
+    Without NAME the names there are: the command, and what makes it print another answer.
+    """
+    from orchestrator.schemas.published import NAMES, schema_text
+
+    if name is None:
+        click.echo("\n".join(NAMES))
+        return
+    if name not in NAMES:
+        raise unknown_name("schema", name, NAMES)
+    click.echo(schema_text(name), nl=False)

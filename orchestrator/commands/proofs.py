@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +16,7 @@ from orchestrator.commands.options import (
     with_store,
 )
 from orchestrator.runs.locations import local_file
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -45,7 +45,7 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 
     with local_file(certificate, there=True) as file:
         result = verify_any_file(file, independent=independent, seconds=seconds)
-    click.echo(json.dumps(result.to_dict()) if as_json else verification_text(result))
+    click.echo(json_text(result.to_dict()) if as_json else verification_text(result))
     if not result.holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")
     if not result.complete:
@@ -85,4 +85,4 @@ def pareto(
         result.save(output)
         written.append(f"records  {output}, one per point")
     text = "\n".join([front_text(result), *([""] if written else []), *written])
-    click.echo(json.dumps(result.to_dict()) if as_json else text)
+    click.echo(json_text(result.to_dict()) if as_json else text)

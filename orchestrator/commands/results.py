@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import click
 
 from mapspace.errors import ConfigError
 from orchestrator.commands.options import OnceEach, with_store
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from orchestrator.store.folder import Store
@@ -68,7 +68,7 @@ def results(
     if question == CLEAR:
         _refuse(chosen, limit, CLEAR)
         done = clear(store)
-        click.echo(json.dumps(done.to_dict()) if as_json else _cleared(done.to_dict(), store))
+        click.echo(json_text(done.to_dict()) if as_json else _cleared(done.to_dict(), store))
         return
     if question == REMOVE:
         if bool(chosen) == everything:
@@ -78,7 +78,7 @@ def results(
         if ids:
             store.remove(ids)
         text = f"{store.place}: {len(ids):,} removed; `mapspace results gc` frees their space"
-        click.echo(json.dumps({"removed": len(ids)}) if as_json else text)
+        click.echo(json_text({"removed": len(ids)}) if as_json else text)
         return
     database = Database(store)
     if question is None:
@@ -87,7 +87,7 @@ def results(
         _refuse(chosen, limit, "SQL")
         answer = database.ask(question)
     if as_json:
-        click.echo(json.dumps(answer.objects()))
+        click.echo(json_text(answer.objects()))
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)

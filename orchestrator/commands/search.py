@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -30,6 +29,7 @@ from orchestrator.commands.options import (
     with_store,
 )
 from orchestrator.runs.locations import local_file
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -227,7 +227,10 @@ def search(
     if page is not None:
         _write_page(page, result, found)
     if as_json:
-        click.echo(json.dumps(result.to_dict() | (found.to_dict() if found else {})))
+        answer = result.to_dict()
+        if found is not None:
+            answer["why_not"] = found.to_dict()["why_not"]
+        click.echo(json_text(answer))
     else:
         click.echo("\n\n".join([search_text(result), *([found.text()] if found else [])]))
     if result.interrupted or (found is not None and found.interrupted):
@@ -271,7 +274,7 @@ def _search_simulated(
     )
     if output is not None:
         save_records([result.record], output)
-    click.echo(json.dumps(result.to_dict()) if as_json else result.text())
+    click.echo(json_text(result.to_dict()) if as_json else result.text())
 
 
 def _own_mapping(file: Place) -> dict[str, Any]:
@@ -328,7 +331,7 @@ def _search_problems(
         lines = read_problems(file)
     found = []
     for answer in map(partial(_explained, request), search_problems(request, lines)):
-        click.echo(json.dumps(answer.to_dict()) if as_json else f"{answer.text()}\n")
+        click.echo(json_text(answer.to_dict()) if as_json else f"{answer.text()}\n")
         if answer.result is not None:
             found.append({"line": answer.problem.where, **answer.result.record})
         if output is not None:
@@ -362,7 +365,7 @@ def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_j
     answer = _explained(request, answer)
     if output is not None and answer.result is not None:
         timeloop_problem.save(answer.result, output)
-    click.echo(json.dumps(answer.to_dict()) if as_json else answer.text())
+    click.echo(json_text(answer.to_dict()) if as_json else answer.text())
     if answer.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if answer.result is None:
@@ -383,7 +386,7 @@ def _search_jointly(
     if page is not None:
         with local_file(page) as file:
             save_document(result.document(), file)
-    click.echo(json.dumps(result.to_dict()) if as_json else result.picture())
+    click.echo(json_text(result.to_dict()) if as_json else result.picture())
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
 
@@ -400,7 +403,7 @@ def _search_network(request: Request, output: Place | None, as_json: bool) -> No
         result = explain_layers(result, request, sys.stderr)
     if output is not None:
         result.save(output)
-    click.echo(json.dumps(result.to_dict()) if as_json else result.picture())
+    click.echo(json_text(result.to_dict()) if as_json else result.picture())
     if result.interrupted:
         raise click.exceptions.Exit(fail(str(result.failure), 130))
     if result.failure is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.commands.options import PLACE, OnceEach, check_tiling_output, fail
+from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -43,6 +43,6 @@ def tile(as_json: bool, output: Place | None, **options: Any) -> None:
     result = run_tile(TileRequest(**options))
     if output is not None:
         save_records([result.record], output)
-    click.echo(json.dumps(result.to_dict()) if as_json else tile_text(result))
+    click.echo(json_text(result.to_dict()) if as_json else tile_text(result))
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))

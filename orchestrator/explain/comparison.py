@@ -13,6 +13,7 @@ from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import ReadMapping, check_same_operation
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import energy_text, latency_text, signed_percent, value_text
+from orchestrator.schemas.explained import DiffAnswer, EnergyChangeAnswer
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,15 @@ class EnergyChange:
         """How much more the second mapping pays, pJ."""
         return self.second_pj - self.first_pj
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> EnergyChangeAnswer:
         """For JSON."""
-        return {**vars(self), "change_pj": self.change_pj}
+        return {
+            "level": self.level,
+            "tensor": self.tensor,
+            "first_pj": self.first_pj,
+            "second_pj": self.second_pj,
+            "change_pj": self.change_pj,
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,15 +64,14 @@ class ComparedMappings(Shown):
     energy: tuple[EnergyChange, ...]
     decisions: tuple[Difference, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> DiffAnswer:
         """What `mapspace diff --json` prints."""
-        one, two = self.first.costs, self.second.costs
         return {
             "workload": self.first.workload.name,
             "accelerators": [self.first.machine.name, self.second.machine.name],
-            "first": one,
-            "second": two,
-            "change": {key: _share(one[key], two[key]) for key in one if key in two},
+            "first": self.first.costs,
+            "second": self.second.costs,
+            "change": self._changes,
             "energy": [entry.to_dict() for entry in self.energy],
             "decisions": [entry.to_dict() for entry in self.decisions],
         }
@@ -100,12 +106,18 @@ class ComparedMappings(Shown):
         ):
             yield label, str(decision)
 
-    def rows(self) -> Sequence[dict[str, Any]]:
+    def rows(self) -> Sequence[EnergyChangeAnswer]:
         """One row per level and tensor."""
         return [entry.to_dict() for entry in self.energy]
 
+    @property
+    def _changes(self) -> dict[str, float]:
+        """Of every cost that both have."""
+        one, two = (dict[str, Any](read.costs) for read in (self.first, self.second))
+        return {key: _share(one[key], two[key]) for key in one if key in two}
+
     def _change(self, key: str) -> float:
-        return _share(self.first.costs[key], self.second.costs[key])
+        return self._changes[key]
 
 
 def _share(first: float, second: float) -> float:

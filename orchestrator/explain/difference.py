@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from costmodel.map_space.mapping import LevelMapping
 from costmodel.map_space.mapping import Mapping as LoopNest
+from orchestrator.schemas.costs import DecisionAnswer
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,14 @@ class Difference:
     first: str
     second: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> DecisionAnswer:
         """For JSON."""
-        return dict(vars(self))
+        return {
+            "level": self.level,
+            "what": self.what,
+            "first": self.first,
+            "second": self.second,
+        }
 
     def __str__(self) -> str:
         where = f"{self.level} {self.what}" if self.level else self.what

@@ -35,6 +35,7 @@ from orchestrator.answers.limits import Limit, limits_of
 from orchestrator.answers.mapping_figure import DrawnMapping
 from orchestrator.records.evaluate_records import numbered_record
 from orchestrator.records.found_mapping import MappingCosts
+from orchestrator.schemas.costs import CostsOfRecord
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,16 @@ class ReadMapping:
         return float(self.evaluated.latency_cycles[0])
 
     @property
-    def costs(self) -> dict[str, float]:
+    def costs(self) -> CostsOfRecord:
         """What it costs, in the units that JSON has; in seconds only where the clock is known."""
         found = MappingCosts(self.energy_pj, self.cycles, self.machine.clock_ghz).to_dict()
-        timeless = ("energy_pj", "latency_cycles", "edp")
-        return {key: value for key, value in found.items() if self.clocked or key in timeless}
+        if self.clocked:
+            return {**found}
+        return {
+            "energy_pj": found["energy_pj"],
+            "latency_cycles": found["latency_cycles"],
+            "edp": found["edp"],
+        }
 
     @property
     def limits(self) -> tuple[Limit, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import ReadMapping
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent
+from orchestrator.schemas.explained import CauseAnswer, ExplainAnswer, MoveAnswer, TransferAnswer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +41,7 @@ class Transfer:
     share: float
     accesses: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TransferAnswer:
         """For JSON."""
         again = self.refetching
         return {
@@ -68,7 +69,7 @@ class Transfer:
         return text + (f"; shared across {_loops(again.copies)}" if again.copies else "")
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
+def _cause(cause: Cause) -> CauseAnswer:
     loop = cause.loop
     return {"level": cause.level, "dimension": loop.dimension, "factor": loop.factor}
 
@@ -99,7 +100,7 @@ class BestMove:
         """Whether it is better than the mapping."""
         return self.change is not None and self.change < 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> MoveAnswer:
         """For JSON."""
         return {
             "moves": self.moves,
@@ -126,7 +127,7 @@ class ExplainedMapping(Shown):
     transfers: tuple[Transfer, ...]
     best_move: BestMove
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExplainAnswer:
         """What `mapspace explain --json` prints."""
         detail = self.read.detail
         return {
@@ -153,7 +154,7 @@ class ExplainedMapping(Shown):
                 yield f"{one.refetching.tensor} at {one.refetching.level}", str(one)
         yield "one move away", self._move()
 
-    def rows(self) -> Sequence[dict[str, Any]]:
+    def rows(self) -> Sequence[TransferAnswer]:
         """One row per level and tensor."""
         return [one.to_dict() for one in self.transfers]
 

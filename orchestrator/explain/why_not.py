@@ -32,6 +32,7 @@ from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent, signed_percent, value_text
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from orchestrator.schemas.explained import KeptAnswer, WhyNotAnswer, WhyNotPart
 
 if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
@@ -52,7 +53,7 @@ class KeptDecision:
     kept: Neighbour
     against: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> KeptAnswer:
         """For JSON."""
         return {"decision": self.decision.to_dict(), "kept": self.kept.to_dict()}
 
@@ -78,10 +79,10 @@ class WhyNot(Shown):
     decisions: tuple[KeptDecision, ...]
     interrupted: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> WhyNotAnswer:
         """What `search --why-not --json` adds."""
         bound = self.result.searched.lower_bound
-        found = {
+        found: WhyNotPart = {
             "objective": self.result.objective,
             **self.read.costs,
             "above": self.above,

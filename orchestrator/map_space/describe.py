@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -22,9 +22,16 @@ from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ArgumentError, ConfigError, DataError
 from orchestrator.map_space.sample import Sample, sample_family, sample_space
-from orchestrator.report.units import physical
+from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from orchestrator.schemas.spaces import (
+    FamilyAnswer,
+    SampleAnswer,
+    SizesAnswer,
+    SpaceAnswer,
+    SpacesAnswer,
+)
 
 if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
@@ -43,11 +50,11 @@ class SpaceDescription:
         interrupted: whether Ctrl-C cut the sampling or the proof short.
     """
 
-    summary: dict[str, Any]
+    summary: SpacesAnswer | FamilyAnswer
     interrupted: bool
 
 
-def sizes(space: MapSpace) -> dict[str, Any]:
+def sizes(space: MapSpace) -> SizesAnswer:
     """Values of every attribute and mappings in all, infeasible ones included."""
     return {
         "attributes": dict(zip(space.attribute_names, space.cardinality.tolist(), strict=True)),
@@ -94,7 +101,7 @@ def describe_spaces(
     if surface is not None:
         check_dimensions(spaces[0], surface)
     live = Live(stream or sys.stderr)
-    entries: list[dict[str, Any]] = []
+    entries: list[SpaceAnswer] = []
     drawn: list[Sample] = []
     with interruptible() as stop:
         for space in spaces:
@@ -106,7 +113,7 @@ def describe_spaces(
             drawn.append(sample)
             certificate, note = _prove(space, live, stop)
             entries.append(_entry(space, sample, certificate, note))
-    summary: dict[str, Any] = {
+    summary: SpacesAnswer = {
         "accelerator": device.name,
         "model": LoopNestModel.name,
         "model_version": LoopNestModel.version,
@@ -153,7 +160,7 @@ def describe_family(
     with interruptible() as stop:
         sample, problems = sample_family(family, device, samples, seed, live, stop)
     live.end()
-    summary = {
+    summary: FamilyAnswer = {
         "accelerator": device.name,
         "model": LoopNestModel.name,
         "model_version": LoopNestModel.version,
@@ -202,10 +209,10 @@ def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certific
 
 def _entry(
     space: MapSpace, sample: Sample, certificate: Certificate | None, note: str
-) -> dict[str, Any]:
+) -> SpaceAnswer:
     minimum = algorithmic_minimum(space.workload, space.accelerator)
     feasible = space.feasible_count()
-    entry = {
+    entry: SpaceAnswer = {
         "workload": space.workload.name,
         "accelerator": space.accelerator.name,
         **sizes(space),
@@ -217,11 +224,14 @@ def _entry(
     if certificate is not None and certificate.proven:
         best = certificate.value / minimum.edp
         edp = entry["edp"]
+        costs = MappingCosts(
+            certificate.energy_pj, certificate.latency_cycles, space.accelerator.clock_ghz
+        )
         entry["optimum"] = {
             "edp": certificate.value,
-            **physical(
-                certificate.energy_pj, certificate.latency_cycles, space.accelerator.clock_ghz
-            ),
+            "latency_s": costs.latency_s,
+            "edp_js": costs.edp_js,
+            "power_w": costs.power_w,
             "normalised_edp": best,
             "best_sample_above": edp["minimum"] / best - 1,
             "median_above": edp["median"] / best - 1,
@@ -232,7 +242,7 @@ def _entry(
     return entry
 
 
-def _pooled(samples: Sequence[Sample]) -> dict[str, Any]:
+def _pooled(samples: Sequence[Sample]) -> SampleAnswer:
     """Statistics over all spaces together, the same number of mappings of each."""
     count = min(len(sample.energy) for sample in samples)
     every = Sample(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from orchestrator.report.figure_style import (
     save,
     styled,
 )
+from orchestrator.schemas.spaces import SurfaceAnswer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +106,7 @@ def draw_surface(
     path: Path,
     *,
     proven: bool,
-) -> dict[str, Any]:
+) -> SurfaceAnswer:
     """Draws the surface around a mapping, beside the EDP of random mappings.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.runs.live import Live
+from orchestrator.schemas.spaces import SampleAnswer, Statistics
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -60,7 +61,7 @@ class Sample:
         """`[S]` normalised energy-delay product."""
         return self.energy * self.cycles
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> SampleAnswer:
         """Statistics of energy, cycles and EDP; with the feasible share where it is known."""
         share = len(self.energy) / self.drawn if self.drawn else None
         return {
@@ -74,7 +75,7 @@ class Sample:
         }
 
 
-def statistics(values: FloatArray) -> dict[str, float]:
+def statistics(values: FloatArray) -> Statistics:
     """Mean, standard deviation, extremes and quantiles of values `[S]`, S at least 1."""
     found = {
         "mean": float(values.mean()),
@@ -84,7 +85,7 @@ def statistics(values: FloatArray) -> dict[str, float]:
     }
     for share, value in zip(QUANTILES, np.quantile(values, QUANTILES), strict=True):
         found["median" if share == 0.5 else f"quantile_{share:g}"] = float(value)
-    return found
+    return cast(Statistics, found)
 
 
 def sample_space(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ ROWS = (
 )
 
 
-def description_text(summary: dict[str, Any], plot: Path | None) -> str:
+def description_text(summary: Mapping[str, Any], plot: Path | None) -> str:
     """Everything that is known of some map spaces, or of a family's.
 
     Args:
@@ -44,19 +44,19 @@ def description_text(summary: dict[str, Any], plot: Path | None) -> str:
     return "\n\n".join(texts)
 
 
-def space_text(entry: dict[str, Any]) -> str:
+def space_text(entry: Mapping[str, Any]) -> str:
     """One map space: its size attribute by attribute, what is feasible, what mappings cost."""
     first = f"{entry['workload']} on {entry['accelerator']}: 10^{entry['log10']:.1f} mappings"
     sizes = table_lines(_sizes_table(entry))
     return "\n".join([first, "", *sizes, "", *_table(entry), "", *_optimum(entry)])
 
 
-def pooled_text(summary: dict[str, Any], spaces: int) -> str:
+def pooled_text(summary: Mapping[str, Any], spaces: int) -> str:
     """All spaces together."""
     return "\n".join([f"the {spaces} spaces together", "", *_table(summary)])
 
 
-def family_text(summary: dict[str, Any]) -> str:
+def family_text(summary: Mapping[str, Any]) -> str:
     """Random problems of a family."""
     first = (
         f"{summary['problems']:,} {summary['family']} problems, drawn as training data is, "
@@ -65,7 +65,7 @@ def family_text(summary: dict[str, Any]) -> str:
     return "\n".join([first, "", *_table(summary)])
 
 
-def surface_text(surface: dict[str, Any], path: Path) -> str:
+def surface_text(surface: Mapping[str, Any], path: Path) -> str:
     """The cost surface that was drawn."""
     names = " and ".join(surface["dimensions"])
     around = "the proven best one" if surface["proven"] else "the best one known"
@@ -77,7 +77,7 @@ def surface_text(surface: dict[str, Any], path: Path) -> str:
     )
 
 
-def _sizes_table(entry: dict[str, Any]) -> Table:
+def _sizes_table(entry: Mapping[str, Any]) -> Table:
     """The attributes; below them all of the space, what is feasible of it and why not all."""
     drawn, share = entry["drawn"], entry["feasible_share"]
     counted = entry["feasible"] is not None
@@ -102,7 +102,7 @@ def _sizes_table(entry: dict[str, Any]) -> Table:
     return Table("sizes", "", header, (LEFT, "{:,}", "{:.1f}", LEFT), rows, foot)
 
 
-def _table(summary: dict[str, Any]) -> list[str]:
+def _table(summary: Mapping[str, Any]) -> list[str]:
     rows = [(label, *(_number(summary[cost][key]) for cost, _ in COSTS)) for label, key in ROWS]
     header = ("", *(label for _, label in COSTS))
     table = Table("costs", "", header, (LEFT, *[RIGHT] * len(COSTS)), rows)
@@ -110,7 +110,7 @@ def _table(summary: dict[str, Any]) -> list[str]:
     return [first, *table_lines(table)]
 
 
-def _optimum(entry: dict[str, Any]) -> Iterator[str]:
+def _optimum(entry: Mapping[str, Any]) -> Iterator[str]:
     best = entry["optimum"]
     if best is None:
         yield f"no proven optimum: {entry['optimum_note']}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +23,7 @@ from orchestrator.report.units import (
     value_text,
 )
 from orchestrator.runs.locations import local_file
+from orchestrator.schemas.search import JointAnswer, JointLayer
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -90,7 +91,7 @@ class NetworkOptimum(Shown):
             for layer in self.certificate.layers
         ]
 
-    def rows(self) -> Sequence[dict[str, Any]]:
+    def rows(self) -> list[JointLayer]:
         """A row per layer; costs are those of one occurrence."""
         clock = self.accelerator.clock_ghz
         return [
@@ -104,7 +105,7 @@ class NetworkOptimum(Shown):
             for layer in self.certificate.layers
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JointAnswer:
         """What `mapspace search --network --jointly --json` prints."""
         costs = self.costs
         return {

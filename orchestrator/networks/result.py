@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from mapspace.storage import Place, place
 from orchestrator.answers.explained import explained_text
-from orchestrator.answers.results import UNDER_RESTRICTION, SearchResult
+from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Standing
 from orchestrator.networks.text import RESTRICTED, network_text
 from orchestrator.records.found_mapping import MappingCosts, save_records
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import energy_text, latency_text, percent, value_text
+from orchestrator.schemas.search import (
+    FoundLayer,
+    LayerWithout,
+    NetworkAnswer,
+    NetworkTotalsAnswer,
+    OfLayer,
+)
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -61,18 +68,20 @@ class LayerResult:
             return f"{found}{RESTRICTED}"
         return f"{gap} above" if result.gap_to_optimum is not None else f"within {gap}"
 
-    def to_dict(self, accelerator: str) -> dict[str, Any]:
+    def to_dict(self, accelerator: str) -> FoundLayer | LayerWithout:
         """Its row in JSON."""
-        found = {
-            "workload": self.workload.name,
-            "accelerator": accelerator,
-            "from_store": False,
-        }
-        return {
-            **(found if self.result is None else self.result.to_dict()),
+        layer: OfLayer = {
             "count": self.count,
             "standing": self.standing,
             "failure": self.failure,
+        }
+        if self.result is not None:
+            return {**self.result.to_dict(), **layer}
+        return {
+            "workload": self.workload.name,
+            "accelerator": accelerator,
+            "from_store": False,
+            **layer,
         }
 
 
@@ -115,19 +124,23 @@ class NetworkTotals:
     overall: TotalStanding
     restricted: TotalStanding | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> NetworkTotalsAnswer:
         """What JSON has of it."""
+        overall, other = self.overall, self.restricted
         return {
             "complete": self.complete,
             "distinct_layers": self.distinct_layers,
             "layers": self.layers,
             **self.costs.to_dict(),
             "utilisation": self.utilisation,
-            **vars(self.overall),
-            **{
-                f"{key}{UNDER_RESTRICTION}": getattr(self.restricted, key, None)
-                for key in vars(self.overall)
-            },
+            "proven_layers": overall.proven_layers,
+            "proven": overall.proven,
+            "lower_bound": overall.lower_bound,
+            "gap": overall.gap,
+            "proven_layers_under_restriction": None if other is None else other.proven_layers,
+            "proven_under_restriction": None if other is None else other.proven,
+            "lower_bound_under_restriction": None if other is None else other.lower_bound,
+            "gap_under_restriction": None if other is None else other.gap,
         }
 
 
@@ -199,7 +212,7 @@ class NetworkResult(Shown):
             if layer.result is not None
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> NetworkAnswer:
         """What `mapspace search --network --json` prints."""
         totals = self.totals
         return {
@@ -240,7 +253,7 @@ class NetworkResult(Shown):
         if self.failure is not None:
             yield "missing", self.failure
 
-    def rows(self) -> Sequence[dict[str, Any]]:
+    def rows(self) -> list[FoundLayer | LayerWithout]:
         """A row per layer."""
         return [layer.to_dict(self.accelerator.name) for layer in self.layers]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
@@ -32,7 +32,7 @@ RESTRICTED = ", restricted"
 
 
 def network_text(
-    summary: dict[str, Any],
+    summary: Mapping[str, Any],
     obstacles: Iterable[str | None],
     clock_ghz: float,
     interruption: str | None,
@@ -49,7 +49,7 @@ def network_text(
 
 
 def _lines(
-    summary: dict[str, Any],
+    summary: Mapping[str, Any],
     obstacles: Iterable[str | None],
     clock_ghz: float,
     interruption: str | None,
@@ -86,12 +86,12 @@ def _lines(
         yield interruption
 
 
-def _about(summary: dict[str, Any]) -> tuple[str, str]:
+def _about(summary: Mapping[str, Any]) -> tuple[str, str]:
     """What keys about the mappings that were searched end with, and the note of such figures."""
     return ("", "") if summary["keep"] is None else ("_under_restriction", RESTRICTED)
 
 
-def _standing_of(summary: dict[str, Any], clock_ghz: float) -> Iterator[str]:
+def _standing_of(summary: Mapping[str, Any], clock_ghz: float) -> Iterator[str]:
     from costmodel.exact.restriction import among
 
     objective, totals, keep = summary["objective"], summary["totals"], summary["keep"]
@@ -115,7 +115,7 @@ def _standing_of(summary: dict[str, Any], clock_ghz: float) -> Iterator[str]:
         yield f"{'':<16}other mappings of the machine may be better"
 
 
-def _table(summary: dict[str, Any], *, standings: bool) -> Table:
+def _table(summary: Mapping[str, Any], *, standings: bool) -> Table:
     """A row per layer and the totals; what holds for every layer is said once, below."""
     rows, foot = [_cells(row, row["standing"]) for row in summary["layers"]], []
     totals = summary["totals"]
@@ -134,7 +134,7 @@ def _table(summary: dict[str, Any], *, standings: bool) -> Table:
     )
 
 
-def _cells(row: dict[str, Any], standing: str) -> Row:
+def _cells(row: Mapping[str, Any], standing: str) -> Row:
     first = (row["workload"], row["count"])
     if "energy_pj" not in row:
         return (*first, *[""] * (len(HEADER) - len(first) - 1), standing)

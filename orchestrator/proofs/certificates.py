@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.report.shown import Fact, Shown
+from orchestrator.schemas.proofs import VerifyAnswer
 
 if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
@@ -66,16 +67,17 @@ class Verification(Shown):
             0.0 if self.independent is None else self.independent.seconds
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerifyAnswer:
         """What `mapspace verify --json` prints."""
         look = self.independent
         return {
-            **vars(self.verdict),
             "holds": self.holds,
-            "complete": self.complete,
-            "findings": self.findings,
-            "not_verified": self.not_verified,
+            "findings": list(self.findings),
+            "not_verified": list(self.not_verified),
+            "problem_hash": self.verdict.problem_hash,
+            "keep": self.verdict.keep,
             "seconds": self.seconds,
+            "complete": self.complete,
             "independent": None
             if look is None
             else {"holds": look.holds, "complete": look.complete, "mappings": look.mappings},

@@ -15,6 +15,7 @@ from orchestrator.report.figure_style import BLUE, RED, plain_figure, save, styl
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent
 from orchestrator.runs.live import Live
+from orchestrator.schemas.proofs import FrontPoint, ParetoAnswer
 from orchestrator.store.fronts import keep_front, read_front
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class FrontMapping(FoundMapping):
     elements: int
     above_least_energy: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> FrontPoint:
         """Its row in JSON."""
         return {
             "elements": self.elements,
@@ -74,14 +75,14 @@ class Front(Shown):
         """A mapping record per point, the fastest first."""
         return [point.record for point in self.points]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ParetoAnswer:
         """What `mapspace pareto --json` prints."""
         return {
             "workload": self.workload.name,
             "accelerator": self.accelerator.name,
             "proven": True,
             "from_store": self.from_store,
-            "front": self.rows(),
+            "front": [point.to_dict() for point in self.points],
         }
 
     def save(self, path: str | Path | Place) -> None:
@@ -107,7 +108,7 @@ class Front(Shown):
             latency = latency_text(point.costs.latency_cycles, self.accelerator.clock_ghz)
             yield label, f"{latency}, {energy}"
 
-    def rows(self) -> Sequence[dict[str, Any]]:
+    def rows(self) -> Sequence[FrontPoint]:
         """A row per point."""
         return [point.to_dict() for point in self.points]
 

@@ -11,6 +11,7 @@ from costmodel.costs import objective_of
 from mapspace.storage import Place
 from orchestrator.report.units import physical
 from orchestrator.runs.locations import local_file
+from orchestrator.schemas.costs import Costs
 
 if TYPE_CHECKING:
     from costmodel.costs import Objective
@@ -59,13 +60,15 @@ class MappingCosts:
         """The value to minimise, in the unit of `costmodel.costs.UNITS`."""
         return objective_of(name, self.energy_pj, self.latency_cycles)
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> Costs:
         """The costs in every unit that JSON has."""
         return {
             "energy_pj": self.energy_pj,
             "latency_cycles": self.latency_cycles,
             "edp": self.edp,
-            **self._physical,
+            "latency_s": self.latency_s,
+            "edp_js": self.edp_js,
+            "power_w": self.power_w,
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import ConfigError
@@ -36,7 +36,7 @@ class Shown:
         """Labels and texts, the most important ones first."""
         raise NotImplementedError
 
-    def rows(self) -> Sequence[dict[str, Any]]:
+    def rows(self) -> Sequence[Mapping[str, Any]]:
         """Its parts, one dictionary each with the same keys; none where it has no parts."""
         return ()
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from costmodel.loop_nest.nest_problems import read_problem
 from costmodel.map_space.map_space import MapSpace
@@ -15,6 +15,7 @@ from mapspace.bounded_reading import json_lines
 from mapspace.errors import ConfigError, MapspaceError, NoMappingError
 from orchestrator.answers.result_text import search_text
 from orchestrator.runs.live import Live
+from orchestrator.schemas.search import NoMapping, SearchAnswer
 from orchestrator.search.enumerated import enumerate_space, whole_space
 from orchestrator.search.nothing_left import why_nothing
 from orchestrator.search.one_workload import search_workload
@@ -23,6 +24,7 @@ from orchestrator.search.stored import ENUMERATION, Asked, keep, read
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
+    from costmodel.costs import Objective
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
 
@@ -55,7 +57,7 @@ class Answer:
     """
 
     problem: Problem
-    objective: str
+    objective: Objective
     result: SearchResult | None
     why: str = ""
     nothing: bool = False
@@ -65,7 +67,7 @@ class Answer:
         """Whether an interruption ended the search."""
         return self.result is not None and self.result.interrupted
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SearchAnswer | NoMapping:
         """As `search --json` prints it; without a mapping `record` is null, and `why` says why."""
         if self.result is not None:
             return self.result.to_dict()

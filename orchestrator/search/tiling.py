@@ -19,6 +19,7 @@ from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from orchestrator.schemas.search import TileAnswer
 from orchestrator.search.one_workload import InterruptedSearchError
 
 if TYPE_CHECKING:
@@ -103,9 +104,9 @@ class TileResult(Shown):
         """Billions of operations a second; None where nothing was measured."""
         return 2.0 * self.workload.macs / self.latency / 1e9 if self.numpy_seconds else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TileAnswer:
         """What `mapspace tile` prints as JSON."""
-        found: dict[str, Any] = {
+        found: TileAnswer = {
             "workload": {"name": self.workload.name, "dims": dict(self.workload.dimensions)},
             "model": self.model,
             "model_version": self.model_version,
@@ -123,7 +124,8 @@ class TileResult(Shown):
             "record": self.record,
         }
         if self.numpy_seconds is not None:
-            found |= {"gflops": self.gflops, "numpy_seconds": self.numpy_seconds}
+            found["gflops"] = self.gflops
+            found["numpy_seconds"] = self.numpy_seconds
         if self.optimum is not None:
             found["optimum"] = self.optimum[0]
         return found

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import jsonschema
 import pytest
 
 import mapspace as ms
 from orchestrator.agent_tools import TOOLS, server
+from orchestrator.schemas.published import schema
 
 pytest.importorskip("mcp")
 from mcp.client.client import Client
@@ -42,6 +44,8 @@ def call(name: str, **arguments: Any) -> Any:
     found = talk(said)
     if found.is_error:
         return found.content[0].text
+    (published,) = (key for key, tool in TOOLS.items() if tool.__name__ == name)
+    jsonschema.Draft202012Validator(schema(published)).validate(found.structured_content)
     return found.structured_content
 
 
@@ -50,8 +54,10 @@ def test_every_tool_is_listed_with_its_types() -> None:
         return (await client.list_tools()).tools
 
     tools = {tool.name: tool for tool in talk(said)}
-    assert list(tools) == [tool.__name__ for tool in TOOLS]
+    assert list(tools) == [tool.__name__ for tool in TOOLS.values()]
     assert all(tool.description for tool in tools.values())
+    for name, tool in TOOLS.items():
+        assert tools[tool.__name__].output_schema == schema(name)
     search = tools["search"].input_schema["properties"]
     assert search["objective"]["enum"] == ["edp", "energy", "latency", "ed2p"]
     assert search["seconds"]["maximum"] == 600

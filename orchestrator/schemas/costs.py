@@ -1,0 +1,89 @@
+"""Parts that several answers share. Energies are pJ, latencies cycles, EDP pJ x cycles."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from costmodel.costs import Objective as Objective
+
+JsonRecord = dict[str, Any]
+"""A mapping record, which has a schema of its own: `mapspace schema record`."""
+Kept = dict[str, tuple[str, ...]]
+
+
+class Costs(TypedDict):
+    """What a mapping, or several one after another, cost.
+
+    Attributes:
+        energy_pj: energy, pJ.
+        latency_cycles: cycles.
+        edp: energy-delay product, pJ x cycles.
+        latency_s: time at the machine's clock, s.
+        edp_js: energy-delay product, J s.
+        power_w: mean power, W.
+    """
+
+    energy_pj: float
+    latency_cycles: float
+    edp: float
+    latency_s: float
+    edp_js: float
+    power_w: float
+
+
+class CostsOfRecord(TypedDict):
+    """What a mapping of a record costs; in seconds only where the machine's clock is known.
+
+    Attributes:
+        energy_pj: energy, pJ.
+        latency_cycles: cycles.
+        edp: energy-delay product, pJ x cycles.
+        latency_s: time at the machine's clock, s.
+        edp_js: energy-delay product, J s.
+        power_w: mean power, W.
+    """
+
+    energy_pj: float
+    latency_cycles: float
+    edp: float
+    latency_s: NotRequired[float]
+    edp_js: NotRequired[float]
+    power_w: NotRequired[float]
+
+
+class LimitAnswer(TypedDict):
+    """One bound of the machine, and how near a mapping comes to it.
+
+    Attributes:
+        name: `compute`, a level and what crosses it such as `DRAM reads`, or a level.
+        amount: units at work, words per cycle and instance, words held, or cycles of a latency.
+        most: units that there are, the bandwidth, the capacity, or the mapping's cycles.
+        kind: which of these.
+        cycles: what the mapping would take if nothing else held it up; 0 of a capacity.
+        share: how much of the bound is used; 1 where it binds.
+    """
+
+    name: str
+    amount: float
+    most: float
+    kind: Literal["compute", "bandwidth", "latency", "capacity"]
+    cycles: float
+    share: float
+
+
+class DecisionAnswer(TypedDict):
+    """A decision in which two mappings differ.
+
+    Attributes:
+        level: the level; empty where it is about all of them.
+        what: what is decided, such as `order`.
+        first: how the first mapping decides.
+        second: how the second does.
+    """
+
+    level: str
+    what: str
+    first: str
+    second: str

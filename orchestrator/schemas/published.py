@@ -1,0 +1,105 @@
+"""The JSON Schemas of all that commands print, made of the types that the code writes.
+
+`additionalProperties` is false throughout: a key that no type has fails the tests that run every
+command against its schema.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from costmodel.loop_nest.record_schema import record_schema, tidied
+from costmodel.machine_summary import MachineSummary
+from orchestrator.schemas import evaluations, explained, proofs, runs, search, spaces
+from orchestrator.schemas.costs import Costs
+
+ANSWERS: Mapping[str, Any] = {
+    "search": search.SearchAnswer,
+    "search-problems": search.SearchAnswer | search.NoMapping,
+    "search-network": search.NetworkAnswer,
+    "search-network-jointly": search.JointAnswer,
+    "search-simulator": search.SimulatedAnswer,
+    "tile": search.TileAnswer,
+    "verify": proofs.VerifyAnswer,
+    "pareto": proofs.ParetoAnswer,
+    "bypass": proofs.BypassAnswer,
+    "evaluate-timeloop": evaluations.TimeloopAnswer,
+    "explain": explained.ExplainAnswer,
+    "diff": explained.DiffAnswer,
+    "why-not": explained.WhyNotAnswer,
+    "space": spaces.SpacesAnswer,
+    "space-family": spaces.FamilyAnswer,
+    "describe": MachineSummary,
+    "results": runs.ResultsAnswer,
+    "results-rows": runs.RowsAnswer,
+    "results-rm": runs.RemovedAnswer,
+    "results-gc": runs.ClearedAnswer,
+    "list": runs.ListAnswer,
+    "evaluate-records": runs.RecordsAnswer,
+    "sweep-tables": runs.SweepAnswer,
+}
+"""What is printed, by the name of its schema: the command, and what makes it another answer."""
+NAMES = ("record", *ANSWERS)
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*)$")
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of an answer, or of a mapping record.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    if name == "record":
+        return record_schema()
+    found: dict[str, Any] = tidied(TypeAdapter(ANSWERS[name]).json_schema())
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"mapspace-{name}.json",
+        "title": f"mapspace {name}",
+    }
+    definitions = found.pop("$defs", {})
+    parts = {key: _closed(part) for key, part in definitions.items()}
+    return head | _closed(found) | ({"$defs": parts} if parts else {})
+
+
+def schema_text(name: str) -> str:
+    """A schema as it is printed."""
+    return json.dumps(schema(name), indent=1) + "\n"
+
+
+def _closed(part: dict[str, Any]) -> dict[str, Any]:
+    """An object that has no other keys, each described as the docstring of its type does."""
+    if "properties" not in part:
+        return part
+    text, _, attributes = part.get("description", "").partition("\n\nAttributes:\n")
+    said = _COSTS | _said(attributes)
+    properties = {
+        key: value | ({"description": said[key]} if key in said else {})
+        for key, value in part["properties"].items()
+    }
+    described = {"description": " ".join(text.split())} if text else {}
+    return part | described | {"properties": properties, "additionalProperties": False}
+
+
+def _said(attributes: str) -> dict[str, str]:
+    """A sentence per attribute of a docstring's section."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in attributes.splitlines():
+        match = _ATTRIBUTE.match(line)
+        if match is not None:
+            last = match[1]
+            found[last] = match[2]
+        elif last and line.strip():
+            found[last] += f" {line.strip()}"
+    return found
+
+
+# Costs are called the same in every answer.
+_COSTS = _said(inspect.getdoc(Costs).partition("Attributes:\n")[2])  # type: ignore[union-attr]

@@ -1,0 +1,177 @@
+"""Every command's `--json` is what its published schema says, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from commands import call, printed
+from jsonschema.exceptions import best_match
+from paths import GOLDEN
+from whole_spaces import golden
+
+from orchestrator.cli import cli
+from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.published import ANSWERS, NAMES, schema
+
+GEMM = "gemm:M=16,N=16,K=16"
+OTHER = "gemm:M=8,N=16,K=11"
+TIMELOOP = GOLDEN / "timeloop-imports" / "ispass04-cp" / "input"
+FREE = {"name": "free", "bypass": "searched"}
+KEEP = "--accelerator {folder}/free.yaml --keep L1=A"
+
+
+def no_number(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+def holds(name: str, answer: Any) -> Any:
+    """Refuses what a schema does not allow."""
+    found = best_match(validator(name).iter_errors(answer))
+    assert found is None, f"{name}: {found.json_path}: {found.message[:300]}"
+    return answer
+
+
+@functools.cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(schema(name))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records, a certificate and lines of problems that commands read."""
+    folder = tmp_path_factory.mktemp("schemas")
+    (folder / "free.yaml").write_text(json.dumps({**FREE, "extends": "mm256"}))
+    for name in ("one", "two"):
+        words = [GEMM, *([] if name == "one" else ["--accelerator", folder / "free.yaml"])]
+        words += [] if name == "one" else ["--keep", "L1=A"]
+        assert call("search", *words, "--output", folder / f"{name}.jsonl") == 0
+    assert call("search", "gemm:M=2,N=2,K=2", "--output", folder / "small.jsonl") == 0
+    own = {
+        "workload": GEMM,
+        "accelerator": "mm256",
+        "mapping": [{"level": "L1", "temporal": [["M", 16], ["N", 16], ["K", 16]]}],
+    }
+    (folder / "own.json").write_text(json.dumps(own))
+    lines = {bool(line["least_energy_pj"]): json.dumps(line) for line in golden("mapspaces")}
+    (folder / "problems.jsonl").write_text("\n".join(lines.values()))
+    network = {"name": "two", "layers": [{"workload": GEMM, "count": 2}, {"workload": OTHER}]}
+    (folder / "network.yaml").write_text(json.dumps(network))
+    return folder
+
+
+CASES = [
+    ("search", f"search {GEMM}"),
+    ("search", f"search {GEMM} --top 2 --explain"),
+    ("search", f"search {GEMM} " + KEEP),
+    ("search", f"search {GEMM} --searcher random --iterations 50 --objective latency"),
+    ("search", f"search {GEMM} --why-not {{folder}}/own.json"),
+    ("search", f"search {OTHER} --pad"),
+    ("search", "search gemm:M=8,N=8,K=37"),
+    ("search-problems", "search --problems {folder}/problems.jsonl"),
+    ("search-network", "search --network {folder}/network.yaml"),
+    ("search-network", "search --network {folder}/network.yaml " + KEEP),
+    ("search-network-jointly", "search --network {folder}/network.yaml --jointly"),
+    ("tile", "tile gemm:M=64,N=64,K=64 --model tiling --iterations 30"),
+    ("verify", "verify {folder}/one.certificate.json"),
+    ("verify", "verify {folder}/small.certificate.json --independent"),
+    ("pareto", f"pareto {GEMM}"),
+    ("bypass", f"bypass {GEMM}"),
+    ("bypass", "bypass --network {folder}/network.yaml"),
+    ("evaluate-timeloop", f"evaluate --timeloop {' '.join(map(str, TIMELOOP.iterdir()))}"),
+    ("explain", "explain {folder}/one.jsonl"),
+    ("explain", "explain {folder}/own.json --objective energy"),
+    ("diff", "diff {folder}/one.jsonl {folder}/two.jsonl"),
+    ("space", f"space {GEMM} {OTHER} --samples 200"),
+    pytest.param(
+        "space", f"space {GEMM} --samples 200 --plot {{folder}}/plot.png", marks=pytest.mark.slow
+    ),
+    ("space-family", "space --family mttkrp --samples 500"),
+    *(("describe", f"describe {name}") for name in ("mm256", "eyeriss", "simba", "gemmini")),
+    ("results", "results --store {folder}/store"),
+    ("results-gc", "results gc --store {folder}/store"),
+    ("results-rm", "results rm --all --store {folder}/store"),
+]
+
+
+@pytest.mark.parametrize(("name", "command"), CASES)
+def test_what_is_printed_is_what_the_schema_says(
+    name: str, command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command.format(folder=folder).split()
+    text = printed(capsys, *words, "--json")
+    lines = text.splitlines() if name == "search-problems" else [text]
+    for answer in (json.loads(line, parse_constant=no_number) for line in lines):
+        holds(name, answer)
+        if name.startswith("search") and answer.get("record") is not None:
+            holds("record", answer["record"])
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Name of the schema and command of every case."""
+    return [case if isinstance(case, tuple) else case.values for case in CASES]  # type: ignore
+
+
+def test_every_command_with_json_is_tried() -> None:
+    with_json = {
+        name
+        for name, command in cli.commands.items()
+        if any("--json" in option.opts for option in command.params)
+    }
+    tried = {command.split()[0] for _, command in pairs()}
+    assert with_json <= tried
+
+
+def test_every_schema_is_tried_or_a_tool_s() -> None:
+    from orchestrator.agent_tools import TOOLS
+
+    tried = {name for name, _ in pairs()} | set(TOOLS)
+    assert set(ANSWERS) - tried == {"search-simulator"}  # tests of one's own model have it
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schema_is_one_and_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(capsys, "schema", name))
+    jsonschema.Draft202012Validator.check_schema(found)
+    assert found == schema(name)
+
+
+def test_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "schema").split() == list(NAMES)
+    assert call("schema", "serch") == 2
+    assert "did you mean search?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for name, kind in ANSWERS.items() if name != "results"])
+def test_no_object_takes_another_key(name: str) -> None:
+    def objects(part: Any) -> Any:
+        if isinstance(part, list):
+            for entry in part:
+                yield from objects(entry)
+        elif isinstance(part, dict):
+            if "properties" in part and isinstance(part.get("type"), str):
+                yield part
+            for entry in part.values():
+                yield from objects(entry)
+
+    assert all(part["additionalProperties"] is False for part in objects(schema(name)))
+
+
+def test_a_key_that_no_type_has_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = json.loads(printed(capsys, "explain", folder / "one.jsonl", "--json"))
+    holds("explain", answer)
+    for wrong in (answer | {"another": 1}, {**answer, "limits": [{"name": "compute"}]}):
+        with pytest.raises(AssertionError):
+            holds("explain", wrong)
+
+
+def test_json_has_no_infinite_numbers() -> None:
+    assert json_text({"gap": float("inf"), "of": (float("nan"), 1.5)}) == (
+        '{"gap": null, "of": [null, 1.5]}'
+    )
