@@ -87,9 +87,6 @@ CASES = [
     ("explain", "explain {folder}/own.json --objective energy"),
     ("diff", "diff {folder}/one.jsonl {folder}/two.jsonl"),
     ("space", f"space {GEMM} {OTHER} --samples 200"),
-    pytest.param(
-        "space", f"space {GEMM} --samples 200 --plot {{folder}}/plot.png", marks=pytest.mark.slow
-    ),
     ("space-family", "space --family mttkrp --samples 500"),
     *(("describe", f"describe {name}") for name in ("mm256", "eyeriss", "simba", "gemmini")),
     ("results", "results --store {folder}/store"),
@@ -98,7 +95,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "command"), CASES)
+SLOW = [("space", f"space {GEMM} --samples 200 --plot {{folder}}/plot.png")]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+)
 def test_what_is_printed_is_what_the_schema_says(
     name: str, command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,25 +114,20 @@ def test_what_is_printed_is_what_the_schema_says(
             holds("record", answer["record"])
 
 
-def pairs() -> list[tuple[str, str]]:
-    """Name of the schema and command of every case."""
-    return [case if isinstance(case, tuple) else case.values for case in CASES]  # type: ignore
-
-
 def test_every_command_with_json_is_tried() -> None:
     with_json = {
         name
         for name, command in cli.commands.items()
         if any("--json" in option.opts for option in command.params)
     }
-    tried = {command.split()[0] for _, command in pairs()}
+    tried = {command.split()[0] for _, command in (*CASES, *SLOW)}
     assert with_json <= tried
 
 
 def test_every_schema_is_tried_or_a_tool_s() -> None:
     from orchestrator.agent_tools import TOOLS
 
-    tried = {name for name, _ in pairs()} | set(TOOLS)
+    tried = {name for name, _ in (*CASES, *SLOW)} | set(TOOLS)
     assert set(ANSWERS) - tried == {"search-simulator"}  # tests of one's own model have it
 
 
