@@ -51,6 +51,7 @@ RAISED = {
     "mapspace": "orchestrator",  # the public names, which load on demand
     "mapspace.tune": "orchestrator",
     "costmodel.models": "costmodel.models",
+    "orchestrator.schemas.published": "orchestrator.commands",
     "searchers.base": "searchers.base",
     "searchers.options": "searchers.base",
     "searchers.scales": "searchers.base",

@@ -10,14 +10,36 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, create_model
 
 from costmodel.loop_nest.record_schema import record_schema, tidied
 from costmodel.machine_summary import MachineSummary
+from orchestrator.runs.progress_file import Progress, Status
 from orchestrator.schemas import evaluations, explained, proofs, runs, search, spaces
 from orchestrator.schemas.costs import Costs
+
+
+def _watched() -> Any:
+    """What `mapspace watch` prints: a run notes its progress, or nothing is known of it."""
+    noted = {
+        name: (field.annotation, Field(None, description=field.description))
+        for name, field in Progress.model_fields.items()
+        if name != "status"
+    }
+    run = create_model(
+        "WatchedRun",
+        path=(str, ...),
+        words=(str, ...),
+        page=(str | None, ...),
+        silent=(int | None, ...),
+        problem=(str, ...),
+        status=(Status | Literal["unknown"], ...),
+        **noted,  # type: ignore[call-overload]
+    )
+    return create_model("Watched", folder=(str, ...), runs=(list[run], ...))
+
 
 ANSWERS: Mapping[str, Any] = {
     "search": search.SearchAnswer,
@@ -33,6 +55,7 @@ ANSWERS: Mapping[str, Any] = {
     "explain": explained.ExplainAnswer,
     "diff": explained.DiffAnswer,
     "why-not": explained.WhyNotAnswer,
+    "watch": _watched(),
     "space": spaces.SpacesAnswer,
     "space-family": spaces.FamilyAnswer,
     "describe": MachineSummary,

@@ -21,6 +21,7 @@ from orchestrator.schemas.published import ANSWERS, NAMES, schema
 GEMM = "gemm:M=16,N=16,K=16"
 OTHER = "gemm:M=8,N=16,K=11"
 TIMELOOP = GOLDEN / "timeloop-imports" / "ispass04-cp" / "input"
+TABLE = {"title": "so far", "header": ["a"], "rows": [[1.5], ["b"], [None]]}
 FREE = {"name": "free", "bypass": "searched"}
 KEEP = "--accelerator {folder}/free.yaml --keep L1=A"
 
@@ -59,6 +60,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own.json").write_text(json.dumps(own))
     lines = {bool(line["least_energy_pj"]): json.dumps(line) for line in golden("mapspaces")}
     (folder / "problems.jsonl").write_text("\n".join(lines.values()))
+    noted = {"version": 1, "kind": "sweep", "name": "mine", "status": "finished", "process": "1"}
+    noted |= {"started": 1.0, "updated": 2.0, "beat": 5.0, "tables": [TABLE]}
+    (folder / "run").mkdir()
+    (folder / "run" / "sweep.json").write_text("{}")
+    (folder / "run" / "progress.json").write_text(json.dumps(noted))
     network = {"name": "two", "layers": [{"workload": GEMM, "count": 2}, {"workload": OTHER}]}
     (folder / "network.yaml").write_text(json.dumps(network))
     return folder
@@ -89,6 +95,7 @@ CASES = [
     ("space", f"space {GEMM} {OTHER} --samples 200"),
     ("space-family", "space --family mttkrp --samples 500"),
     *(("describe", f"describe {name}") for name in ("mm256", "eyeriss", "simba", "gemmini")),
+    ("watch", "watch {folder}"),
     ("results", "results --store {folder}/store"),
     ("results-gc", "results gc --store {folder}/store"),
     ("results-rm", "results rm --all --store {folder}/store"),
