@@ -24,6 +24,7 @@ from costmodel.exact.tiling_bounds import (
     enter_vector,
     groups_vary,
     least_inner_energy,
+    pick_step,
     unit_of,
 )
 from costmodel.exact.workspace import (
@@ -166,11 +167,11 @@ def _next_element_tile(
         at = tables.divisor_start[depth] + work.element.spatial_at[depth]
         choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
         if work.element.pick[depth] + 1 < choices:
-            _pick_step(tables, work, depth, work.element.pick[depth] + 1)
+            pick_step(tables, work, depth, work.element.pick[depth] + 1)
             if fits(tables, ELEMENT, inner_set, work.element.extent):
                 break
             # Nor do larger extents of this dimension.
-        _pick_step(tables, work, depth, 0)
+        pick_step(tables, work, depth, 0)
         depth -= 1
     return depth
 
@@ -233,22 +234,6 @@ def _walk_above(
         work.paused[SURVIVOR] = s + 1
         work.paused[OUTER_DEPTH] = -1
     return True
-
-
-@part
-def _pick_step(
-    tables: ProofTables,
-    work: Work,
-    d: int,
-    pick: int,
-) -> None:
-    """Sets how far a dimension's loops above the element tile step."""
-    element = work.element
-    at = tables.divisor_start[d] + element.spatial_at[d]
-    element.pick[d] = pick
-    element.step_at[d] = tables.multiples[tables.multiple_start[at] + pick]
-    element.step[d] = tables.divisors[tables.divisor_start[d] + element.step_at[d]]
-    element.extent[d] = element.step[d] // element.spatial[d]
 
 
 @part

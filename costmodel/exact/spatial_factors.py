@@ -14,6 +14,7 @@ from costmodel.exact.access_energy import (
     fill_charges,
     fits,
     least_groups,
+    least_hops,
 )
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.problem import ELEMENT, ProofTables, divisors_of
@@ -101,6 +102,13 @@ def arrange(problem: Problem, v: int, halt: Array) -> Vectors | None:
         [order_index(np.array([*order, *still])) for order in itertools.permutations(spread)]
     )
     order, axis = (grid.ravel() for grid in np.meshgrid(orders, axes, indexing="ij"))
+    # Elements fill the mesh row by row: the loops of the height, then those of the width, say all.
+    nests = tables.orders[order]
+    low = ((axis[:, None] >> nests) & 1) == 0
+    nests = np.take_along_axis(nests, np.argsort(low, axis=1, kind="stable"), axis=1)
+    nests = nests[np.isin(nests, spread)].reshape(len(nests), len(spread))
+    _, first = np.unique(nests, axis=0, return_index=True)
+    order, axis = order[np.sort(first)], axis[np.sort(first)]
     hops = np.zeros((len(order), tables.sliding.size), np.int64)
     _fill_hops(tables, factor, order, axis, hops, make_work(tables), halt)
     if halt[0] != 0:
@@ -175,17 +183,20 @@ def bound_units(
     Those are energy (INFINITE: nothing fits) and cycles.
 
     Per axis of a tensor the least over every element tile is taken apart, whatever fits. Hops are
-    left out: they depend on where the loops lie on the mesh.
+    those of the best place of every tensor by itself.
     """
     tables, outer, words = problem.tables, problem.outer, work.bounds.inner[0]
-    for t in range(tables.sliding.size):
-        work.spread.hops[t] = 0
     for v in range(first, last):
         at = problem.vectors.at[v]
         enter_vector(problem, work, v)
         cell = cell_of(tables, at)
         for t in range(tables.sliding.size):
             work.spread.groups[t] = least_groups(tables, t, work.element.spatial)
+            work.spread.hops[t] = 0
+            if tables.half_hop > 0:
+                elements = problem.vectors.elements[v]
+                members = elements // work.spread.groups[t]
+                work.spread.hops[t] = least_hops(tables, elements, members) * tables.half_hop
             words[t] = 1
             for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
                 words[t] *= least_along(tables, outer.loose, axis, at, at, 0)

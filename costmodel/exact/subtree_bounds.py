@@ -6,15 +6,28 @@ Letters: n dimensions, T tensors, K outer keep sets.
 from __future__ import annotations
 
 from costmodel.compiled import part
-from costmodel.exact.access_energy import case_of, fill_base, fill_charges, least_groups
+from costmodel.exact.access_energy import (
+    case_of,
+    fill_base,
+    fill_charges,
+    least_groups,
+    least_hops,
+)
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.structures import Problem, Unit
 from costmodel.exact.tiling_bounds import (
     cell_of,
     charge_groups,
+    combination_of,
+    count_spread,
+    forget_spread,
+    pick_combination,
 )
 from costmodel.exact.traffic_bounds import least_along
 from costmodel.exact.workspace import Work
+
+# Combinations of extents that are looked at for the least hops of a unit.
+MOST_TRIED = 64
 
 
 @part
@@ -27,14 +40,18 @@ def start_unit(
     """Fills what holds for every element tile of a unit: the least charges, the leaves below.
 
     Where the groups depend on the element tile there are at least as many as the longest spatial
-    loop along each axis makes, and hops are left out.
+    loop along each axis makes. Where hops cost energy, groups and hops are those of the best
+    element tile for every tensor, if there are not too many to look at.
     """
     tables, element, spread = problem.tables, work.element, work.spread
+    forget_spread(work)
     charge_groups(problem, work, unit)
     if vary:
         for t in range(tables.sliding.size):
-            spread.hops[t] = 0
-            spread.groups[t] = least_groups(tables, t, element.spatial)
+            if tables.half_hop > 0:
+                _least_spread(problem, work, unit, t)
+            else:
+                spread.groups[t] = least_groups(tables, t, element.spatial)
     fill_charges(tables, unit, spread, work.least_charges)
     fill_base(tables, work.least_charges, unit.inner_set)
     n = tables.sizes.size
@@ -44,6 +61,31 @@ def start_unit(
         at = tables.divisor_start[d] + element.spatial_at[d]
         choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
         leaves[d] = leaves[d + 1] * choices
+
+
+@part
+def _least_spread(
+    problem: Problem,
+    work: Work,
+    unit: Unit,
+    t: int,
+) -> None:
+    """Fills the least groups and the least hops of a tensor over all element tiles."""
+    tables, spread = problem.tables, work.spread
+    _, count = combination_of(tables, work, t)
+    if count > MOST_TRIED:
+        spread.groups[t] = least_groups(tables, t, work.element.spatial)
+        members = unit.elements // spread.groups[t]
+        spread.hops[t] = least_hops(tables, unit.elements, members) * tables.half_hop
+        return
+    groups, hops = spread.groups[t], spread.hops[t]
+    for place in range(1, count):
+        pick_combination(tables, work, t, place)
+        count_spread(tables, work, t, place)
+        groups = min(groups, spread.groups[t])
+        hops = min(hops, spread.hops[t])
+    pick_combination(tables, work, t, 0)
+    spread.groups[t], spread.hops[t] = groups, hops
 
 
 @part

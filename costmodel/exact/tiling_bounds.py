@@ -64,22 +64,124 @@ def unit_of(
 
 
 @part
+def pick_step(
+    tables: ProofTables,
+    work: Work,
+    d: int,
+    pick: int,
+) -> None:
+    """Sets how far a dimension's loops above the element tile step."""
+    element = work.element
+    at = tables.divisor_start[d] + element.spatial_at[d]
+    element.pick[d] = pick
+    element.step_at[d] = tables.multiples[tables.multiple_start[at] + pick]
+    element.step[d] = tables.divisors[tables.divisor_start[d] + element.step_at[d]]
+    element.extent[d] = element.step[d] // element.spatial[d]
+
+
+@part
+def combination_of(
+    tables: ProofTables,
+    work: Work,
+    t: int,
+) -> tuple[int, int]:
+    """Which extents the tile has of those that the groups depend on, and how many there are.
+
+    Those are the extents of the dimensions of an axis along which two loops or more are spatial.
+    """
+    element = work.element
+    place = 0
+    count = 1
+    for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+        spread = 0
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            spread += element.spatial[tables.term_dimension[k]] > 1
+        if spread < 2:
+            continue
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            d = tables.term_dimension[k]
+            if element.spatial[d] > 1:
+                at = tables.divisor_start[d] + element.spatial_at[d]
+                choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+                place = place * choices + element.pick[d]
+                count *= choices
+    return place, count
+
+
+@part
+def pick_combination(
+    tables: ProofTables,
+    work: Work,
+    t: int,
+    place: int,
+) -> None:
+    """Gives the element tile the extents of a combination."""
+    element = work.element
+    rest = place
+    for axis in range(tables.axis_start[t + 1] - 1, tables.axis_start[t] - 1, -1):
+        spread = 0
+        for k in range(tables.term_start[axis], tables.term_start[axis + 1]):
+            spread += element.spatial[tables.term_dimension[k]] > 1
+        if spread < 2:
+            continue
+        for k in range(tables.term_start[axis + 1] - 1, tables.term_start[axis] - 1, -1):
+            d = tables.term_dimension[k]
+            if element.spatial[d] > 1:
+                at = tables.divisor_start[d] + element.spatial_at[d]
+                choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+                pick_step(tables, work, d, rest % choices)
+                rest //= choices
+
+
+@part
+def forget_spread(
+    work: Work,
+) -> None:
+    """Forgets the groups and hops of another unit."""
+    known = work.spread.known
+    for t in range(known.shape[0]):
+        for place in range(known.shape[1]):
+            known[t, place, 0] = -1
+
+
+@part
+def count_spread(
+    tables: ProofTables,
+    work: Work,
+    t: int,
+    place: int,
+) -> None:
+    """Fills the groups and hops of tensor t for the element tile in hand, its combination known."""
+    spread, element = work.spread, work.element
+    remembered = place < spread.known.shape[1]
+    if remembered and spread.known[t, place, 0] >= 0:
+        spread.groups[t] = spread.known[t, place, 0]
+        spread.hops[t] = spread.known[t, place, 1]
+        return
+    spread.groups[t] = count_groups(tables, t, element.spatial, element.extent, spread.children)
+    if tables.half_hop > 0:
+        hops = hops_per_delivery(
+            tables, t, tables.mesh, tables.orders[spread.place[0]], spread.place[1],
+            element.spatial, element.extent, spread,
+        )  # fmt: skip
+        spread.hops[t] = int(2 * hops) * tables.half_hop
+    if remembered:
+        spread.known[t, place, 0] = spread.groups[t]
+        spread.known[t, place, 1] = spread.hops[t]
+
+
+@part
 def charge_groups(
     problem: Problem,
     work: Work,
     unit: Unit,
 ) -> None:
     """Fills the groups of the element tile in hand, and what they alone decide."""
-    tables, spread, element = problem.tables, work.spread, work.element
+    tables = problem.tables
     for t in range(tables.sliding.size):
-        spread.groups[t] = count_groups(tables, t, element.spatial, element.extent, spread.children)
-        if tables.half_hop > 0:
-            hops = hops_per_delivery(
-                tables, t, tables.mesh, tables.orders[spread.place[0]], spread.place[1],
-                element.spatial, element.extent, spread,
-            )  # fmt: skip
-            spread.hops[t] = int(2 * hops) * tables.half_hop
-    fill_charges(tables, unit, spread, work.charges)
+        place, _ = combination_of(tables, work, t)
+        count_spread(tables, work, t, place)
+    fill_charges(tables, unit, work.spread, work.charges)
     fill_base(tables, work.charges, unit.inner_set)
 
 

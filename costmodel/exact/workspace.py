@@ -7,6 +7,7 @@ dimension; energies are whole units.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -119,6 +120,8 @@ class Spread(NamedTuple):
     """`[T]` energy of one delivery of all distinct tiles over the mesh."""
     place: Array
     """`[2]` index of the order of the spatial loops; dimensions along the height, as bits."""
+    known: Array
+    """`[T, C, 2]` groups and hops by the extents that they depend on; -1: not counted so far."""
     children: Array
     """`[F]` scratch, as are the others."""
     moved: Array
@@ -222,11 +225,31 @@ class Work(NamedTuple):
     """The loop orders of the tiling in hand."""
 
 
+MOST_KNOWN = 4096
+"""Combinations of extents of which groups and hops are remembered."""
+
+
+def _most_combinations(tables: ProofTables) -> int:
+    """The most extents of the dimensions on which the groups of any tensor can depend, at once."""
+    divisors = np.diff(tables.divisor_start)
+    most = 1
+    for t in range(tables.sliding.size):
+        own = 1
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            terms = slice(tables.term_start[axis], tables.term_start[axis + 1])
+            dimensions = tables.term_dimension[terms].tolist()
+            if len(dimensions) > 1:
+                own *= math.prod(int(divisors[d]) for d in dimensions)
+        most = max(most, own)
+    return most
+
+
 def make_work(tables: ProofTables) -> Work:
     """Working memory for one thread."""
     n, tensors, axes = tables.sizes.size, tables.sliding.size, tables.credit_start.size
     sets = tables.outer_sets.size
     terms = int(np.diff(tables.term_start).max(initial=1))
+    combinations = min(_most_combinations(tables), MOST_KNOWN) if tables.half_hop else 0
 
     def zeros(*shape: int) -> Array:
         return np.zeros(shape, np.int64)
@@ -244,6 +267,7 @@ def make_work(tables: ProofTables) -> Work:
             groups=ones(tensors),
             hops=zeros(tensors),
             place=zeros(2),
+            known=zeros(tensors, combinations, 2),
             children=zeros(tables.fanout),
             moved=ones(n),
             lowest=zeros(tables.fanout),
