@@ -38,8 +38,8 @@ Place = Annotated[int, Field(strict=True, ge=-1, lt=LARGEST_COUNT)]
 class ThreeLevelProgress(StrictModel):
     """How far the proof for three levels has come: a round, and the units that are settled."""
 
-    prover: Literal["three-levels-1"]
-    """Names the prover and how it numbers its pieces."""
+    prover: Literal["three-levels-1", "three-levels-2"]
+    """Names the prover and how it numbers its pieces; where hops cost energy, the second."""
     rounds: Count
     """Rounds begun."""
     lower_energy: WholeNumber

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -390,6 +390,11 @@ class Prover(ProofRun):
         used = np.unique(self._problem.vectors.elements[self._unit_vector])
         return [int(count) for count in used]
 
+    @property
+    def _numbering(self) -> Literal["three-levels-1", "three-levels-2"]:
+        """How the pieces are numbered: where hops cost energy otherwise than once."""
+        return "three-levels-2" if self._tables.half_hop else "three-levels-1"
+
     def progress(self) -> ThreeLevelProgress | None:
         """What is settled, so that another proof can go on; None where nothing is recorded."""
         if not self.built or self.finished or self._found.energy.size > 1:
@@ -397,7 +402,7 @@ class Prover(ProofRun):
         if max(self._limit[0], self._lower[0]) >= INFINITE:
             return None
         return ThreeLevelProgress(
-            prover="three-levels-1",
+            prover=self._numbering,
             rounds=self.rounds,
             lower_energy=str(self._lower[0]),
             lower_cycles=self._lower[1],
@@ -429,7 +434,8 @@ class Prover(ProofRun):
         units = self._unit_vector.size
         blocks = progress.blocks
         if (
-            progress.units != units
+            progress.prover != self._numbering
+            or progress.units != units
             or progress.next_unit > units
             or len(blocks) > LANES
             or any(unit > end or end > units for unit, _, end in blocks)

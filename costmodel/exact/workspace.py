@@ -249,7 +249,7 @@ def make_work(tables: ProofTables) -> Work:
     n, tensors, axes = tables.sizes.size, tables.sliding.size, tables.credit_start.size
     sets = tables.outer_sets.size
     terms = int(np.diff(tables.term_start).max(initial=1))
-    combinations = min(_most_combinations(tables), MOST_KNOWN) if tables.half_hop else 0
+    combinations = min(_most_combinations(tables), MOST_KNOWN) if tables.half_hop else 1
 
     def zeros(*shape: int) -> Array:
         return np.zeros(shape, np.int64)

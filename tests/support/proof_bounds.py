@@ -61,6 +61,10 @@ def bounds_of_tiling(
         work.element.extent[d] = tile[0, d]
         work.element.step_at[d] = tile[1, d]
         work.element.step[d] = tables.divisors[tables.divisor_start[d] + tile[1, d]]
+        at = tables.divisor_start[d] + work.element.spatial_at[d]
+        for place in range(tables.multiple_start[at], tables.multiple_start[at + 1]):
+            if tables.multiples[place] == tile[1, d]:
+                work.element.pick[d] = place - tables.multiple_start[at]
         bounds[0, 0] = max(bounds[0, 0], subtree_energy(problem, work, inner_set, d + 1, 0))
     for d in range(n):
         work.buffer.at[d] = tile[2, d]

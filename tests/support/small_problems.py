@@ -25,8 +25,28 @@ def random_problem(
     rng: np.random.Generator, most: int = MOST_MAPPINGS
 ) -> tuple[MapSpace, Codes, Objective]:
     """A map space of at most so many mappings, all of them, and an objective."""
+    return _small(rng, most, hops=False)
+
+
+def random_mesh(
+    rng: np.random.Generator, most: int = MOST_MAPPINGS
+) -> tuple[MapSpace, Codes, Objective]:
+    """As `random_problem`, on a mesh whose hops cost energy."""
+    return _small(rng, most, hops=True)
+
+
+def _small(rng: np.random.Generator, most: int, *, hops: bool) -> tuple[MapSpace, Codes, Objective]:
     while True:
         work, machine = random_parts(rng)
+        if hops:
+            # Windows, so that two loops along an axis may be spatial, and tiles that they share.
+            if rng.random() < 0.7:
+                sizes = {"P": [4, 8], "R": [2, 4, 4], "stride": [1, 2, 2]}
+                work = {"conv1d": {name: int(rng.choice(sizes[name])) for name in sizes}}
+            mesh = [int(side) for side in rng.choice([2, 4], 2)]
+            hop = float(rng.choice([0.5, 2.0, 10.0, 1000.0]))
+            more = {"mesh": mesh, "fanout": mesh[0] * mesh[1], "hop_energy_pj": hop}
+            machine["levels"][1] |= more
         space = MapSpace(workload(work), accelerator(machine))
         codes = every_mapping(space, most)
         if codes is not None:
@@ -228,7 +248,11 @@ def check_problem(seed: int, most: int = MOST_MAPPINGS) -> int:
     Returns:
         How many mappings it has.
     """
-    space, codes, objective = random_problem(np.random.default_rng(seed), most)
+    return check_space(*random_problem(np.random.default_rng(seed), most))
+
+
+def check_space(space: MapSpace, codes: Codes, objective: Objective) -> int:
+    """As `check_problem`, of a space and all its mappings."""
     if len(codes) == 0:
         assert why_infeasible(space) is not None
         return 0

@@ -7,13 +7,23 @@ interpreted, on problems whose whole map spaces were evaluated here.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from mutations import broken_copy, checked
-from small_problems import MOST_MAPPINGS, best_outcome, random_problem, tiling_minima
+from small_problems import (
+    MOST_MAPPINGS,
+    best_outcome,
+    random_mesh,
+    random_problem,
+    tiling_minima,
+)
+
+from costmodel import Codes, MapSpace
+from costmodel.costs import Objective
 
 # What a broken rule would claim: (file, function, what it says there, what it becomes).
 MUTATIONS = {
@@ -84,10 +94,32 @@ MUTATIONS = {
         "inner_set == 0",
     ),
 }
+# Of meshes on which hops cost energy: where several loops along an axis are spatial, or not.
+OF_HOPS = {
+    "groups of elements on a mesh are larger than they can be": (
+        "spatial_factors.py",
+        "bound_units",
+        "members = elements // work.spread.groups[t]",
+        "members = max(1, elements // work.spread.groups[t] // 2)",
+    ),
+    "hops of another unit are remembered": (
+        "tiling_bounds.py",
+        "forget_spread",
+        "known[t, place, 0] = -1",
+        "known[t, place, 0] = max(known[t, place, 0], -1)",
+    ),
+    "loops take as many hops in any order": (
+        "spatial_factors.py",
+        "arrange",
+        "np.unique(nests, axis=0, return_index=True)",
+        "np.unique(0 * nests, axis=0, return_index=True)",
+    ),
+}
 # So that small problems are bounded in every way that large ones are.
 THOROUGH = ("exact/branch_and_bound.py", "", "FEWEST_LEAVES = 3", "FEWEST_LEAVES = 1")
 # Problem 339 is one that an earlier version of the proof got wrong.
 SEEDS = (339, *range(150))
+MESH_SEEDS = range(40)
 MOST_TILINGS = 100
 
 CHECK = """
@@ -128,27 +160,41 @@ print("all equal")
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of small problems with their optimum and the least costs of every tiling."""
-    entries: list[dict[str, Any]] = []
+    drawn = []
     for seed in SEEDS:
         most = MOST_MAPPINGS if seed == SEEDS[0] else 8000
-        space, codes, objective = random_problem(np.random.default_rng(seed), most)
+        drawn.append((seed, random_problem(np.random.default_rng(seed), most)))
+    return _written(tmp_path_factory.mktemp("problems"), drawn)
+
+
+@pytest.fixture(scope="module")
+def meshes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Likewise, of meshes whose hops cost energy."""
+    drawn = [(seed, random_mesh(np.random.default_rng(seed), 6000)) for seed in MESH_SEEDS]
+    return _written(tmp_path_factory.mktemp("meshes"), drawn)
+
+
+def _written(folder: Path, drawn: Sequence[tuple[int, tuple[MapSpace, Codes, Objective]]]) -> Path:
+    entries: list[dict[str, Any]] = []
+    for seed, (space, codes, objective) in drawn:
         if not len(codes):
             continue
         tilings, energy, cycles, least = tiling_minima(space, codes, objective)
+        step = -(-len(tilings) // MOST_TILINGS)
         entries.append(
             {
                 "seed": seed,
                 "workload": space.workload.model_dump(mode="json"),
                 "accelerator": space.accelerator.model_dump(mode="json"),
                 "objective": objective,
-                "tilings": tilings[:MOST_TILINGS].tolist(),
-                "energy": energy[:MOST_TILINGS].tolist(),
-                "cycles": cycles[:MOST_TILINGS].tolist(),
+                "tilings": tilings[::step].tolist(),
+                "energy": energy[::step].tolist(),
+                "cycles": cycles[::step].tolist(),
                 "least": least,
                 "best": best_outcome(space, codes, objective),
             }
         )
-    path = tmp_path_factory.mktemp("problems") / "problems.json"
+    path = folder / "problems.json"
     path.write_text(json.dumps(entries))
     return path
 
@@ -161,8 +207,23 @@ def test_the_sources_as_they_are_pass(tmp_path: Path, problems: Path) -> None:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_broken_rule_is_caught(name: str, tmp_path: Path, problems: Path) -> None:
-    file, *change = MUTATIONS[name]
-    broken_copy(tmp_path, THOROUGH, (f"exact/{file}", *change))
-    done = checked(tmp_path, CHECK, problems)
+    _check_caught(name, MUTATIONS[name], tmp_path, problems)
+
+
+@pytest.mark.parametrize("name", OF_HOPS)
+def test_a_broken_rule_of_hops_is_caught(name: str, tmp_path: Path, meshes: Path) -> None:
+    _check_caught(name, OF_HOPS[name], tmp_path, meshes)
+
+
+def test_the_rules_of_hops_as_they_are_pass(tmp_path: Path, meshes: Path) -> None:
+    broken_copy(tmp_path, THOROUGH)
+    done = checked(tmp_path, CHECK, meshes)
+    assert done.stdout == "all equal\n", done.stderr
+
+
+def _check_caught(name: str, rule: tuple[str, str, str, str], folder: Path, problems: Path) -> None:
+    file, *change = rule
+    broken_copy(folder, THOROUGH, (f"exact/{file}", *change))
+    done = checked(folder, CHECK, problems)
     assert done.returncode == 1, f"survived: {name}"
     assert done.stderr.startswith("problem "), done.stderr
