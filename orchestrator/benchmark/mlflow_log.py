@@ -1,23 +1,20 @@
 """Benchmarks in MLflow: a parent run per benchmark, a child per searcher and workload.
 
-Every child has the mean best-so-far as a metric with the evaluation as `step` and the search time
-as `timestamp`, so that MLflow's comparison page draws the iso-iteration chart over *Step* and the
-iso-time chart over *Time (Relative)*. Everything is logged from the driver after the searches, in
-batches, so that tracking takes no search time. A server that goes away is waited for, four minutes
+There is a child per searcher over all workloads, too: a page that compares runs draws tens of them,
+not thousands. Everything is logged from the driver after the searches, in batches, so that tracking
+takes no search time. A server that goes away is waited for, four minutes
 by MLflow's own settings (MLFLOW_HTTP_REQUEST_MAX_RETRIES); what could not be sent lies in the run
 folder, and the next call adds it.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from orchestrator.benchmark.mlflow_children import Children
 from orchestrator.comparison.page import REPORT_FILE
 from orchestrator.comparison.results import Results, percent_name
 from orchestrator.comparison.results_files import (
@@ -27,7 +24,10 @@ from orchestrator.comparison.results_files import (
     SUMMARY_FILE,
 )
 from orchestrator.runs.mlflow_client import connected, experiment_id, metric_name, remembered_run
+from orchestrator.runs.mlflow_many import log_finished
 from orchestrator.runs.mlflow_record import log_metrics, log_params
+
+RUNS_PER_PAGE = 1000
 
 
 def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
@@ -59,10 +59,8 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
             },
         )
         finished = _finished_children(client, experiment, parent)
-        for searcher in results.searchers:
-            for workload in results.workloads:
-                if (searcher, workload) not in finished:
-                    _log_child(client, experiment, parent, results, searcher, workload)
+        children = Children(results, parent, folder)
+        log_finished(client, experiment, children.missing(finished))
         # A request that was answered too late and sent again has made an empty child.
         _finished_children(client, experiment, parent)
         if client.get_run(parent).info.status != "FINISHED":
@@ -82,129 +80,29 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
 
 
 def _finished_children(client: Any, experiment: str, parent: str) -> set[tuple[str, str]]:
-    """Children that are logged completely; what is incomplete is deleted."""
-    finished = set()
-    children = client.search_runs(
-        [experiment], f"tags.`mlflow.parentRunId` = '{parent}'", max_results=10_000
-    )
-    for child in children:
-        if child.info.status == "FINISHED":
+    """Searcher and workload of children that are logged completely; others are deleted.
+
+    The run of a method over all workloads has an empty workload.
+    """
+    finished: set[tuple[str, str]] = set()
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment],
+            f"tags.`mlflow.parentRunId` = '{parent}'",
+            max_results=RUNS_PER_PAGE,
+            page_token=token,
+        )
+        for child in page:
             tags = child.data.tags
-            finished.add((tags["mapspace.searcher"], tags["mapspace.workload"]))
-        else:
-            client.delete_run(child.info.run_id)
-    return finished
-
-
-def _log_child(
-    client: Any, experiment: str, parent: str, results: Results, searcher: str, workload: str
-) -> None:
-    started = round(time.time() * 1000)
-    child = client.create_run(
-        experiment,
-        start_time=started,
-        run_name=f"{searcher} / {workload}",
-        tags={
-            "mlflow.parentRunId": parent,
-            "mapspace.searcher": searcher,
-            "mapspace.workload": workload,
-        },
-    ).info.run_id
-    entry = next(e for e in results.experiment["searchers"] if e["label"] == searcher)
-    budget = {
-        key: results.experiment[key]
-        for key in ("iterations", "seconds", "query_latency", "seeds", "accelerator", "host")
-    }
-    parameters = {f"parameters.{key}": value for key, value in entry["parameters"].items()}
-    entry = {key: value for key, value in entry.items() if key != "parameters"}
-    log_params(
-        client,
-        child,
-        {**entry, **parameters, "workload": workload, **budget, **_bound_params(results, workload)},
-    )
-    metrics = [
-        (name, value, step, started + round(1000 * seconds))
-        for name, value, seconds, step in _curve_metrics(results, searcher, workload)
-    ]
-    # Relative time counts from a metric's first entry, which must be the start of the search for
-    # every method alike: an entry without a value, that no chart draws.
-    origin = {name: (name, math.nan, 0, started) for name, *_ in metrics}
-    # A last point, so that single numbers show in MLflow's tables.
-    end = max((timestamp for *_, timestamp in metrics), default=started)
-    final = _final_metrics(results, searcher, workload)
-    log_metrics(
-        client,
-        child,
-        [
-            *origin.values(),
-            *metrics,
-            *((name, value, 0, end) for name, value in final.items()),
-        ],
-    )
-    client.set_terminated(child, end_time=end)
-
-
-def _bound_params(results: Results, workload: str) -> dict[str, Any]:
-    """What the per cent of a workload are above."""
-    bounds = results.bounds[workload]
-    known = {"optimum": bounds.optimum} if bounds.proven else {"lower_bound": bounds.reference}
-    return {**known, "optimum_proven": bounds.proven}
-
-
-def _curve_metrics(
-    results: Results, searcher: str, workload: str
-) -> Iterable[tuple[str, float, float, int]]:
-    """(name, value, seconds, evaluation) of the mean best-so-far over a grid of the budget."""
-    axis = results.primary_axis
-    runs = results.of(searcher, workload)
-    objective = results.experiment["objective"]
-    grid = results.grid(workload, axis)
-    end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
-    grid = np.unique(np.append(grid[grid < end], end))
-    curve = results.curve(searcher, workload, axis, grid)
-    above = results.curve_above(searcher, workload, axis, grid)
-    # How far the other axis has come, on average over the seeds, at every point of the grid.
-    own = "evaluation" if axis == "evaluation" else "time"
-    other = "time" if axis == "evaluation" else "evaluation"
-    along = np.mean(
-        [
-            np.interp(
-                grid,
-                np.concatenate([[0.0], getattr(run, own)]),
-                np.concatenate([[0.0], getattr(run, other)]),
-            )
-            for run in runs
-        ],
-        axis=0,
-    )
-    seconds, evaluations = (along, grid) if axis == "evaluation" else (grid, along)
-    bounds = results.bounds[workload]
-    percent = percent_name(bounds.proven, bounds.measured)
-    for index in range(len(grid)):
-        mean = float(curve.mean[index])
-        if not np.isfinite(mean):
-            continue
-        place = (float(seconds[index]), round(float(evaluations[index])))
-        yield f"normalised_{objective}", mean, *place
-        yield percent, 100 * float(above.mean[index]), *place
-
-
-def _final_metrics(results: Results, searcher: str, workload: str) -> dict[str, float]:
-    final = results.final(searcher, workload)
-    runs = results.of(searcher, workload)
-    values = {
-        "final": float(final.mean),
-        "final_low": float(final.low),
-        "final_high": float(final.high),
-        "mean_iterations": float(np.mean([run.iterations for run in runs])),
-        "mean_true_queries": float(np.mean([run.true_queries for run in runs])),
-        "mean_surrogate_queries": float(np.mean([run.surrogate_queries for run in runs])),
-        "mean_seconds": float(np.mean([run.seconds for run in runs])),
-    }
-    lost = results.fruitless(searcher, workload).count
-    if lost:
-        values["found_nothing"] = float(lost)
-    return {name: value for name, value in values.items() if np.isfinite(value)}
+            own = (tags.get("mapspace.searcher", ""), tags.get("mapspace.workload", ""))
+            if child.info.status == "FINISHED":
+                finished.add(own)
+            else:
+                client.delete_run(child.info.run_id)
+        token = page.token
+        if not token:
+            return finished
 
 
 def _log_summary(client: Any, parent: str, results: Results) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -199,12 +200,12 @@ class Results:
     runs: tuple[Run, ...]
     provenance: Mapping[str, Any]
 
-    @property
+    @cached_property
     def searchers(self) -> tuple[str, ...]:
         """Labels, in the experiment's order."""
         return tuple(dict.fromkeys(run.searcher for run in self.runs))
 
-    @property
+    @cached_property
     def workloads(self) -> tuple[str, ...]:
         """Names, in the experiment's order."""
         return tuple(dict.fromkeys(run.workload for run in self.runs))
@@ -241,24 +242,27 @@ class Results:
         """What the budget limits."""
         return "seconds" if self.experiment.get("seconds") is not None else "evaluation"
 
+    @cached_property
+    def _by_pair(self) -> Mapping[tuple[str, str], tuple[Run, ...]]:
+        """The runs of every searcher on every workload: of many, looking for them takes longest."""
+        found: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.searcher, run.workload), []).append(run)
+        return {pair: tuple(runs) for pair, runs in found.items()}
+
     def of(self, searcher: str, workload: str) -> tuple[Run, ...]:
         """The runs of one searcher on one workload, one per seed."""
-        return tuple(
-            run for run in self.runs if run.searcher == searcher and run.workload == workload
-        )
+        return self._by_pair.get((searcher, workload), ())
 
     def fruitless(self, searcher: str, workload: str | None = None) -> Fruitless:
         """How many of a searcher's runs found no mapping, of one workload or of all."""
-        runs = [
-            run
-            for run in self.runs
-            if run.searcher == searcher and workload in (None, run.workload)
-        ]
+        workloads = self.workloads if workload is None else (workload,)
+        runs = [run for name in workloads for run in self.of(searcher, name)]
         return Fruitless(sum(not math.isfinite(run.best_loss) for run in runs), len(runs))
 
     def grid(self, workload: str, axis: Axis, points: int = 160) -> FloatArray:
         """`[G]` logarithmic grid over an axis, from the first result to the last spending."""
-        runs = [run for run in self.runs if run.workload == workload]
+        runs = [run for searcher in self.searchers for run in self.of(searcher, workload)]
         if axis == "evaluation":
             spent = max(run.iterations for run in runs)
             return np.unique(np.round(np.geomspace(1.0, max(spent, 2), points)))

@@ -138,11 +138,10 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 note = f"{len(used):,} proofs, {len(branching.front):,} on the front"
                 progress.update(bar, completed=branching.machines_settled, note=note)
                 if proven_now:
-                    best.append(
-                        (len(used), min((one.value for one in branching.front), default=math.inf))
-                    )
-                    self._tell(branching, best)
+                    self._tell(branching, len(used), best)
             progress.update(bar, completed=branching.machines_settled)
+            if best:
+                self._tell(branching, len(used), best)
         claim.check()
         if not branching.front:
             within = f" within the limits ({plan.design.limits})" if branching.found else ""
@@ -188,10 +187,11 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             files=tuple(folder / name for name in (CERTIFICATE_FILE, *files)),
         )
 
-    def _tell(self, branching: Branching, best: Sequence[tuple[float, float]]) -> None:
-        """Tells who looks on how many machines are settled, and the best after every proof."""
-        if len(best) == 1:
+    def _tell(self, branching: Branching, proofs: int, best: list[tuple[float, float]]) -> None:
+        """Tells who looks on how many machines are settled, and the best after so many proofs."""
+        if not best:
             self.progress.stage("the best machines", unit=self.unit, total=self.plan.grid.size)
+        best.append((proofs, min((one.value for one in branching.front), default=math.inf)))
         self.progress.reach(branching.machines_settled)
         objective = self.plan.design.objective
         chart = Chart(
@@ -200,7 +200,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             up=f"{objective}, pJ and cycles at 1 GHz",
             curves=(curve("best", best),),
         )
-        self.progress.show(lambda: ([chart], []))
+        self.progress.show(lambda: ([chart], []), now=True)
 
     def _problem(self, wish: Wish) -> Problem:
         machine = self.plan.grid.ideal(wish.corner)

@@ -6,7 +6,6 @@ What could not be sent is sent by the next call, and what was sent is not sent a
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.runs.mlflow_client import (
-    LONGEST_PARAM,
     METRICS_PER_CALL,
     PARAMS_PER_CALL,
     connected,
     experiment_id,
     remembered_run,
 )
+from orchestrator.runs.mlflow_many import param_texts
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,7 @@ def log_params(client: Any, run: str, values: Mapping[str, Any]) -> None:
     """Sends parameters, as JSON where they are no text; what is empty is left out."""
     from mlflow.entities import Param
 
-    params = [
-        Param(key, text[:LONGEST_PARAM])
-        for key, value in values.items()
-        if value not in (None, "", {}, []) and key != "description"
-        for text in [value if isinstance(value, str) else json.dumps(value)]
-    ]
+    params = [Param(key, text) for key, text in param_texts(values).items()]
     for start in range(0, len(params), PARAMS_PER_CALL):
         client.log_batch(run, params=params[start : start + PARAMS_PER_CALL])
 

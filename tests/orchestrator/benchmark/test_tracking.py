@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from marks import noisy_libraries
 from sample_results import make_results
 
 from mapspace.errors import MapspaceError
-from orchestrator.benchmark import mlflow_log
+from orchestrator.benchmark import mlflow_children, mlflow_log
 from orchestrator.comparison.results_files import CERTIFICATES_FOLDER, save
-from orchestrator.runs import mlflow_client
+from orchestrator.runs import mlflow_client, mlflow_many
 
 pytestmark = noisy_libraries
+
+# Of a cost model whose mappings are no loop nests.
+RECORD = {"searcher": "annealing", "layer": "left", "seed": 0, "tiling": [1, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,8 @@ def client(uri: str) -> Any:
 def children(uri: str, parent: str) -> dict[str, Any]:
     connection = client(uri)
     experiment = connection.get_run(parent).info.experiment_id
-    found = connection.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
+    of_one = f"tags.`mlflow.parentRunId` = '{parent}' AND tags.`mapspace.level` = 'search'"
+    found = connection.search_runs([experiment], of_one)
     names = [run.info.run_name for run in found]
     assert len(names) == len(set(names))
     return dict(zip(names, found, strict=True))
@@ -48,8 +53,18 @@ def logged(folder: Path, uri: str, name: str) -> tuple[Any, str]:
     return results, mlflow_log.log_results(results, folder, uri)
 
 
-def test_a_parent_and_a_child_per_searcher_and_workload(store: str, tmp_path: Path) -> None:
-    results, parent = logged(tmp_path / "run", store, "structure")
+@pytest.fixture(params=["rows", "client"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How runs come into the store: as rows of its tables, or as into a server."""
+    if request.param == "client":
+        monkeypatch.setattr(mlflow_many, "_own_tables", lambda client: None)
+    return str(request.param)
+
+
+def test_a_parent_and_a_child_per_searcher_and_workload(
+    store: str, tmp_path: Path, way: str
+) -> None:
+    results, parent = logged(tmp_path / "run", store, f"structure-{way}")
     runs = children(store, parent)
     expected = [f"{s} / {w}" for s in results.searchers for w in results.workloads]
     assert sorted(runs) == sorted(expected)
@@ -77,6 +92,104 @@ def test_a_parent_and_a_child_per_searcher_and_workload(store: str, tmp_path: Pa
     assert artifacts == {"certificates", "curves.parquet", "summary.json"}
     files = client(store).list_artifacts(parent, "certificates")
     assert [file.path for file in files] == ["certificates/left.json"]
+
+
+def test_both_ways_leave_the_same(store: str, tmp_path: Path, monkeypatch: Any) -> None:
+    found = []
+    monkeypatch.setattr(mlflow_children, "_now", lambda: 1_700_000_000_000)
+    for name in ("rows", "client"):
+        with monkeypatch.context() as patch:
+            if name == "client":
+                patch.setattr(mlflow_many, "_own_tables", lambda client: None)
+            results = make_results(name=f"same-{name}")
+            folder = tmp_path / name
+            folder.mkdir()
+            save(results, folder)
+            (folder / "best.jsonl").write_text(json.dumps(RECORD) + "\n")
+            parent = mlflow_log.log_results(results, folder, store)
+        connection = client(store)
+        experiment = connection.get_run(parent).info.experiment_id
+        runs = {}
+        for run in connection.search_runs([experiment], "tags.`mapspace.kind` = 'search'"):
+            key = run.info.run_id
+            tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
+            history = {
+                metric: sorted(
+                    repr((one.value, one.step, one.timestamp))
+                    for one in connection.get_metric_history(key, metric)
+                )
+                for metric in run.data.metrics
+            }
+            info = (run.info.status, run.info.start_time, run.info.end_time, run.info.user_id)
+            artifacts = sorted(file.path for file in connection.list_artifacts(key))
+            shown = (info, run.data.params, repr(run.data.metrics), history, artifacts)
+            runs[run.info.run_name] = json.loads(
+                json.dumps([tags, shown]).replace(f"same-{name}", "same")
+            )
+        found.append(runs)
+    assert len(found[0]) == 9
+    assert found[0] == found[1]
+    assert found[0]["annealing / left"][1][-1] == ["best.json"]
+
+
+def test_a_method_is_a_run_over_all_workloads(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "methods")
+    connection = client(store)
+    experiment = connection.get_run(parent).info.experiment_id
+    found = connection.search_runs([experiment], "tags.`mapspace.level` = 'method'")
+    runs = {run.data.tags["mapspace.searcher"]: run for run in found}
+    assert runs.keys() == {"annealing", "gradient (visited)", "random"}
+    run = runs["annealing"]
+    assert run.info.run_name == "annealing / all"
+    # By hand: three times the optimum on the left, five times the bound on the right.
+    above = 100 * (15**0.5 - 1)
+    assert run.data.metrics["percent_above_lower_bound"] == pytest.approx(above)
+    name = "percent_above_lower_bound_by_workload"
+    history = {one.step: one.value for one in connection.get_metric_history(run.info.run_id, name)}
+    assert history[0] != 0  # nan: where relative times begin
+    assert history[1] == pytest.approx(400)
+    name = "percent_above_lower_bound_by_per_mille_of_budget"
+    history = {one.step: one.value for one in connection.get_metric_history(run.info.run_id, name)}
+    assert history[1000] == pytest.approx(above)
+    # After 10 % of its budget: twice as much.
+    assert history[100] == pytest.approx(100 * (2 * 15**0.5 - 1))
+    assert "287 % above the optimum or a lower bound" in run.data.tags["mlflow.note.content"]
+
+
+def test_more_children_than_a_page_holds(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of later pages are neither logged again nor left unfinished."""
+    monkeypatch.setattr(mlflow_log, "RUNS_PER_PAGE", 4)
+    _, parent = logged(tmp_path / "run", store, "pages")
+    before = {run.info.run_id for run in children(store, parent).values()}
+    assert len(before) == 6
+    connection = client(store)
+    last = connection.search_runs(
+        [connection.get_run(parent).info.experiment_id], f"tags.`mlflow.parentRunId` = '{parent}'"
+    )[-1]
+    connection.update_run(last.info.run_id, status="RUNNING")
+    logged(tmp_path / "run", store, "pages")
+    runs = children(store, parent)
+    assert last.info.run_id not in {run.info.run_id for run in runs.values()}
+    assert len(before & {run.info.run_id for run in runs.values()}) >= 5
+    assert all(run.info.status == "FINISHED" for run in runs.values())
+
+
+def test_tags_and_descriptions_can_be_searched(store: str, tmp_path: Path) -> None:
+    _, parent = logged(tmp_path / "run", store, "searched")
+    connection = client(store)
+    experiment = connection.get_run(parent).info.experiment_id
+    query = (
+        "tags.`mapspace.workload` = 'left' AND tags.`mapspace.optimum_proven` = 'true' "
+        "AND metrics.percent_above_optimum <= 200"
+    )
+    found = {run.info.run_name for run in connection.search_runs([experiment], query)}
+    # By hand: three, one and a half and three times the optimum of 20.
+    assert found == {"annealing / left", "gradient (visited) / left", "random / left"}
+    query = "tags.`mlflow.note.content` LIKE '%ends 200 % above the proven optimum%'"
+    found = {run.info.run_name for run in connection.search_runs([experiment], query)}
+    assert found == {"annealing / left", "random / left"}
 
 
 def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_path: Path) -> None:
@@ -116,9 +229,9 @@ def test_logging_again_adds_nothing(store: str, tmp_path: Path) -> None:
 
 
 def test_interrupted_logging_is_completed(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    original, calls = mlflow_log._curve_metrics, 0
+    original, calls = mlflow_children._curve_metrics, 0
 
     def counted(*arguments: Any) -> Any:
         nonlocal calls
@@ -128,10 +241,10 @@ def test_interrupted_logging_is_completed(
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_log, "_curve_metrics", counted)
+        patch.setattr(mlflow_children, "_curve_metrics", counted)
         with pytest.raises(KeyboardInterrupt):
-            logged(tmp_path / "run", store, "interrupted")
-    _, parent = logged(tmp_path / "run", store, "interrupted")
+            logged(tmp_path / "run", store, f"interrupted-{way}")
+    _, parent = logged(tmp_path / "run", store, f"interrupted-{way}")
     runs = children(store, parent)
     assert len(runs) == 6
     assert all(run.info.status == "FINISHED" for run in runs.values())
@@ -151,12 +264,13 @@ def test_runs_that_a_repeated_request_has_made_twice_are_removed(
         return original(self, *arguments, **named)
 
     with monkeypatch.context() as patch:
+        patch.setattr(mlflow_many, "_own_tables", lambda client: None)
         patch.setattr(MlflowClient, "create_run", twice)
         results, parent = logged(tmp_path / "run", store, "repeated")
     connection = client(store)
     experiment = connection.get_run(parent).info.experiment_id
     found = connection.search_runs([experiment])
-    expected = {f"{s} / {w}" for s in results.searchers for w in results.workloads}
+    expected = {f"{s} / {w}" for s in results.searchers for w in (*results.workloads, "all")}
     assert sorted(run.info.run_name for run in found) == sorted({"run", *expected})
     assert all(run.info.status == "FINISHED" for run in found)
 
