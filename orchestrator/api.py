@@ -16,7 +16,7 @@ from costmodel.accelerators import AcceleratorSource
 from costmodel.exact.certificate import Certificate, read_certificate
 from costmodel.networks import NetworkSource
 from costmodel.workloads import WorkloadSource
-from mapspace.errors import ConfigError
+from mapspace.errors import ArgumentError, ConfigError
 from mapspace.storage import Place, RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, validate
 from orchestrator.answers.explained import ExplainedOptimum
@@ -220,7 +220,8 @@ def search_network(
         network: a preset's name, a YAML file with layers, or the content of one.
         accelerator: as in `search`.
         jointly: choose the mappings of all layers together, for the least objective of the network,
-            and prove that; `seconds` and `gap` are then those of the network.
+            and prove that; `seconds` and `gap` are then those of the network, and `max_cycles` (for
+            the least energy) or `max_energy_pj` (for the fewest cycles) what it must be within.
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `top`, `pad`, `factors` and
             `counting`.
@@ -231,6 +232,9 @@ def search_network(
     from orchestrator.networks.search import search_network as search_layers
     from orchestrator.networks.search_jointly import search_jointly
 
+    given = [name for name in ("max_cycles", "max_energy_pj") if options.get(name) is not None]
+    if given and not jointly:
+        raise ArgumentError(given[0], ": a limit of the whole network; expected jointly=True.")
     if jointly:
         return search_jointly(asked(network, accelerator, options), _stream(progress))
     return search_layers(asked(network, accelerator, options), _stream(progress))

@@ -32,8 +32,8 @@ class ProofOptions(TypedDict, total=False):
     store: StoreChoice
 
 
-class NetworkOptions(ProofOptions, total=False):
-    """What a search of several layers can be told."""
+class LayerOptions(ProofOptions, total=False):
+    """What a search of layers, one or several, can be told."""
 
     searcher: str | None
     seconds: float | None
@@ -42,7 +42,14 @@ class NetworkOptions(ProofOptions, total=False):
     surrogate: str | None
 
 
-class SearchOptions(NetworkOptions, total=False):
+class NetworkOptions(LayerOptions, total=False):
+    """What a search of a network can be told."""
+
+    max_cycles: int | None
+    max_energy_pj: float | None
+
+
+class SearchOptions(LayerOptions, total=False):
     """What a search of one workload can be told."""
 
     top: int
@@ -83,7 +90,9 @@ def one_by_one(options: type) -> Callable[[Function], Function]:
 
 
 def asked(
-    workload: WorkloadSource, accelerator: AcceleratorSource, options: SearchOptions | ProofOptions
+    workload: WorkloadSource,
+    accelerator: AcceleratorSource,
+    options: SearchOptions | NetworkOptions | ProofOptions,
 ) -> Request:
     """The request of a workload and what was told by name.
 

@@ -40,6 +40,8 @@ class Request:
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
         constraints: what mappings must obey, beside what the accelerator says.
+        max_cycles: of a network's own optimum: the most cycles of its least energy.
+        max_energy_pj: likewise, the most energy of its fewest cycles, pJ.
         store: where answers are kept and looked for; None: nowhere.
     """
 
@@ -61,6 +63,8 @@ class Request:
     counting: Literal["timeloop", "true"] | None = None
     continued: Certificate | None = None
     constraints: Sequence[Mapping[str, Any]] = ()
+    max_cycles: int | None = None
+    max_energy_pj: float | None = None
     store: Store | None = None
 
     @property

@@ -93,6 +93,10 @@ class _Asked:
 @click.option(
     "--jointly", is_flag=True, help="Choose all layers' mappings for the network's own optimum."
 )
+@click.option("--max-cycles", type=int, help="Of --jointly: the most cycles of the least energy.")
+@click.option(
+    "--max-energy-pj", type=float, help="Of --jointly: the most energy, pJ, of the fewest cycles."
+)
 @TIMELOOP
 @LENIENT
 @click.option(
@@ -183,6 +187,9 @@ def search(
 
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
+    for name in ("max_cycles", "max_energy_pj"):
+        if options[name] is not None and not asked.jointly:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --network --jointly.")
     for name, given in (("why-not", why_not), ("html", page)):
         if given is not None and not (asked.single or (asked.jointly and name == "html")):
             raise click.UsageError(f"--{name} is for a single WORKLOAD.")

@@ -19,7 +19,7 @@ from costmodel.exact_any.weighted import Line, Point, least_sum, point_of, step_
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import DataError
-from orchestrator.networks.lines import Corner, Cut, lower_bound, value_of
+from orchestrator.networks.lines import Corner, Cut, Limit, lower_bound, value_of
 
 ROUNDING = Fraction(1, 10**12)
 """Bounds on deep hierarchies hold to within this share: what is so close counts as equal."""
@@ -131,6 +131,8 @@ class Optimum:
         cycles: of the network.
         bound: no choice of mappings has less of the objective, pJ and cycles.
         seconds: how long it took.
+        limit: what the choice had to be within, None without one.
+        fronts: whether the bound is from the layers' fronts rather than from the lines.
     """
 
     objective: str
@@ -141,6 +143,8 @@ class Optimum:
     cycles: int
     bound: Fraction
     seconds: float
+    limit: Limit | None = None
+    fronts: bool = False
 
     @property
     def value(self) -> Fraction:
@@ -199,7 +203,12 @@ class Jointly:
 
     def sums(self, choice: Choice) -> tuple[Fraction, int]:
         """Energy (pJ) and cycles of the network."""
-        pairs = list(zip(self.layers, choice, strict=True))
+        return self.totals(self.layers, choice)
+
+    @staticmethod
+    def totals(layers: Sequence[LayerLines], choice: Choice) -> tuple[Fraction, int]:
+        """Energy (pJ) and cycles of layers with a mapping each."""
+        pairs = list(zip(layers, choice, strict=True))
         energy = sum((layer.count * point.energy for layer, point in pairs), Fraction(0))
         return energy, sum(layer.count * point.cycles for layer, point in pairs)
 

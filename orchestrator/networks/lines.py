@@ -4,12 +4,13 @@ A line says that energy + weight x cycles of the whole network is at least so mu
 bound a convex region that holds every choice of mappings. On each of its edges energy x cycles^k is
 quasi-concave, so its least value in the region lies at a corner: the mappings on the lower convex
 hull suffice for EDP and E x D^2, whose optima are such corners. Under a limit they do not: the best
-choice may lie above the hull, and what the lines leave is a gap.
+choice may lie above the hull, and what the lines leave is a gap (`orchestrator.networks.limited`).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -77,3 +78,49 @@ def lower_bound(objective: str, cuts: Sequence[Cut]) -> tuple[Fraction, Corner]:
     found = corners(cuts)
     best = min(found, key=lambda corner: value_of(objective, corner.energy, corner.cycles))
     return value_of(objective, best.energy, best.cycles), best
+
+
+class Limit(NamedTuple):
+    """What a network's choice must be within: one of the two, in cycles or pJ."""
+
+    cycles: int | None = None
+    energy: Fraction | None = None
+
+    @classmethod
+    def of(cls, other: str, most: Fraction) -> Limit:
+        """The limit on what the objective is not."""
+        return cls(cycles=math.ceil(most)) if other == "energy" else cls(energy=most)
+
+    @property
+    def most(self) -> Fraction:
+        """The limit as a number."""
+        most = self.energy if self.cycles is None else Fraction(self.cycles)
+        assert most is not None  # one of the two is given
+        return most
+
+    def admits(self, energy: Fraction, cycles: int) -> bool:
+        """Whether so much is within it."""
+        return (cycles if self.energy is None else energy) <= self.most
+
+    def __str__(self) -> str:
+        if self.cycles is not None:
+            return f"{self.cycles:,} cycles"
+        return f"{float(self.most):.9g} pJ"
+
+
+def under_limit(limit: Limit, cuts: Sequence[Cut]) -> tuple[Fraction, Cut]:
+    """What no choice within a limit is below, and the line that says so.
+
+    Args:
+        limit: of cycles: the bound is of energy, pJ; of energy: of cycles.
+        cuts: one of weight 0 and one without a weight among them.
+    """
+    found = []
+    for cut in cuts:
+        if limit.energy is None and cut.weight is not None:
+            found.append((cut.bound - cut.weight * limit.most, cut))
+        elif limit.energy is not None and cut.weight is None:
+            found.append((cut.bound, cut))
+        elif limit.energy is not None and cut.weight:
+            found.append(((cut.bound - limit.most) / cut.weight, cut))
+    return max(found, key=lambda one: one[0])

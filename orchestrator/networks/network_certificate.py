@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
 
@@ -23,7 +24,8 @@ from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
 from orchestrator.networks.jointly import ROUNDING, LayerLines, Optimum
-from orchestrator.networks.lines import Cut, lower_bound, value_of
+from orchestrator.networks.limited import Limited
+from orchestrator.networks.lines import Cut, Limit, lower_bound, under_limit, value_of
 from orchestrator.proofs.certificates import Verification
 
 FORMAT: Final = "mapspace-network-certificate-1"
@@ -72,6 +74,11 @@ class NetworkCertificate(StrictModel):
     latency_cycles: Size
     lower_bound: Exact
     """No mappings have less of the objective in all, pJ and cycles."""
+    most_cycles: Size | None = None
+    """What the network had to be within; null: without such a limit."""
+    most_energy_pj: Exact | None = None
+    fronts: Annotated[bool, Field(strict=True)] = False
+    """Whether the bound is from all the layers' fronts rather than from the lines."""
     model: Name
     model_version: Name
     accelerator: Accelerator
@@ -81,6 +88,13 @@ class NetworkCertificate(StrictModel):
     seconds: NonNegativeNumber
     """How long it took: what the first proof says."""
 
+    @property
+    def limit(self) -> Limit | None:
+        """What the network had to be within."""
+        if self.most_cycles is not None:
+            return Limit(cycles=self.most_cycles)
+        return None if self.most_energy_pj is None else Limit(energy=Fraction(self.most_energy_pj))
+
     def text(self) -> str:
         """The certificate's file."""
         return self.model_dump_json(indent=1) + "\n"
@@ -89,7 +103,7 @@ class NetworkCertificate(StrictModel):
 def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
     """The certificate of what was reached."""
     model, layers = LoopNestModel(), optimum.layers
-    machine = layers[0].space.accelerator
+    machine, limit = layers[0].space.accelerator, optimum.limit or Limit()
     return NetworkCertificate(
         format=FORMAT,
         network=name,
@@ -99,6 +113,9 @@ def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
         energy_pj=str(optimum.energy),
         latency_cycles=optimum.cycles,
         lower_bound=str(_rounded_down(optimum.bound)),
+        most_cycles=limit.cycles,
+        most_energy_pj=None if limit.energy is None else str(limit.energy),
+        fronts=optimum.fronts,
         model=model.name,
         model_version=model.version,
         accelerator=machine,
@@ -149,12 +166,23 @@ def parse_network(data: Any, where: str) -> NetworkCertificate:
     weights = [cut.weight for cut in found.cuts]
     if len(set(weights)) < len(weights):
         raise ConfigError(f"{where}: cuts: expected every weight once, got one twice.")
+    limited = [name for name in ("most_cycles", "most_energy_pj") if getattr(found, name)]
+    other = {"energy": ["most_cycles"], "latency": ["most_energy_pj"]}.get(found.objective)
+    if limited and limited != other:
+        raise ConfigError(
+            f"{where}: {limited[-1]}: expected it of the objective "
+            f"{'energy' if limited[-1] == 'most_cycles' else 'latency'} alone."
+        )
+    if found.fronts and not limited:
+        raise ConfigError(f"{where}: fronts: expected false where there is no limit.")
     return found
 
 
-def bound_of(objective: str, cuts: list[Cut]) -> Fraction:
+def bound_of(objective: str, cuts: list[Cut], limit: Limit | None = None) -> Fraction:
     """What lines say of a network's objective; 0 where they say nothing."""
     weights = {cut.weight for cut in cuts}
+    if limit is not None:
+        return under_limit(limit, cuts)[0] if {None, Fraction(0)} <= weights else Fraction(0)
     if objective in ("energy", "latency"):
         wanted = None if objective == "latency" else Fraction(0)
         return next((cut.bound for cut in cuts if cut.weight == wanted), Fraction(0))
@@ -182,6 +210,8 @@ def verify_network(
     if look.holds:
         look.totals()
         look.lines(layers)
+    if look.holds and not look.left and certificate.fronts:
+        look.fronts(layers)
     claim = "what the first proof says of its seconds, and the names of the network and its layers"
     verdict = Verdict(
         look.holds,
@@ -228,9 +258,12 @@ class _Look:
     def mappings(self) -> list[LayerLines]:
         """Evaluates every layer's mapping."""
         said, layers = self.certificate, []
+        seen: dict[str, LayerLines] = {}
         for layer in said.layers:
             space = MapSpace(layer.workload, said.accelerator)
-            lines = LayerLines(space, layer.count)
+            # A layer that is mapped in two ways is proven once.
+            first = seen.setdefault(layer.workload.hash, LayerLines(space, layer.count))
+            lines = replace(first, count=layer.count)
             try:
                 point = point_of(space, record_code(space, layer.record))
                 lines.offer(point.code)
@@ -273,10 +306,15 @@ class _Look:
             for cut in said.cuts
         ]
         value = value_of(said.objective, energy, Fraction(cycles))
-        bound = min(value, bound_of(said.objective, cuts))
+        if said.limit is not None:
+            within = f"within {said.limit}"
+            self._check(said.limit.admits(energy, cycles), within, f"they are not {within}")
+        bound = min(value, value if said.fronts else bound_of(said.objective, cuts, said.limit))
         self._check(
             Fraction(said.lower_bound) <= bound,
-            f"{len(cuts)} lines say that none is below {float(bound):.9g}",
+            f"{len(cuts)} lines say that none is below {float(bound):.9g}"
+            if not said.fronts
+            else "the bound is from the layers' fronts",
             f"the lines say {float(bound):.9g}, not {float(Fraction(said.lower_bound)):.9g}",
         )
         above = value / Fraction(said.lower_bound) - 1 if Fraction(said.lower_bound) else None
@@ -317,3 +355,19 @@ class _Look:
                     self.left.append(f"{every - done} of {every} bounds: the time ended before")
                     return
         self._check(True, f"{every} bounds of layers, by the same provers", "")
+
+    def fronts(self, layers: list[LayerLines]) -> None:
+        """Proves the layers' fronts again, and looks for a better choice within the limit."""
+        said = self.certificate
+        assert said.limit is not None  # the parser refuses fronts without one
+        left = None if self._ends is None else self._ends - time.monotonic()
+        found = Limited(layers, said.limit, seconds=left).run()
+        bound = Fraction(said.lower_bound) * (1 - ROUNDING)
+        ok = found.bound >= bound
+        if not ok and found.gap > 0:
+            self.left.append("the fronts: the time ended before")
+            return
+        self._check(
+            ok, "the layers' fronts have none that is better within the limit",
+            f"the layers' fronts have one of {float(found.value):.9g}",
+        )  # fmt: skip

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
     from orchestrator.networks.jointly import Optimum
+    from orchestrator.networks.lines import Limit
 
 HEADER = ("layer", "count", "energy, mJ", "cycles", "share of energy", "share of cycles")
 FORMATS = (LEFT, "{:,}", "{:.5g}", "{:,.0f}", "{:.2f} %", "{:.2f} %")
@@ -67,6 +68,11 @@ class NetworkOptimum(Shown):
     def proven(self) -> bool:
         """Whether no mappings have less of the objective in all."""
         return self.found.gap == 0
+
+    @property
+    def limit(self) -> Limit | None:
+        """What the network had to be within."""
+        return self.found.limit
 
     @property
     def lower_bound(self) -> float:
@@ -113,6 +119,10 @@ class NetworkOptimum(Shown):
             "accelerator": self.accelerator.name,
             "objective": self.objective,
             "jointly": True,
+            "max_cycles": self.certificate.most_cycles,
+            "max_energy_pj": None
+            if self.limit is None or self.limit.energy is None
+            else float(self.limit.energy),
             "seconds": self.found.seconds,
             "interrupted": self.interrupted,
             "uncounted_words": dict(self.uncounted),
@@ -138,7 +148,7 @@ class NetworkOptimum(Shown):
         """Network, machine and goal."""
         return (
             f"{self.network} on {self.accelerator.name}, all layers for the network's "
-            f"{self.objective}"
+            f"{self.objective}{'' if self.limit is None else f' within {self.limit}'}"
         )
 
     def facts(self) -> Iterable[Fact]:
@@ -149,12 +159,16 @@ class NetworkOptimum(Shown):
         yield "mean power", f"{costs.power_w:.4g} W"
         yield "EDP", f"{value_text('edp', costs.edp, clock)} (total energy x total time)"
         yield "per joule", f"{1e12 / costs.energy_pj:.4g} inferences (throughput per watt)"
+        within = "" if self.limit is None else " within the limit"
         if self.proven:
-            yield "proven optimal", f"no mappings have a lower {self.objective} in all"
+            yield "proven optimal", f"no mappings have a lower {self.objective} in all{within}"
         else:
             bound = value_text(self.objective, self.lower_bound, clock)
             gap = percent(self.gap, up=True)
-            yield "certified", f"within {gap} of the network's optimum: none is below {bound}"
+            yield (
+                "certified",
+                f"within {gap} of the network's optimum{within}: none is below {bound}",
+            )
         if self.uncounted:
             what, words = ", ".join(self.uncounted), sum(self.uncounted.values())
             yield "not counted", f"{what} move {words:,} words and multiply nothing"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import TextIO
+from fractions import Fraction
+from typing import Any, TextIO
 
+from costmodel.affine import LARGEST_COUNT
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.objective import KINDS
 from costmodel.exact_any.choice import load_prover, why_not_proven
@@ -15,6 +17,8 @@ from costmodel.networks import load_network, words_without_macs
 from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Jointly, LayerLines
+from orchestrator.networks.limited import Limited
+from orchestrator.networks.lines import Limit
 from orchestrator.networks.optimum_result import NetworkOptimum
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
@@ -24,6 +28,28 @@ SECONDS = 60.0
 
 LEAST_SECONDS = 0.05
 """What a proof is given where the time is out: its first bound."""
+
+
+def limit_of(request: Request) -> Limit | None:
+    """What the whole network must be within; None without a limit.
+
+    Raises:
+        ConfigError: two limits, one of what is minimised, or one that nothing can meet.
+    """
+    cycles, energy = request.max_cycles, request.max_energy_pj
+    if cycles is None and energy is None:
+        return None
+    name, wanted = ("max_cycles", "energy") if energy is None else ("max_energy_pj", "latency")
+    if cycles is not None and energy is not None:
+        raise ConfigError("max_cycles: expected one limit, got max_energy_pj as well.")
+    if request.objective != wanted:
+        raise ConfigError(
+            f"{name}: expected the objective {wanted} under it, got {request.objective}."
+        )
+    most = cycles if energy is None else energy
+    if most is None or not 0 < most < LARGEST_COUNT:
+        raise ConfigError(f"{name}: expected more than 0 and less than 2**62, got {most}.")
+    return Limit(cycles, None if energy is None else Fraction(energy))
 
 
 def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOptimum:
@@ -48,6 +74,7 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             raise ConfigError(f"{name}: layers are chosen together by proofs, without it.")
     if request.objective not in KINDS:
         raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
+    limit = limit_of(request)
     seconds = SECONDS if request.seconds is None else request.seconds
     if not seconds > 0:
         raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
@@ -68,15 +95,16 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
     with interruptible() as interrupted:
         for layer in found:
             layer.begin(max(LEAST_SECONDS, ends - time.monotonic()))
-        proof = Jointly(
-            found,
-            request.objective,
-            seconds=max(LEAST_SECONDS, ends - time.monotonic()),
-            gap=request.gap,
-            say=lambda text: live.update(lambda: f"  {text}"),
-            stop=interrupted.is_set,
-        )
-        result = proof.run()
+        options: dict[str, Any] = {
+            "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
+            "gap": request.gap,
+            "say": lambda text: live.update(lambda: f"  {text}"),
+            "stop": interrupted.is_set,
+        }
+        if limit is None:
+            result = Jointly(found, request.objective, **options).run()
+        else:
+            result = Limited(found, limit, **options).run()
         stopped = interrupted.is_set()
     live.end()
     if result.bound <= 0:

@@ -1,0 +1,254 @@
+"""The least energy of a network within so many cycles, and the fewest cycles within an energy.
+
+Lines bound a choice under a limit, too, but not tightly: the best may lie above the lower convex
+hull of what a network can have. What the lines leave open is closed along the layers' proven
+fronts. What a mapping costs above the least of a line is its excess; the sum of excesses of a
+choice that is better than the best known is below a slack, so few combinations are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.exact_any.front import prove_front
+from mapspace.errors import ConfigError, DataError
+from orchestrator.networks.jointly import Choice, Jointly, LayerLines, Optimum, Weight
+from orchestrator.networks.lines import Limit, under_limit
+
+MOST_COMBINATIONS = 4_000_000
+"""Of choices looked at together; where there are more, what the lines leave stays open."""
+
+FIRST_SLACK = 1e-6
+"""Share of the objective by which excesses may first sum up; it grows until it suffices."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class _TimeIsOutError(Exception):
+    """Ends the proof of a front."""
+
+
+class _TooManyError(Exception):
+    """More combinations than are looked at."""
+
+
+class _Stage(NamedTuple):
+    """One occurrence of a layer: the choices that reach it, `[S]` each, and where from."""
+
+    layer: int
+    energy: Floats
+    cycles: Floats
+    before: npt.NDArray[np.int64]
+    point: npt.NDArray[np.int64]
+
+
+class Limited(Jointly):
+    """Finds the mappings of the least energy, or the fewest cycles, within a network's limit."""
+
+    def __init__(self, layers: Sequence[LayerLines], limit: Limit, **options: Any) -> None:
+        """Begins nothing yet.
+
+        Args:
+            layers: as of `Jointly`.
+            limit: of cycles, for the least energy, or of energy, for the fewest cycles.
+            options: as of `Jointly`.
+        """
+        self.limit = limit
+        self._own: tuple[Fraction, tuple[LayerLines, ...], Choice] | None = None
+        self._least: Fraction | None = None
+        super().__init__(layers, "latency" if limit.cycles is None else "energy", **options)
+
+    def _consider(self, weight: Weight) -> Choice:
+        choice = super()._consider(weight)
+        self._take(self.layers, choice)
+        return choice
+
+    def _take(self, layers: tuple[LayerLines, ...], choice: Choice) -> None:
+        energy, cycles = self.totals(layers, choice)
+        value = energy if self.objective == "energy" else Fraction(cycles)
+        fits = self.limit.admits(energy, cycles)
+        if fits and (self._own is None or value < self._own[0]):
+            self._own = value, layers, choice
+
+    def run(self) -> Optimum:
+        """Lines as far as they help, then fronts.
+
+        Raises:
+            ConfigError: no mappings are within the limit.
+            DataError: none were found in the time.
+        """
+        self._cut(Fraction(0))
+        self._cut(None)
+        self._refuse()
+        while not self._ended:
+            weight = self._straddling()
+            if weight is None:
+                break
+            self._cut(weight)
+        if self._open() and not self._ended:
+            self._along_fronts()
+        return self.result()
+
+    def result(self) -> Optimum:
+        """What is known now.
+
+        Raises:
+            DataError: no choice within the limit.
+        """
+        if self._own is None:
+            raise DataError(f"no mappings within {self.limit} were found; expected more seconds.")
+        value, layers, choice = self._own
+        energy, cycles = self.totals(layers, choice)
+        bound = value if self._least is not None else min(value, self._bound())
+        spent = time.monotonic() - self._started
+        cuts = tuple(self._cuts.values())
+        fronts = self._least is not None and value > self._bound()
+        return Optimum(
+            self.objective, layers, choice, cuts, energy, cycles, bound, spent, self.limit, fronts
+        )
+
+    def _bound(self) -> Fraction:
+        return under_limit(self.limit, tuple(self._cuts.values()))[0]
+
+    def _open(self) -> bool:
+        return self._own is None or self._own[0] > self._bound() * (1 + Fraction(self._gap))
+
+    def _refuse(self) -> None:
+        """Says where no mappings are within the limit, and what would be."""
+        wanted: Weight = None if self.objective == "energy" else Fraction(0)
+        least = self._cuts[wanted].bound
+        most = self.limit.cycles if self.objective == "energy" else self.limit.energy
+        assert most is not None  # one of the two is given
+        if least > most:
+            raise ConfigError(
+                f"{self.limit}: no mappings of the network take less than "
+                f"{Limit.of(self.objective, least)}."
+            )
+
+    def _straddling(self) -> Weight:
+        """The weight of the line through the two known corners beside the limit; None at the end.
+
+        Its line is either new, or says that there is no corner between the two.
+        """
+        if not self._open():
+            return None
+        within, beyond = None, None
+        for weight in self._cuts:
+            choice = Jointly._consider(self, weight)
+            energy, cycles = self.sums(choice)
+            at = (cycles, energy)
+            if self.limit.admits(energy, cycles):
+                if within is None or (at > within) == (self.objective == "energy"):
+                    within = at
+            elif beyond is None or (at < beyond) == (self.objective == "energy"):
+                beyond = at
+        if within is None or beyond is None or within[0] == beyond[0]:
+            return None
+        weight = self._rounded((within[1] - beyond[1]) / (beyond[0] - within[0]))
+        return None if weight <= 0 or weight in self._cuts else weight
+
+    def _along_fronts(self) -> None:
+        """Closes what lines leave by every combination that can be better; as time allows."""
+        cut = under_limit(self.limit, tuple(self._cuts.values()))[1]
+        weight = cut.weight
+        if any(not layer.lines[weight].proven for layer in self.layers):
+            return
+        try:
+            self._combine(weight)  # of the mappings known: this alone proves nothing
+            for number, layer in enumerate(self.layers if self._open() else ()):
+                self._add_front(layer)
+                self._say(f"fronts: {number + 1} of {len(self.layers)} layers")
+            if self._open():
+                self._combine(weight)
+                self._least = None if self._own is None else self._own[0]
+        except (_TimeIsOutError, _TooManyError):
+            return
+
+    def _add_front(self, layer: LayerLines) -> None:
+        def say(text: str) -> None:
+            if self._ended:
+                raise _TimeIsOutError
+
+        for point in prove_front(layer.space, say=say):
+            layer.offer(point.code)
+
+    def _combine(self, weight: Weight) -> None:
+        """The best choice within the limit, by slacks that grow until one suffices."""
+        base = float(self._cuts[weight].bound)
+        slack = FIRST_SLACK * max(base, 1.0)
+        while True:
+            if self._ended:
+                raise _TimeIsOutError
+            found = self._within(weight, slack)
+            if found is not None:
+                self._take(*found)
+            if self._own is not None and self._slack(weight, self._own[0]) <= slack:
+                return
+            if self._own is None and math.isinf(slack):
+                return
+            slack = slack * 8 if slack < 1e3 * max(base, 1.0) else math.inf
+
+    def _slack(self, weight: Weight, value: Fraction) -> float:
+        """What excesses sum up to at most in a choice that is better than a value."""
+        bound = self._cuts[weight].bound
+        if weight is None:
+            return float(value - bound)
+        if self.objective == "energy":
+            return float(value + weight * self.limit.most - bound)
+        assert self.limit.energy is not None  # the other of the two
+        return float(self.limit.energy + weight * value - bound)
+
+    def _within(self, weight: Weight, slack: float) -> tuple[tuple[LayerLines, ...], Choice] | None:
+        """The best choice whose excesses sum up to no more than a slack; None without any."""
+        stages: list[_Stage] = []
+        energy, cycles, excess = np.zeros(1), np.zeros(1), np.zeros(1)
+        for number, layer in enumerate(self.layers):
+            line = layer.lines[weight]
+            points = layer.points
+            over = np.array([float(line.sum_of(p) - line.bound) for p in points])
+            e = np.array([float(p.energy) for p in points])
+            c = np.array([float(p.cycles) for p in points])
+            for _ in range(layer.count):
+                if energy.size * e.size > MOST_COMBINATIONS:
+                    raise _TooManyError
+                sums = (excess[:, None] + over).ravel()
+                kept = np.flatnonzero(sums <= slack * (1 + 1e-9))
+                energies = (energy[:, None] + e).ravel()[kept]
+                spent = (cycles[:, None] + c).ravel()[kept]
+                order = np.lexsort((energies, spent))
+                least = np.minimum.accumulate(energies[order])
+                first = np.ones(order.size, bool)
+                first[1:] = least[1:] < least[:-1]
+                order = order[first]
+                energy, cycles, excess = energies[order], spent[order], sums[kept][order]
+                before, point = np.divmod(kept[order], e.size)
+                stages.append(_Stage(number, energy, cycles, before, point))
+        # Fewer cycles take more energy: the last that fits has the least energy, and the other way.
+        places = range(energy.size)
+        for place in reversed(places) if self.objective == "energy" else places:
+            found = self._choice_of(stages, place)
+            if self.limit.admits(*self.totals(*found)):
+                return found
+        return None
+
+    def _choice_of(self, stages: list[_Stage], place: int) -> tuple[tuple[LayerLines, ...], Choice]:
+        """The choice that ends at a place of the last stage; equal occurrences are one layer."""
+        used: list[Counter[int]] = [Counter() for _ in self.layers]
+        for stage in reversed(stages):
+            used[stage.layer][int(stage.point[place])] += 1
+            place = int(stage.before[place])
+        layers, choice = [], []
+        for layer, counts in zip(self.layers, used, strict=True):
+            for index, count in sorted(counts.items()):
+                layers.append(replace(layer, count=count))  # shares what is proven
+                choice.append(layer.points[index])
+        return tuple(layers), tuple(choice)
