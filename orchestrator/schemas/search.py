@@ -269,6 +269,8 @@ class JointAnswer(TypedDict):
     accelerator: str
     objective: Objective
     jointly: Literal[True]
+    max_cycles: int | None
+    max_energy_pj: float | None
     seconds: float
     interrupted: bool
     uncounted_words: dict[str, int]
