@@ -40,7 +40,7 @@ for _command in COMMANDS:
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--samples", type=int, default=1_000_000, show_default=True, help="Mappings drawn.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--plot", type=click.Path(path_type=Path), help="PNG file for the cost surface.")
+@click.option("--plot", type=click.Path(path_type=Path), help="PNG or SVG for the cost surface.")
 @click.option("--surface", metavar="DIM,DIM", help="Dimensions whose tilings the surface varies.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def space(
@@ -63,7 +63,7 @@ def space(
     from orchestrator.map_space.text import description_text
 
     if plot is not None:
-        check_plot(plot)
+        check_plot(plot, ".svg")
     if bool(workloads) == (family is not None):
         raise click.UsageError("Expected either WORKLOAD or --family.")
     if family is not None:

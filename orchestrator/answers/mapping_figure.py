@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from costmodel.accelerators import Accelerator
+    from costmodel.affine import Workload
     from costmodel.costs import Detail
     from costmodel.map_space.mapping import LevelMapping, Mapping
 
 # One hue per tensor, told apart by people with any colour vision (after Okabe and Ito); each with a
 # hatch of its own, which a print without colours keeps.
 TENSOR_HUES = ("#0067b1", "#d98c00", "#00936b", "#c2185b", "#5d4037", "#7a5195", "#7d8600")
-_HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo")
+HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo")
 _LINE, _BAND = 0.21, 0.62  # inches of a loop, and of a level with its bar
 _FONT = 8.5
 
@@ -40,6 +41,7 @@ class DrawnMapping(NamedTuple):
 
     Attributes:
         title: one line.
+        workload: the operation.
         machine: its machine, levels in the order of the nest.
         mapping: the loop nest.
         detail: counts and energies, `[1, L, T]`.
@@ -48,6 +50,7 @@ class DrawnMapping(NamedTuple):
     """
 
     title: str
+    workload: Workload
     machine: Accelerator
     mapping: Mapping
     detail: Detail
@@ -162,7 +165,7 @@ def _draw_bar(
         panel.add_patch(
             Rectangle(
                 (left, top), width, 0.17, facecolor=drawn.hues[name], edgecolor="white", lw=0.4,
-                hatch=_HATCHES[t % len(_HATCHES)],
+                hatch=HATCHES[t % len(HATCHES)],
             )
         )  # fmt: skip
         if width > 0.012 * len(f"{name} {held:,}"):
@@ -180,7 +183,7 @@ def _draw_energy(panel: Axes, drawn: DrawnMapping, index: int, top: float) -> No
         width = float(drawn.detail.energy_pj[0, index, t]) / scale
         panel.barh(
             top + 0.27, width, 0.4, left=left, color=drawn.hues[name],
-            hatch=_HATCHES[t % len(_HATCHES)], label=name if index == 0 else None,
+            hatch=HATCHES[t % len(HATCHES)], label=name if index == 0 else None,
         )  # fmt: skip
         left += width
 

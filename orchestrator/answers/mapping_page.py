@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.answers.machine_figure import draw
 from orchestrator.answers.mapping_figure import DrawnMapping, cycles_figure, mapping_figure
+from orchestrator.answers.timeline import timelines
+from orchestrator.answers.timeline_figure import ASSUMED, timeline_figure
 from orchestrator.report.document import LEFT, Document, Figure, Row, Section, Table
 from orchestrator.report.figure_style import save
 from orchestrator.report.page import write_page
@@ -61,6 +63,9 @@ def mapping_sections(drawn: DrawnMapping, key: str = "mapping") -> list[Section]
         "Loops in time are dark, loops across children blue.",
     )  # fmt: skip
     found = [Section(drawn.title, [nest, _energies(drawn, key)])]
+    if timelines(drawn, first=1):
+        figure = Figure(f"{key}-timeline", "the first tiles", _into_timeline(drawn), ASSUMED)
+        found.append(Section(f"{drawn.title}: the first tiles", [figure]))
     if sum(one.cycles > 0 for one in drawn.limits) > 1:
         title = "cycles by cause"
         figure = Figure(f"{key}-cycles", title, _into(lambda: cycles_figure(drawn)))
@@ -72,6 +77,12 @@ def machine_section(machine: Accelerator) -> Section:
     """A machine as a drawing."""
     figure = Figure("machine", machine.name, lambda path: draw(machine, path))
     return Section("The machine", [figure])
+
+
+def _into_timeline(drawn: DrawnMapping) -> Callable[[Path], None]:
+    figure = timeline_figure(drawn)
+    assert figure is not None  # asked for where there is one
+    return _into(lambda: figure)
 
 
 def _into(make: Callable[[], Drawing]) -> Callable[[Path], None]:

@@ -312,8 +312,9 @@ class SearchResult(Shown):
 
         cycles = self.costs.latency_cycles
         return DrawnMapping(
-            self.heading(), self.accelerator, self.mapping, self.detail, self.limits, cycles
-        )
+            self.heading(), self.workload, self.accelerator, self.mapping, self.detail,
+            self.limits, cycles,
+        )  # fmt: skip
 
     def picture(self) -> str:
         """The loop nest."""
@@ -324,3 +325,13 @@ class SearchResult(Shown):
         from orchestrator.answers.mapping_figure import mapping_figure
 
         return mapping_figure(self.drawn)
+
+    def timeline(self) -> Figure | None:
+        """When the first tiles of every level are loaded, worked on and drained, as a drawing.
+
+        Returns:
+            A figure of Matplotlib; None where loops have shorter last passes.
+        """
+        from orchestrator.answers.timeline_figure import timeline_figure
+
+        return timeline_figure(self.drawn)

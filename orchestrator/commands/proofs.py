@@ -56,7 +56,7 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 @click.command(cls=OnceEach)
 @click.argument("workload")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
-@click.option("--plot", type=PLACE, help="Also draw it into a PNG file.")
+@click.option("--plot", type=PLACE, help="Also draw it, as a .png or .svg file.")
 @click.option("--output", type=PLACE, help="Also write a mapping record per point, as JSON lines.")
 @with_store
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
@@ -72,7 +72,7 @@ def pareto(
     from orchestrator.proofs.pareto import draw_front, front, front_text
 
     if plot is not None:
-        check_plot(plot)
+        check_plot(plot, ".svg")
     if output is not None:
         check_records_output(output)
     result = front(workload, accelerator, store=store)

@@ -110,8 +110,9 @@ class ReadMapping:
         """What is drawn of it."""
         machine = self.space.in_order(self.code)[0].accelerator
         return DrawnMapping(
-            self.heading, machine, self.mapping, self.detail, self.limits, self.cycles
-        )
+            self.heading, self.workload, machine, self.mapping, self.detail, self.limits,
+            self.cycles,
+        )  # fmt: skip
 
     @property
     def heading(self) -> str:

@@ -72,6 +72,8 @@ def _draw_distribution(panel: Axes, sampled: FloatArray, best: float, label: str
 def _draw_map(panel: Axes, space: MapSpace, surface: Surface) -> None:
     height = np.log10(np.where(np.isfinite(surface.edp), surface.edp, np.nan))
     panel.set_facecolor(OUTSIDE)
+    # Told from a colour of the scale without colours, too.
+    panel.patch.set(hatch="///", edgecolor=MUTED, lw=0)
     panel.grid(visible=False)
     image = panel.imshow(height, origin="lower", aspect="auto", cmap=COLOURS, rasterized=True)
     y, x = surface.centre
@@ -84,7 +86,7 @@ def _draw_map(panel: Axes, space: MapSpace, surface: Surface) -> None:
         ticks = _ticks(factors[:, -1])
         axis.set_ticks(ticks, [str(factors[tick, -1]) for tick in ticks])
         axis.set_label_text(f"tilings of {name}, by its size in {inner}")
-    panel.set_title("others as in the best mapping (star); grey: infeasible")
+    panel.set_title("others as in the best mapping (star); hatched: infeasible")
     bar = panel.get_figure().colorbar(image, ax=panel, pad=0.02)  # type: ignore[union-attr]
     bar.set_label("log10 of normalised EDP")
 
