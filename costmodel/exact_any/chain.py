@@ -22,7 +22,7 @@ from costmodel.exact_any.entering import (
     Crossing,
     charge_others,
     class_charges,
-    is_open,
+    open_dims,
     resting_share,
     trips_outside,
 )
@@ -250,41 +250,48 @@ def _fill_boundary(
     level, i, j = crossing.level, crossing.inner, crossing.outer
     all_trips = crossing.all_trips
     weight, credit = around.weight[level], around.credit[level - 1]
+    # Further out it depends on the loops inside, which are not known here.
+    idle = around.idle[level] if level == around.idle.size - 1 else 0
     least = np.inf
     if all_trips == 1:
         least = chain.slot_free[j]
         for t in range(tensors):
             least += weight[t] * tiles.words[i, t]
     for kind in range(shape.class_rest.size):
-        if not is_open(shape, kind, crossing.trips):
+        dims = open_dims(shape, kind, crossing.trips, idle)
+        if not dims:
             continue
+        # Where loops stand in the slot, or none but further out.
+        there = dims >> shape.sizes.size == 0
+        free = chain.slot_free[j] if there else chain.free[j]
         base = class_charges(shape, tiles, around, crossing, kind)
         rest = shape.class_rest[kind]
         if rest == 0:
-            least = min(least, base + chain.slot_free[j])
+            least = min(least, base + free)
             continue
         others = charge_others(shape, tiles, around, crossing, kind, -1)
-        bound = base + others + chain.slot_free[j]
+        bound = base + others + free
         for t in range(tensors):
             if not (rest >> t) & 1 or not around.follows[level - 1, t]:
                 continue
             more = base + charge_others(shape, tiles, around, crossing, kind, t)
             price = weight[t] * tiles.words[i, t]
-            count = chain.slot_n[j, t]
+            us = chain.slot_u[j, t] if there else chain.hull_u[j, t]
+            cs = chain.slot_c[j, t] if there else chain.hull_c[j, t]
+            count = chain.slot_n[j, t] if there else chain.hull_n[j, t]
             # Every resting tensor gives a bound; the class costs at least the largest.
             bound = max(
                 bound,
-                more + least_on_hull(chain.slot_u[j, t], chain.slot_c[j, t], count, price),
+                more + least_on_hull(us, cs, count, price),
             )
             if not around.follows[level, t] or follows_partner(shape, around, level - 1, kind):
                 continue
             for h in range(count):
                 chain.hull_n[i, t] = insert_point(
                     chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t],
-                    chain.slot_u[j, t, h],
-                    more + chain.slot_c[j, t, h] + price * chain.slot_u[j, t, h],
+                    us[h], more + cs[h] + price * us[h],
                 )  # fmt: skip
-        bound = max(bound, pairs_of_class(shape, tiles, around, chain, crossing, kind, base))
+        bound = max(bound, pairs_of_class(shape, tiles, around, chain, crossing, kind, base, there))
         least = min(least, bound)
     chain.free[i] = least
     if least < np.inf:

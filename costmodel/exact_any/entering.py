@@ -22,7 +22,8 @@ class Around(NamedTuple):
     weight `[L + 1, T]` energy of a word that enters a tile, the MACs last; credit `[L, X cells]`
     the least product of uncredited trips along the axes of several terms, from a slot outwards;
     inner `[L, n]` what the tiles of a level are multiples of; follows `[L, T]` 1 where a level
-    further in pays for a tensor, so that it matters whether it rests.
+    further in pays for a tensor, so that it matters whether it rests; idle `[L]` the dimensions, as
+    bits, whose loops need not run innermost in the slot outside a level's tile.
     """
 
     spatial: Array
@@ -31,6 +32,7 @@ class Around(NamedTuple):
     credit: FloatArray
     inner: Array
     follows: Array
+    idle: Array
 
 
 class Crossing(NamedTuple):
@@ -153,16 +155,23 @@ def charge_moving(
 
 
 @part
-def is_open(
+def open_dims(
     shape: Shape,
     kind: int,
     trips: FloatArray,
-) -> bool:
-    """Whether a loop of a class is left outside a tile."""
-    found = False
+    idle: int,
+) -> int:
+    """The dimensions of a class, as bits, with loops left outside a tile; 0 if there are none.
+
+    Where all of them are idle there, no loops stand in the next slot: a bit that is no dimension's.
+    """
+    found = 0
     for d in range(shape.sizes.size):
-        found = found or ((shape.class_dims[kind] >> d) & 1 == 1 and trips[d] > 1)
-    return found
+        if (shape.class_dims[kind] >> d) & 1 and trips[d] > 1:
+            found |= 1 << d
+    if found == 0 or found & ~idle:
+        return found & ~idle
+    return 1 << shape.sizes.size
 
 
 @part

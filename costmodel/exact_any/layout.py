@@ -24,8 +24,19 @@ class OneOrder(NamedTuple):
     spreads: Spreads
 
 
-def lay_out(number: int, space: MapSpace, without: Decision | None) -> OneOrder:
-    """Lays out the map space of an order."""
+def lay_out(
+    number: int, space: MapSpace, without: Decision | None, *, each: bool = False
+) -> OneOrder:
+    """Lays out the map space of an order.
+
+    Args:
+        number: of the order.
+        space: its map space.
+        without: what no mapping may decide; None: all are left.
+        each: whether tilings that cost the same as another one are looked at.
+    """
     rules, shape = Rules(space, without), build_shape(space)
+    if each:
+        shape = shape._replace(exchanges=0)
     leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape, rules)
     return OneOrder(number, space, rules, shape, leaves, lattice, Spreads(space, rules))

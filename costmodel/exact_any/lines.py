@@ -70,6 +70,15 @@ def line_at(
 
 
 @part
+def line_in(
+    line: Line,
+    dims: int,
+) -> Line:
+    """The line where loops over some dimensions alone may stand next."""
+    return Line(line.tensor, line.cost, line.price, line.other, line.other_price, dims)
+
+
+@part
 def _same_rest(
     lines: Lines,
     m: int,

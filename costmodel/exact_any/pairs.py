@@ -251,6 +251,7 @@ def pairs_of_class(
     crossing: Crossing,
     kind: int,
     base: float,
+    there: bool,
 ) -> float:
     """What a class costs at least by its pairs; their points go on across the boundary.
 
@@ -263,6 +264,7 @@ def pairs_of_class(
         crossing: the tile.
         kind: the class.
         base: what the tensors that the class moves cost.
+        there: whether its loops stand in the slot, not further out.
 
     Returns:
         The least; 0 where there is no pair.
@@ -285,9 +287,10 @@ def pairs_of_class(
                 rests = least_resting(shape, t, tiles.place[j], trips, credit)
                 more += around.weight[level, t] * tiles.words[i, t] * rests
         least = np.inf
-        for a in range(chain.slot_pairs_n[j, x]):
-            u_one, u_two = chain.slot_pairs[j, x, a, 0], chain.slot_pairs[j, x, a, 1]
-            cost = chain.slot_pairs[j, x, a, 2] + more + price_one * u_one + price_two * u_two
+        points = chain.slot_pairs[j, x] if there else chain.pairs[j, x]
+        for a in range(chain.slot_pairs_n[j, x] if there else chain.pairs_n[j, x]):
+            u_one, u_two = points[a, 0], points[a, 1]
+            cost = points[a, 2] + more + price_one * u_one + price_two * u_two
             least = min(least, cost)
             if inside[one] and inside[two]:
                 found = chain.pairs_n[i, x]

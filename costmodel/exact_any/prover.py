@@ -184,7 +184,7 @@ class AnyProver(ProofRun):
         self._orders: list[OneOrder] = []
         self._queue = AssignmentQueue()
         for number, space in enumerate(self._spaces):
-            self._orders.append(lay_out(number, space, self._without))
+            self._orders.append(lay_out(number, space, self._without, each=self._top > 1))
             yield
             one = self._orders[-1]
             for found in list_assignments(space, one.spreads, self._keeps[number]):

@@ -41,6 +41,9 @@ class Shape(NamedTuple):
 
     Pairs of tensors without sliding windows that alone rest in one class: pair_one and pair_two
     `[X]`; pair_of `[T, T]` which pair two tensors are, -1 if none.
+
+    together `[n, n]` 1 where two dimensions move one axis of several terms, itself among them;
+    exchanges 1 where loops that leave all that a level keeps alone may stand inside its tile.
     """
 
     sizes: Array
@@ -67,6 +70,8 @@ class Shape(NamedTuple):
     pair_one: Array
     pair_two: Array
     pair_of: Array
+    together: Array
+    exchanges: int
 
 
 def build_shape(space: MapSpace) -> Shape:
@@ -86,6 +91,8 @@ def build_shape(space: MapSpace) -> Shape:
         pair_one=pairs[:, 0].copy(),
         pair_two=pairs[:, 1].copy(),
         pair_of=pair_of,
+        together=_together(space),
+        exchanges=int(_exchanges(space)),
     )
 
 
@@ -126,3 +133,20 @@ def _pairs(space: MapSpace, rests: Array) -> tuple[Array, Array]:
     for x, (one, two) in enumerate(found):
         pair_of[one, two] = pair_of[two, one] = x
     return np.array(found, np.int64).reshape(len(found), 2), pair_of
+
+
+def _together(space: MapSpace) -> Array:
+    """`[n, n]` 1 where two dimensions move one axis of several terms."""
+    t = space.tables
+    found = np.zeros((t.sizes.size, t.sizes.size), np.int64)
+    for start, end in zip(t.term_start[:-1], t.term_start[1:], strict=True):
+        dims = t.term_dimension[start:end]
+        if end - start > 1:
+            found[np.ix_(dims, dims)] = 1
+    return found
+
+
+def _exchanges(space: MapSpace) -> bool:
+    """Whether a loop costs the same on either side of a tile that it does not move."""
+    t, machine = space.tables, space.tables.machine
+    return space.constraints is None and not (machine.network.any() or t.hop_energy.any())

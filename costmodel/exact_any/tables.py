@@ -73,6 +73,23 @@ class ChainTables:
             self._credits[key] = credit
         return self._credits[key]
 
+    def _idle(self, spatial: Array) -> Array:
+        """`[L]` the dimensions, as bits, that may be taken to run inside a level's tile.
+
+        They move nothing that the level keeps, where that has no windows, and no fan-out outside it
+        spreads windows along an axis of theirs.
+        """
+        shape = self._shape
+        found = np.zeros(self._levels, np.int64)
+        for level in range(1, self._levels if shape.exchanges else 0):
+            kept = ((self._keeps[level] >> np.arange(shape.sliding.size)) & 1) > 0
+            if shape.sliding[kept].any():
+                continue
+            moved = (shape.relevant[kept] > 0).any(axis=0)
+            spread = (shape.together[:, spatial[level - 1] > 1] > 0).any(axis=1)
+            found[level] = (~(moved | spread) << np.arange(shape.sizes.size)).sum()
+        return found
+
     def fill(
         self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None = None
     ) -> Iterator[None]:
@@ -96,6 +113,7 @@ class ChainTables:
         around = Around(
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
             np.ascontiguousarray(weight), credit, np.ascontiguousarray(inner), follows,
+            self._idle(spatial),
         )  # fmt: skip
         before, self.around = self.around, around
         shape, tiles, chain = self._shape, self.tiles, self.chain

@@ -115,7 +115,7 @@ class View:
         slot = self._slot(level, step)
         enter_tile(self._shape, self._tiles, self._around, slot, tile, self._inside[level])
         outside: int = cross_boundary(
-            self._shape, self._tiles, self._around, level, tile,
-            self._inside[level], self._crossed[level], self._trips,
+            self._shape, self._tiles, self._around, slot, tile,
+            self._inside[level], self._crossed[level],
         )  # fmt: skip
         return outside

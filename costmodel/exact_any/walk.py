@@ -21,13 +21,13 @@ from costmodel.exact_any.entering import (
     Around,
     Crossing,
     class_charges,
-    is_open,
     least_resting,
+    open_dims,
     resting_share,
     trips_outside,
 )
 from costmodel.exact_any.hulls import least_on_hull
-from costmodel.exact_any.lines import Line, Lines, add_line, line_at
+from costmodel.exact_any.lines import Line, Lines, add_line, line_at, line_in
 from costmodel.exact_any.pairs import least_of_pair
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
@@ -50,18 +50,27 @@ def cross_boundary(
     shape: Shape,
     tiles: Tiles,
     around: Around,
-    level: int,
+    slot: Slot,
     i: int,
     lines: Lines,
     crossed: Lines,
-    trips: FloatArray,
 ) -> int:
     """Charges what enters a level's tile i: from the lines inside to those in the slot outside.
+
+    Args:
+        shape: the operation.
+        tiles: what fits.
+        around: the assignment.
+        slot: the slot inside the tile.
+        i: the tile.
+        lines: those at its boundary.
+        crossed: takes those in the slot outside.
 
     Returns:
         The tile of all children in the slot outside; -1 if there is none.
     """
     crossed.number[0] = 0
+    level, trips = slot.level, slot.trips
     j = step_of(shape, tiles, around, level, i)
     if j < 0:
         return -1
@@ -79,13 +88,38 @@ def cross_boundary(
             add_line(crossed, Line(-1, lines.cost[m] + whole + ended, 0.0, -1, 0.0, 0))
         return j
     crossing = Crossing(level, i, j, trips, all_trips)
+    idle = _idle_outside(shape, tiles, around, slot, i)
     for kind in range(shape.class_rest.size):
-        if not is_open(shape, kind, trips):
+        dims = open_dims(shape, kind, trips, idle)
+        if not dims:
             continue
         base = class_charges(shape, tiles, around, crossing, kind)
         for m in range(lines.number[0]):
-            _cross_line(shape, tiles, around, crossing, kind, line_at(lines, m), crossed, base)
+            line = _cross_line(shape, tiles, around, crossing, kind, line_at(lines, m), base)
+            add_line(crossed, line_in(line, dims))
     return j
+
+
+@part
+def _idle_outside(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    slot: Slot,
+    i: int,
+) -> int:
+    """The dimensions, as bits, whose loops need not stand innermost outside tile i.
+
+    A slot has one loop over a dimension. Where one stands inside already it may not be the
+    outermost one there, but for the innermost level, in which the order makes no difference.
+    """
+    idle: int = around.idle[slot.level]
+    if slot.level == around.idle.size - 1:
+        return idle
+    for d in range(shape.sizes.size):
+        if tiles.extent[i, d] > tiles.extent[slot.step, d]:
+            idle &= ~(1 << d)
+    return idle
 
 
 @part
@@ -96,9 +130,8 @@ def _cross_line(
     crossing: Crossing,
     kind: int,
     line: Line,
-    crossed: Lines,
     base: float,
-) -> None:
+) -> Line:
     """What becomes of a line at a boundary, where a loop of a class runs innermost outside.
 
     Args:
@@ -108,11 +141,10 @@ def _cross_line(
         crossing: the tile.
         kind: the class.
         line: as it is inside.
-        crossed: takes what it becomes.
         base: what the tensors that the class moves cost.
     """
     level, i = crossing.level, crossing.inner
-    rest, dims = shape.class_rest[kind], shape.class_dims[kind]
+    rest = shape.class_rest[kind]
     before, beside = line.tensor, line.other
     followed, other = _followed(shape, tiles, around, level, i, rest, before, beside)
     cost, price, other_price = line.cost + base, 0.0, 0.0
@@ -131,7 +163,7 @@ def _cross_line(
             cost += carried * least_resting(
                 shape, t, tiles.place[crossing.outer], crossing.trips, around.credit[level - 1]
             )
-    add_line(crossed, Line(followed, cost, price, other, other_price, dims))
+    return Line(followed, cost, price, other, other_price, 0)
 
 
 @part

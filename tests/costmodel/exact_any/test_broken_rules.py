@@ -79,6 +79,18 @@ BREAKS = {
         "free = step == fresh + moved",
         "free = False",
     ),
+    "loops further out are as idle as those of the next slot": (
+        "entering.py",
+        "open_dims",
+        "1 << shape.sizes.size",
+        "0",
+    ),
+    "loops that move what a level keeps are idle": (
+        "tables.py",
+        "_idle",
+        "moved | spread",
+        "spread",
+    ),
     "a line ends at every boundary": (
         "walk.py",
         "_through_slot",

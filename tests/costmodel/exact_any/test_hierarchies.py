@@ -83,6 +83,32 @@ def test_the_older_proof_says_the_same(problem: str, objective: Any) -> None:
     assert models[1] == pytest.approx(models[0], rel=1e-12)
 
 
+def test_loops_over_one_dimension_on_both_sides_of_a_tile() -> None:
+    """The best mapping has B at L0 and at L1, which keeps nothing, with A between the two.
+
+    B's loop of L0 may not be taken into L1, as of loops in one level there is one over a dimension.
+    """
+    operation = {
+        "dimensions": {"A": 3, "B": 6, "C": 2, "D": 6},
+        "tensors": {"X": ["A + B", "D"], "Y": ["B", "C"], "Z": ["A", "C"]},
+        "output": "Z",
+    }
+    rare = {"read": 1.0, "fill": 4.0, "update": 1.5}
+    levels = [
+        {"name": "L0", "energy_pj": rare},
+        {"name": "L1", "energy_pj": 0.3, "capacity_words": 48, "bypass": ["input", "output"]},
+        {"name": "L2", "energy_pj": 2.5, "capacity_words": 8},
+        {"name": "L3", "energy_pj": 0.0, "capacity_words": 24},
+        {"name": "L4", "energy_pj": rare, "capacity_words": 24, "bypass": ["output"]},
+    ]
+    machine = {"name": "merging", "mac_energy_pj": 0.0, "levels": levels}
+    prover = AnyProver(MapSpace(workload(operation), accelerator(machine)), objective="energy")
+    prover.run()
+    assert prover.codes(1).shape[0] == 1
+    found = LoopNestModel().evaluate(prover.space, prover.codes(1)).energy_pj[0]
+    assert found == pytest.approx(1716.0)
+
+
 def test_it_can_be_stopped_at_any_time() -> None:
     space = MapSpace(workload("gemm:M=512,N=512,K=512"), accelerator(TWO_LEVELS))
     prover = AnyProver(space, build=False)
