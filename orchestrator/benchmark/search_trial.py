@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +185,7 @@ class Searches:
                 "evaluator": self.evaluator.state_dict(),
             }
         name = {"searcher": self.entry.label, "workload": self.workload, "seeds": self.seeds}
-        save_state(path, {**name, "finished": self.finished, "current": current})
+        save_searches(path, name, self.finished, current)
 
     def load(self, path: Place) -> None:
         """Continues from what `save` wrote.
@@ -196,6 +196,24 @@ class Searches:
         state = _load(path, self.entry.label, self.workload, self.seeds)
         self.finished = state["finished"]
         self._resumed = state["current"]
+
+
+def save_searches(
+    path: Place,
+    task: Mapping[str, Any],
+    finished: Sequence[Mapping[str, Any]],
+    current: Mapping[str, Any] | None,
+) -> None:
+    """Writes the state of a trial.
+
+    Args:
+        path: its file.
+        task: its searcher, workload and seeds.
+        finished: what `pack_result` made of those that are finished.
+        current: how the one stands that is under way.
+    """
+    name = {key: task[key] for key in ("searcher", "workload", "seeds")}
+    save_state(path, {**name, "finished": list(finished), "current": current})
 
 
 def finished_runs(path: Place, task: Mapping[str, Any]) -> list[Run] | None:

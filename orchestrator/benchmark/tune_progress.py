@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ray.tune import Callback
+from ray.tune.search import Searcher
 
 from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.runs.ray_runtime import node_was_lost
@@ -32,6 +34,23 @@ class Looking(Callback):
             self.look()
 
 
+class TaskList(Searcher):
+    """Tasks one after another; of a grid Tune copies all values for every trial."""
+
+    def __init__(self, tasks: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(metric="best_loss", mode="min")
+        self._left = deque(tasks)
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The next task, or `FINISHED`."""
+        return {"task": self._left.popleft()} if self._left else str(Searcher.FINISHED)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing: no task depends on another one."""
+
+
 class LostNodes(Callback):
     """Does not count a failure of a trial whose node was lost: it is no fault of the trial's."""
 
@@ -50,6 +69,7 @@ class TrialProgress(Callback):
         self.shown = shown
         self.live = live
         self.started = 0.0
+        self.done = 0
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Notes when this driver started."""
@@ -58,12 +78,11 @@ class TrialProgress(Callback):
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Counts and prints."""
         self.live.end_task(trial.trial_id, trial.config["task"], trial.last_result)
-        # The trial itself is marked as terminated only after this call.
-        done = 1 + sum(other.status == "TERMINATED" for other in trials if other is not trial)
+        self.done += 1
         task, loss = trial.config["task"], trial.last_result["best_loss"]
         best = f"best {self.shown(loss)}" if math.isfinite(loss) else "found nothing"
         print(
-            f"  [{done:{len(str(self.total))}}/{self.total}] {task['workload']}: "
+            f"  [{self.done:{len(str(self.total))}}/{self.total}] {task['workload']}: "
             f"{task['searcher']} {best} ({time.monotonic() - self.started:.0f} s)",
             file=sys.stderr,
             flush=True,

@@ -84,7 +84,7 @@ def run_searches(
     if not left:
         return known, {}
     started = time.monotonic()
-    with _quiet_tune() as processors:
+    with _quiet_tune(whole_searches) as processors:
         live.processors = processors
         host = _run_trials if whole_searches else _run_blocks
         callbacks = []
@@ -128,7 +128,7 @@ def _run_trials(
     from ray import tune
 
     from orchestrator.benchmark.search_trial import run_trial
-    from orchestrator.benchmark.tune_progress import TrialProgress
+    from orchestrator.benchmark.tune_progress import TaskList, TrialProgress
 
     benchmark = plan.benchmark
     tasks = _tasks(plan, searches)
@@ -152,10 +152,9 @@ def _run_trials(
             tune.with_resources(
                 trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
             ),
-            tune.TuneConfig(**_scheduling(plan)),
+            tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan)),
             [TrialProgress(len(left), plan.shown, live), *callbacks],
             states.parent,
-            param_space={"task": tune.grid_search(left)},
         )
         done |= _finished(left, states)
     for task in tasks:
@@ -295,9 +294,7 @@ def _scheduling(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _fit(
-    trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place, **options: Any
-) -> None:
+def _fit(trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place) -> None:
     """Lets Tune run its trials; what it writes for itself is thrown away.
 
     Raises:
@@ -319,7 +316,6 @@ def _fit(
                 # A worker that dies costs its work since the last state, not the benchmark.
                 failure_config=tune.FailureConfig(max_failures=2),
             ),
-            **options,
         ).fit()
         errors = [str(result.error) for result in grid if result.error is not None]
     if errors:
@@ -334,8 +330,11 @@ def _fit(
 
 
 @contextlib.contextmanager
-def _quiet_tune() -> Iterator[int]:
+def _quiet_tune(trials: bool) -> Iterator[int]:
     """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile.
+
+    Args:
+        trials: whether trials are whole searches, which all are known beforehand.
 
     Yields:
         How many processors Ray has.
@@ -353,6 +352,9 @@ def _quiet_tune() -> Iterator[int]:
         "RAY_AIR_NEW_OUTPUT": "0",
         "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     }
+    if trials:
+        # Otherwise one worker starts after another.
+        settings["TUNE_MAX_PENDING_TRIALS_PG"] = "16"
     before = {key: os.environ.get(key) for key in settings}
     os.environ.update(settings)
     # Failed trials are reported once, in one line, when all are done.

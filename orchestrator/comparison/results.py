@@ -31,7 +31,7 @@ NOT_COMPARABLE = "n/a"
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Run:
     """One search: a searcher on a workload with a seed.
 
@@ -203,12 +203,12 @@ class Results:
     @cached_property
     def searchers(self) -> tuple[str, ...]:
         """Labels, in the experiment's order."""
-        return tuple(dict.fromkeys(run.searcher for run in self.runs))
+        return tuple(dict.fromkeys(searcher for searcher, _ in self._by_pair))
 
     @cached_property
     def workloads(self) -> tuple[str, ...]:
         """Names, in the experiment's order."""
-        return tuple(dict.fromkeys(run.workload for run in self.runs))
+        return tuple(dict.fromkeys(workload for _, workload in self._by_pair))
 
     @property
     def objective_name(self) -> str:

@@ -27,36 +27,57 @@ CURVES_FILE = "curves.parquet"
 SUMMARY_FILE = "summary.json"
 RECORDS_FILE = "best.jsonl"
 CERTIFICATES_FOLDER = "certificates"
+# Runs whose curves are put end to end at once, for memory.
+RUNS_AT_ONCE = 10_000
 
 
 def save(results: Results, folder: Place | str) -> None:
     """Writes `curves.parquet` and `summary.json`, each whole or not at all."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     folder = place(folder)
-    columns: dict[str, Any] = {
-        "searcher": np.repeat(
-            np.array([run.searcher for run in results.runs], dtype=object), _lengths(results.runs)
-        ),
-        "workload": np.repeat(
-            np.array([run.workload for run in results.runs], dtype=object), _lengths(results.runs)
-        ),
-        "seed": np.repeat(
-            np.array([run.seed for run in results.runs], dtype=np.int64), _lengths(results.runs)
-        ),
-        "evaluation": np.concatenate([run.evaluation for run in results.runs]),
-        "seconds": np.concatenate([run.time for run in results.runs]),
-        "best_loss": np.concatenate([run.loss for run in results.runs]),
-    }
-    counted = [run.counted for run in results.runs if run.counted is not None]
-    if len(counted) == len(results.runs):
-        columns["counted"] = np.concatenate(counted)
     curves = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), curves, compression="zstd")
+    counted = all(run.counted is not None for run in results.runs)
+    with _writer(curves, counted) as writer:
+        for start in range(0, len(results.runs), RUNS_AT_ONCE):
+            runs = results.runs[start : start + RUNS_AT_ONCE]
+            writer.write_table(pa.table(_columns(runs, counted)))
     write_atomically(folder / CURVES_FILE, curves.getvalue())
-    summary = json.dumps(_summary(results), indent=1) + "\n"
-    write_atomically(folder / SUMMARY_FILE, summary.encode())
+    write_atomically(folder / SUMMARY_FILE, _summary_text(results).encode())
+
+
+def _writer(file: Any, counted: bool) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"searcher": pa.string(), "workload": pa.string(), "seed": pa.int64()}
+    types |= {"evaluation": pa.int64(), "seconds": pa.float64(), "best_loss": pa.float64()}
+    types |= {"counted": pa.int64()} if counted else {}
+    return pq.ParquetWriter(file, pa.schema(list(types.items())), compression="zstd")
+
+
+def _columns(runs: Sequence[Run], counted: bool) -> dict[str, Any]:
+    """The columns of some runs' curves."""
+    lengths = _lengths(runs)
+    columns: dict[str, Any] = {
+        "searcher": np.repeat(np.array([run.searcher for run in runs], dtype=object), lengths),
+        "workload": np.repeat(np.array([run.workload for run in runs], dtype=object), lengths),
+        "seed": np.repeat(np.array([run.seed for run in runs], dtype=np.int64), lengths),
+        "evaluation": np.concatenate([run.evaluation for run in runs]).astype(np.int64),
+        "seconds": np.concatenate([run.time for run in runs]).astype(np.float64),
+        "best_loss": np.concatenate([run.loss for run in runs]).astype(np.float64),
+    }
+    if counted:
+        parts = [run.counted for run in runs if run.counted is not None]
+        columns["counted"] = np.concatenate(parts).astype(np.int64)
+    return columns
+
+
+def _summary_text(results: Results) -> str:
+    """The summary, indented for people, and a line per run: there may be a million of them."""
+    head = json.dumps(_summary(results), indent=1).removesuffix("\n}")
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in _run_entries(results.runs))
+    return f'{head},\n "runs": [\n{lines}\n ]\n}}\n'
 
 
 def load(folder: Place | str) -> Results:
@@ -172,7 +193,7 @@ def _lengths(runs: Sequence[Run]) -> list[int]:
 
 
 def _summary(results: Results) -> dict[str, Any]:
-    """JSON: the experiment, the bounds, statistics per searcher and workload, every run."""
+    """JSON: the experiment, the bounds, statistics per searcher and workload."""
     statistics = {
         searcher: {
             "found_nothing": results.fruitless(searcher).count,
@@ -201,7 +222,6 @@ def _summary(results: Results) -> dict[str, Any]:
         "provenance": dict(results.provenance),
         "bounds": {name: asdict(bounds) for name, bounds in results.bounds.items()},
         "searchers": statistics,
-        "runs": list(_run_entries(results.runs)),
     }
 
 

@@ -1,6 +1,8 @@
 """Saves the nested state dictionaries of searchers and evaluators, without pickle.
 
 One file holds one state: a NumPy archive with the arrays and, beside them, the rest as JSON.
+Vectors of one type lie end to end in one member: a state may have thousands, and each member takes
+time.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ def save_state(path: Place | str, state: Mapping[str, Any]) -> None:
         OSError: a local file cannot be written.
         MapspaceError: a remote one cannot.
     """
-    arrays: dict[str, np.ndarray] = {}
-    tree = json.dumps(_pack(state, "state", arrays))
+    packed = _Packed()
+    tree = json.dumps(packed.pack(state, "state"))
+    arrays = packed.members()
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **{_TREE: np.asarray(tree)}, **arrays)
     write_atomically(place(path), content.getvalue())
@@ -64,31 +67,61 @@ def load_state(path: Place | str) -> dict[str, Any]:
     return state
 
 
-def _pack(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
-    if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
+class _Packed:
+    """The arrays of a state, and where in the archive each of them is."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+        self._vectors: dict[str, list[np.ndarray]] = {}
+        self._lengths: dict[str, int] = {}
+
+    def members(self) -> dict[str, np.ndarray]:
+        """The members of the archive."""
+        vectors = {name: np.concatenate(parts) for name, parts in self._vectors.items()}
+        return {**self._arrays, **vectors}
+
+    def pack(self, value: Any, where: str) -> Any:
+        """A value as JSON, its arrays put aside."""
+        if isinstance(value, np.ndarray):
+            return {_ARRAY: self._put(value, where)}
+        if isinstance(value, np.generic):
+            return value.item()
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, Mapping):
+            for key in value:
+                if not isinstance(key, str) or key == _ARRAY:
+                    raise ContractError(f"{where} has the key {key!r}; expected ordinary strings.")
+            return {key: self.pack(entry, f"{where}.{key}") for key, entry in value.items()}
+        if isinstance(value, list):
+            return [self.pack(entry, f"{where}[{i}]") for i, entry in enumerate(value)]
+        raise ContractError(f"{where} is a {type(value).__name__}, which a state cannot hold.")
+
+    def _put(self, array: np.ndarray, where: str) -> Any:
+        if array.dtype.hasobject:
             raise ContractError(f"{where} is an array of objects, which a state cannot hold.")
-        name = f"a{len(arrays)}"
-        arrays[name] = value
-        return {_ARRAY: name}
-    if isinstance(value, np.generic):
-        return value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str) or key == _ARRAY:
-                raise ContractError(f"{where} has the key {key!r}; expected ordinary strings.")
-        return {key: _pack(entry, f"{where}.{key}", arrays) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_pack(entry, f"{where}[{i}]", arrays) for i, entry in enumerate(value)]
-    raise ContractError(f"{where} is a {type(value).__name__}, which a state cannot hold.")
+        if array.ndim != 1 or array.dtype.kind not in "biuf":
+            name = f"a{len(self._arrays)}"
+            self._arrays[name] = array
+            return name
+        name = f"v{array.dtype.str[1:]}" if array.dtype.isnative else f"v{array.dtype.str}"
+        start = self._lengths.get(name, 0)
+        self._vectors.setdefault(name, []).append(array)
+        self._lengths[name] = start + len(array)
+        return [name, start, start + len(array)]
 
 
 def _unpack(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         if _ARRAY in value:
-            return arrays[value[_ARRAY]]
+            place = value[_ARRAY]
+            if isinstance(place, str):
+                return arrays[place]
+            name, start, stop = place
+            vector = arrays[name]
+            if not 0 <= start <= stop <= len(vector):
+                raise ValueError(f"entries {start} to {stop} of {len(vector)}")
+            return vector[start:stop]
         return {key: _unpack(entry, arrays) for key, entry in value.items()}
     if isinstance(value, list):
         return [_unpack(entry, arrays) for entry in value]
