@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,14 +157,14 @@ class SeparateNodes:
             if when is not None:
                 wait_for(lambda: when() or over.is_set())
             while not over.is_set():
-                gone.append(self.names[0])
-                self.cut(gone[-1])
-                name = gone[-1]
+                began, name = time.monotonic(), self.names[0]
+                self.cut(name)
+                gone.append(name)
                 self.add()
                 over.wait(every / 2)
                 # Given up for lost by now: what it still does nobody waits for.
                 self.remove(name)
-                over.wait(every / 2)
+                over.wait(max(0.0, began + every - time.monotonic()))
 
         with meanwhile(disturb):
             try:
