@@ -136,34 +136,6 @@ def least_groups(
 
 
 @part
-def least_hops(
-    tables: ProofTables,
-    elements: int,
-    members: int,
-) -> int:
-    """At least twice the hops of one delivery to every element, however they lie on the mesh.
-
-    Elements fill the mesh row by row whatever the loops are, so where they lie is known. No group
-    has more than so many members: the furthest columns of groups sum up to every `members`-th of
-    all columns in falling order at least, and so do the distances of each half of a column.
-    """
-    width, height = tables.mesh[0], tables.mesh[1]
-    if elements == 1:
-        return 0
-    twice = 0
-    before = 0
-    for x in range(min(width, elements) - 1, -1, -1):
-        count = elements // width + int(x < elements % width)
-        twice += 2 * x * (-(-(before + count) // members) + (-before // members))
-        before += count
-        for y in range(0, count, members):
-            twice += max(0, height - 1 - 2 * y)
-        for y in range(count - 1, -1, -members):
-            twice += max(0, 2 * y - (height - 1))
-    return int(twice)
-
-
-@part
 def fill_base(
     tables: ProofTables,
     charges: Charges,

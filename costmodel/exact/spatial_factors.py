@@ -14,7 +14,6 @@ from costmodel.exact.access_energy import (
     fill_charges,
     fits,
     least_groups,
-    least_hops,
 )
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.problem import ELEMENT, ProofTables, divisors_of
@@ -22,7 +21,7 @@ from costmodel.exact.structures import Problem, Vectors
 from costmodel.exact.tiling_bounds import bound_traffic, cell_of, enter_vector, unit_of
 from costmodel.exact.traffic_bounds import least_along
 from costmodel.exact.workspace import Work, make_work
-from costmodel.loop_nest.networks import hops_per_delivery
+from costmodel.loop_nest.networks import hops_per_delivery, least_hops
 from costmodel.map_space.moves import order_index
 
 
@@ -196,7 +195,7 @@ def bound_units(
             if tables.half_hop > 0:
                 elements = problem.vectors.elements[v]
                 members = elements // work.spread.groups[t]
-                work.spread.hops[t] = least_hops(tables, elements, members) * tables.half_hop
+                work.spread.hops[t] = least_hops(tables.mesh, elements, members) * tables.half_hop
             words[t] = 1
             for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
                 words[t] *= least_along(tables, outer.loose, axis, at, at, 0)

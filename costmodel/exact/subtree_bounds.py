@@ -11,7 +11,6 @@ from costmodel.exact.access_energy import (
     fill_base,
     fill_charges,
     least_groups,
-    least_hops,
 )
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.structures import Problem, Unit
@@ -25,6 +24,7 @@ from costmodel.exact.tiling_bounds import (
 )
 from costmodel.exact.traffic_bounds import least_along
 from costmodel.exact.workspace import Work
+from costmodel.loop_nest.networks import least_hops
 
 # Combinations of extents that are looked at for the least hops of a unit.
 MOST_TRIED = 64
@@ -76,7 +76,7 @@ def _least_spread(
     if count > MOST_TRIED:
         spread.groups[t] = least_groups(tables, t, work.element.spatial)
         members = unit.elements // spread.groups[t]
-        spread.hops[t] = least_hops(tables, unit.elements, members) * tables.half_hop
+        spread.hops[t] = least_hops(tables.mesh, unit.elements, members) * tables.half_hop
         return
     groups, hops = spread.groups[t], spread.hops[t]
     for place in range(1, count):

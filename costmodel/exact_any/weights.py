@@ -2,8 +2,9 @@
 
 Energy is linear in the words that enter tiles. Every such word costs its fill, and its share of
 the reads (of outputs: reads and updates) of the next level outwards that keeps the tensor; what is
-read for the MACs is one more tile, of one word. Rounding up to blocks and what networks cost are
-left out here, so that with either of them the sum is a lower bound.
+read for the MACs is one more tile, of one word. Rounding up to blocks is left out here, and of
+what networks cost only the least that a delivery to all children can cost is counted, so that with
+either of them the sum is a lower bound.
 
 Letters: B assignments, L levels, n dimensions, T tensors.
 """
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.machine_tables import NETWORK_OF_HOPS
 from costmodel.arrays.projections import (
     GROUPS_PER_AXIS,
     GROUPS_PER_CHILD,
@@ -21,6 +23,7 @@ from costmodel.arrays.projections import (
 )
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.tiles import FloatArray
+from costmodel.loop_nest.networks import fill_least_hops
 from costmodel.map_space.map_space import MapSpace
 
 
@@ -117,13 +120,45 @@ def weights(
         for place, level in enumerate(kept):
             child = kept[place + 1] if place + 1 < len(kept) else levels
             served = np.ones(batch, np.int64)
-            for f in range(level, child):
+            for f in reversed(range(level, child)):
                 inside = None if extents is None else extents[:, f + 1]
+                if machine.network[f] == NETWORK_OF_HOPS or (machine.network[f] and f == child - 1):
+                    delivered = _delivery(space, f, t, spatial[:, f])
+                    weight[:, child, t] += above[:, f] * served * delivered
                 served *= groups(space, f, t, spatial[:, f], inside)
             per_word = action[level, 0] + machine.address[level] + output * action[level, 2]
             weight[:, child, t] += clusters[:, level] * served * per_word
     fixed += weight[:, levels].sum(axis=1) * steps
     return Weights(weight, fixed, cycles, outer)
+
+
+def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray:
+    """`[B]` pJ that one delivery of a word to every child of an instance costs at least.
+
+    Args:
+        space: the map space.
+        level: the level that fans out.
+        t: the tensor.
+        spatial: `[B, n]` spatial factors below it.
+    """
+    tables, machine = space.tables, space.tables.machine
+    fewest = groups(space, level, t, spatial, None)
+    children = spatial.prod(axis=1)
+    members = children // fewest
+    if tables.grouping[level, t] == GROUPS_PER_AXIS:
+        # Sums of steps that are all different: one loop of an axis tells members of a group apart.
+        longest = np.ones_like(children)
+        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+            terms = tables.term_dimension[tables.term_start[axis] : tables.term_start[axis + 1]]
+            longest *= spatial[:, terms].max(axis=1, initial=1)
+        members = children // longest
+    hops = np.zeros(len(spatial), np.int64)
+    fill_least_hops(tables.mesh[level], children, members, hops)
+    # Memory outside the chip counts an output's words twice, less those that are new.
+    output = tables.part_kind[t] != PART_OF_INPUT
+    once = float(not (output and machine.dram[level]))
+    passing = machine.ingress[level] + machine.router[level]
+    return np.asarray(hops / 2 * tables.hop_energy[level] + once * passing * fewest)
 
 
 def floors(space: MapSpace, found: Weights) -> FloatArray:

@@ -11,7 +11,7 @@ from costmodel.arrays.feasibility import axes_in_use
 from costmodel.arrays.projections import GROUPS_PER_CHILD
 from costmodel.arrays.scratch import Scratch
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.compiled import part
+from costmodel.compiled import lean, part
 from costmodel.loop_nest.spatial_groups import sort, tile_key
 from costmodel.space import Codes
 
@@ -104,6 +104,46 @@ def hops_per_delivery(
                 hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
         begin = end
     return hops
+
+
+@part
+def least_hops(
+    mesh: Array,
+    elements: int,
+    members: int,
+) -> int:
+    """At least twice the hops of one delivery to every element, however they lie on the mesh.
+
+    Elements fill the mesh row by row whatever the loops are, so where they lie is known. No group
+    has more than so many members: the furthest columns of groups sum up to every `members`-th of
+    all columns in falling order at least, and so do the distances of each half of a column.
+    """
+    width, height = mesh[0], mesh[1]
+    if elements == 1:
+        return 0
+    twice = 0
+    before = 0
+    for x in range(min(width, elements) - 1, -1, -1):
+        count = elements // width + int(x < elements % width)
+        twice += 2 * x * (-(-(before + count) // members) + (-before // members))
+        before += count
+        for y in range(0, count, members):
+            twice += max(0, height - 1 - 2 * y)
+        for y in range(count - 1, -1, -members):
+            twice += max(0, 2 * y - (height - 1))
+    return int(twice)
+
+
+@lean
+def fill_least_hops(
+    mesh: Array,
+    elements: Array,
+    members: Array,
+    found: Array,
+) -> None:
+    """Fills `[B]` of `least_hops` for so many elements `[B]` in groups of so many `[B]`."""
+    for b in range(found.size):
+        found[b] = least_hops(mesh, elements[b], members[b])
 
 
 @part

@@ -89,19 +89,38 @@ def _fan_out(rng: np.random.Generator, level: dict[str, Any]) -> None:
 
 
 def random_hierarchy(
-    rng: np.random.Generator, most: int = MOST_MAPPINGS
+    rng: np.random.Generator, most: int = MOST_MAPPINGS, *, networks: bool = False
 ) -> tuple[MapSpace, Codes, Objective]:
-    """A map space of at most so many mappings, the feasible ones, and an objective."""
+    """A map space of at most so many mappings, the feasible ones, and an objective.
+
+    Args:
+        rng: draws it.
+        most: mappings that it may have.
+        networks: there are fan-outs, and to cross them costs energy.
+    """
     while True:
         work, _ = random_parts(rng)
         try:
             operation = workload(smaller(rng, work))
-            space = MapSpace(operation, accelerator(random_machine(rng)))
+            machine = random_machine(rng)
+            if networks:
+                _charge_networks(rng, machine["levels"])
+            space = MapSpace(operation, accelerator(machine))
         except ConfigError:
             continue
         codes = every_mapping(space, most)
         if codes is not None and len(codes):
             return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
+
+
+def _charge_networks(rng: np.random.Generator, levels: list[dict[str, Any]]) -> None:
+    only_hops = rng.random() < 0.5
+    for index, level in enumerate(levels):
+        if "fanout" not in level and (index < 2 or rng.random() < 0.3):
+            _fan_out(rng, level)
+        for key in ("hop_energy_pj", "router_pj", "ingress_pj"):
+            if key == "hop_energy_pj" or not only_hops:
+                level[key] = float(rng.choice([0.5, 3.0, 50.0]))
 
 
 def smaller(rng: np.random.Generator, work: dict[str, Any]) -> dict[str, Any]:

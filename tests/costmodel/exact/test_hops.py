@@ -11,7 +11,7 @@ from small_problems import check_space, random_mesh
 from costmodel import MapSpace, accelerator, workload
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean
-from costmodel.exact.access_energy import least_groups, least_hops
+from costmodel.exact.access_energy import least_groups
 from costmodel.exact.problem import ProofTables
 from costmodel.exact.prover import Prover
 from costmodel.exact.structures import Problem
@@ -24,7 +24,7 @@ from costmodel.exact.tiling_bounds import (
     unit_of,
 )
 from costmodel.exact.workspace import Work, make_work
-from costmodel.loop_nest.networks import hops_per_delivery
+from costmodel.loop_nest.networks import hops_per_delivery, least_hops
 
 MESH = {
     "name": "mesh",
@@ -52,7 +52,7 @@ def _fill_least(tables: ProofTables, factor: Array, members: int, least: Array) 
         elements *= factor[d]
     for t in range(least.size):
         most = elements // least_groups(tables, t, factor)
-        least[t] = least_hops(tables, elements, members if members > 0 else most)
+        least[t] = least_hops(tables.mesh, elements, members if members > 0 else most)
 
 
 @lean

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_hierarchies import check_front, check_hierarchy
+from small_hierarchies import check_front, check_hierarchy, check_proof, random_hierarchy
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
@@ -36,6 +36,19 @@ def test_equals_exhaustive_enumeration(block: int) -> None:
 def test_more_equal_exhaustive_enumeration(block: int) -> None:
     for seed in range(1000 + 20 * block, 1020 + 20 * block):
         check_hierarchy(seed, most=60_000)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_networks_equal_exhaustive_enumeration(block: int) -> None:
+    for seed in range(10 * block, 10 * block + 10):
+        check_proof(*random_hierarchy(np.random.default_rng(seed), 3000, networks=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_more_networks_equal_exhaustive_enumeration(block: int) -> None:
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        check_proof(*random_hierarchy(np.random.default_rng(seed), 30_000, networks=True))
 
 
 def test_fronts_equal_exhaustive_enumeration() -> None:
