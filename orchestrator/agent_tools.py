@@ -53,9 +53,9 @@ def list_presets(
     kind: Literal["workloads", "accelerators", "networks", "searchers", "models", "experiments"],
 ) -> ListAnswer:
     """Names of what there is, with a sentence each."""
-    from orchestrator.catalogue import TABLES
+    from orchestrator.catalogue import tables
 
-    return {kind: {str(name): str(about) for name, about in TABLES[kind]()}}
+    return tables(kind)
 
 
 def search(

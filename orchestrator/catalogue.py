@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from mapspace.errors import ConfigError
 from mapspace.plugins import Registry
+from orchestrator.schemas.runs import ListAnswer
 
 
 def catalogue(kind: str | None, *, long: bool = False) -> str:
@@ -29,6 +30,18 @@ def catalogue(kind: str | None, *, long: bool = False) -> str:
         lines = (f"  {line}".rstrip() for line in table_lines(table, width=WIDTH))
         parts.append("\n".join([name.upper(), *lines]))
     return "\n\n".join(parts)
+
+
+def tables(kind: str | None) -> ListAnswer:
+    """A sentence by name, by kind of thing.
+
+    Args:
+        kind: one of `TABLES`; None for all.
+    """
+    return {
+        name: {str(key): str(about) for key, about in TABLES[name]()}
+        for name in ([kind] if kind else TABLES)
+    }
 
 
 def _hyperparameters(name: str) -> Iterable[tuple[str, str]]:

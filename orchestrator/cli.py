@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -91,6 +92,7 @@ def space(
 def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     """The argument and the options of every command that runs an experiment."""
     for add in (
+        click.option("--json", "as_json", is_flag=True, help="Print where it is as JSON."),
         click.option("--output", type=PLACE, help="Run folder; else runs/NAME."),
         click.option("--tracking-uri", help="MLflow; else what the kind of run has by itself."),
         click.argument("experiment"),
@@ -99,10 +101,14 @@ def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def _run(command: str, experiment: str, **options: Any) -> None:
+def _run(command: str, experiment: str, *, as_json: bool, **options: Any) -> None:
     from orchestrator.runs.command import run_experiment
 
-    run_experiment(experiment, command=command, echo=click.echo, **options)
+    # Standard output is the answer's alone.
+    echo = functools.partial(click.echo, err=as_json)
+    answer = run_experiment(experiment, command=command, echo=echo, **options)
+    if as_json:
+        click.echo(json_text(answer))
 
 
 @cli.command()
@@ -169,7 +175,8 @@ def design(**options: Any) -> None:
 @cli.command()
 @click.argument("run", type=PLACE)
 @click.option("--tracking-uri", help="MLflow that the page is added to; else the run folder's own.")
-def report(run: Place, tracking_uri: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def report(run: Place, tracking_uri: str | None, as_json: bool) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.
 
     RUN can also be the run folder of a Marvel study. Prints the local page; where RUN is a URI, the
@@ -177,17 +184,21 @@ def report(run: Place, tracking_uri: str | None) -> None:
     """
     from orchestrator.runs.command import report as draw
 
-    click.echo(draw(run, tracking_uri=tracking_uri))
+    page = str(draw(run, tracking_uri=tracking_uri))
+    click.echo(json_text({"page": page}) if as_json else page)
 
 
 @cli.command()
 @click.option("--output", type=PLACE, default=str(RUNS / "table1"), show_default=True)
 @click.option("--quick", is_flag=True, help="Little data and small budgets: a test of the set-up.")
-def run(output: Place, quick: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def run(output: Place, quick: bool, as_json: bool) -> None:
     """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""
     from orchestrator.mind_mappings import main_job
 
-    main_job(output, quick=quick)
+    page = main_job(output, quick=quick, echo=functools.partial(click.echo, err=as_json))
+    if as_json:
+        click.echo(json_text({"page": str(page)}))
 
 
 @cli.command()
@@ -233,11 +244,12 @@ def mcp() -> None:
     ),
 )
 @click.option("--long", is_flag=True, help="With the hyperparameters of every searcher.")
-def list_(kind: str | None, long: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def list_(kind: str | None, long: bool, as_json: bool) -> None:
     """Lists what there is, plug-ins of other packages too."""
-    from orchestrator.catalogue import catalogue
+    from orchestrator.catalogue import catalogue, tables
 
-    click.echo(catalogue(kind, long=long))
+    click.echo(json_text(tables(kind)) if as_json else catalogue(kind, long=long))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -28,7 +28,7 @@ from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.locations import local_copy, local_view
 from orchestrator.runs.mlflow_client import default_uri, open_mlflow
 from orchestrator.runs.ray_runtime import ray_runtime
-from orchestrator.runs.run_folder import Experiment, say
+from orchestrator.runs.run_folder import Experiment, Say, say
 from orchestrator.training.generate import GenerateConfig, GenerateExperiment
 from orchestrator.training.train import TrainConfig, TrainExperiment
 from searchers import searcher_class
@@ -81,12 +81,13 @@ QUICK = Size(
 )
 
 
-def main_job(output: Place, *, quick: bool = False) -> Path:
+def main_job(output: Place, *, quick: bool = False, echo: Say = click.echo) -> Path:
     """Runs or continues the experiment.
 
     Args:
         output: folder for all of it, a path or a URI.
         quick: little data and small budgets, to test an installation; the results mean nothing.
+        echo: takes the summary.
 
     Returns:
         The report's page.
@@ -112,9 +113,9 @@ def main_job(output: Place, *, quick: bool = False) -> Path:
             found.append(stages.run(stage, _benchmark, benchmark, output / name, uri))
     page: Path = stages.run("report", write_report, output)
     for results in found:
-        click.echo(f"\n{results.experiment['name']}\n{text_table(results)}")
-    click.echo(f"\n{stages.table()}")
-    click.echo(f"\nreport  {page.resolve()}\nMLflow  {open_mlflow(uri)}")
+        echo(f"\n{results.experiment['name']}\n{text_table(results)}")
+    echo(f"\n{stages.table()}")
+    echo(f"\nreport  {page.resolve()}\nMLflow  {open_mlflow(uri)}")
     return page
 
 

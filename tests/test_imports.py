@@ -33,8 +33,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "searchers.reinforcement searchers.shared",
         "searchers",
         "mapspace.testing",
-        "orchestrator.store",
-        "orchestrator.report orchestrator.runs orchestrator.schemas",
+        "orchestrator.schemas orchestrator.store",
+        "orchestrator.report orchestrator.runs",
         "orchestrator.comparison orchestrator.imports orchestrator.pool orchestrator.watch",
         "orchestrator.benchmark orchestrator.records",
         "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "

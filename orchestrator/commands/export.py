@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapspace.storage import write_atomically
 from mapspace.strict_yaml import unknown_name
-from orchestrator.commands.options import PLACE, TIMELOOP, OnceEach, check_folder, check_timeloop
+from orchestrator.commands.options import (
+    PLACE,
+    TIMELOOP,
+    OnceEach,
+    check_folder,
+    check_timeloop,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
 @TIMELOOP
 @click.option("--lenient", is_flag=True, help="Leave out what cannot be said, and list it.")
 @click.option("--output", type=PLACE, help="Else standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the text in a JSON object.")
 def export(
     source: tuple[str, ...],
     form: Any,
@@ -40,6 +47,7 @@ def export(
     timeloop: bool,
     lenient: bool,
     output: Place | None,
+    as_json: bool,
 ) -> None:
     """Writes a mapping RECORD, or a WORKLOAD and its machine, in the words of other tools.
 
@@ -61,10 +69,7 @@ def export(
         text = export_timeloop(source, form, lenient=lenient)
     else:
         text = written(source[0], form, accelerator=accelerator, number=number, lenient=lenient)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_atomically(output, text.encode())
+    write_text(text, output, as_json)
 
 
 @click.command(cls=OnceEach)

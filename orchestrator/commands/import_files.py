@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mapspace.storage import write_atomically
-from orchestrator.commands.options import PLACE, OnceEach, check_folder
+from orchestrator.commands.options import PLACE, OnceEach, check_folder, write_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--sequence", type=click.IntRange(1), help="Of ONNX: of their open second axes.")
 @click.option("-o", "--output", type=PLACE, help="Else standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the text in a JSON object.")
 def import_(
     file: Path,
     lenient: bool,
@@ -46,6 +46,7 @@ def import_(
     architecture: Path | None,
     workload: str | None,
     output: Place | None,
+    as_json: bool,
     **sizes: int | None,
 ) -> None:
     """Reads another tool's FILE, and writes what it says as a file of this one.
@@ -83,7 +84,4 @@ def import_(
         raise click.UsageError("--batch is for ONNX and AccelForge's files.")
     else:
         text = imported_mappings(file, hardware, lenient=lenient)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_atomically(output, text.encode())
+    write_text(text, output, as_json)

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from mapspace.errors import ConfigError
-from mapspace.storage import Place
+from mapspace.storage import Place, write_atomically
 from orchestrator.runs.locations import PlaceParam
+from orchestrator.schemas.json_text import json_text
 
 PLOT_SUFFIX = ".png"
 PLACE = PlaceParam()
@@ -148,6 +149,16 @@ def check_folder(file: Place) -> None:
     """
     if isinstance(file, Path) and not file.parent.is_dir():
         raise ConfigError(f"{file}: the folder {file.parent} does not exist.")
+
+
+def write_text(text: str, output: Place | None, as_json: bool) -> None:
+    """Writes a file for somebody, or prints it; as JSON in either case where that is asked for."""
+    if output is not None:
+        write_atomically(output, text.encode())
+    if as_json:
+        click.echo(json_text({"text": text, "output": None if output is None else str(output)}))
+    elif output is None:
+        click.echo(text, nl=False)
 
 
 def check_records_output(output: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from mapspace.errors import ConfigError
@@ -11,6 +12,7 @@ from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
 from orchestrator.runs.locations import RUNS
 from orchestrator.runs.run_folder import Say, experiment_of, say
+from orchestrator.schemas.runs import RunAnswer
 from orchestrator.store.folder import Store
 
 
@@ -23,7 +25,7 @@ def run_experiment(
     tracking_uri: str | None = None,
     store: Store | None = None,
     echo: Say = print,
-) -> None:
+) -> RunAnswer:
     """Runs or continues an experiment of any kind, draws its page and logs it to MLflow.
 
     Args:
@@ -35,11 +37,15 @@ def run_experiment(
         store: where what was computed before is read, and new things are kept; None: nowhere.
         echo: takes the summary and the closing lines.
 
+    Returns:
+        Where everything is.
+
     Raises:
         ConfigError: the experiment is wrong or of another command, or the folder holds something
             else, or another run writes to it.
         MapspaceError: the run failed, or MLflow cannot be reached.
     """
+    started = time.monotonic()
     path = find_experiment(source)
     named = load_yaml(path).get("kind")
     names = kind_names()
@@ -55,7 +61,8 @@ def run_experiment(
     experiment = found(found.prepare(config, str(path)), say=say, bars=True, store=store)
     if not resume and folder.exists():
         raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
-    experiment.close(experiment.run(folder), folder, tracking_uri, echo)
+    answer = experiment.close(experiment.run(folder), folder, tracking_uri, echo)
+    return {**answer, "seconds": time.monotonic() - started}
 
 
 def report(folder: Place, *, tracking_uri: str | None = None) -> Path:

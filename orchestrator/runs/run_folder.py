@@ -27,6 +27,7 @@ from orchestrator.runs.mlflow_record import Record, log_run
 from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.progress_writer import ProgressWriter
 from orchestrator.runs.ray_runtime import code_version, fan_out
+from orchestrator.schemas.runs import RunAnswer
 from orchestrator.store.folder import Store
 
 Plan = TypeVar("Plan")
@@ -265,7 +266,9 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
                 progress.update(bar, completed=done + finished, note=rate)
                 yield answer
 
-    def close(self, result: Result, folder: Place, tracking_uri: str | None, echo: Say) -> None:
+    def close(
+        self, result: Result, folder: Place, tracking_uri: str | None, echo: Say
+    ) -> RunAnswer:
         """Prints the summary of a finished run, draws its page and logs it to MLflow.
 
         Args:
@@ -274,9 +277,13 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             tracking_uri: MLflow; None: the folder's own store, for kinds that keep one.
             echo: takes the lines.
 
+        Returns:
+            Where everything is; 0 for how long it took.
+
         Raises:
             MapspaceError: MLflow cannot be reached.
         """
+        page = store = None
         with local_view(folder, self.is_needed) as copy:
             if text := self.text(result, copy):
                 echo(f"{text}\n")
@@ -284,11 +291,21 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             # All of this before a tracking server is waited for.
             self.draw(result, copy)
             if self.page:
-                echo(f"page     {copy / self.page}")
+                page = str(copy / self.page)
+                echo(f"page     {page}")
             uri = tracking_uri or (default_uri(copy) if self.tracked else None)
             if uri is not None:
                 self.log(result, copy, uri)
-                echo(f"MLflow   {open_mlflow(uri)}")
+                store = str(open_mlflow(uri))
+                echo(f"MLflow   {store}")
+        return {
+            "kind": str(self.settings.kind),
+            "name": self.name,
+            "output": str(folder),
+            "page": page,
+            "mlflow": store,
+            "seconds": 0.0,
+        }
 
     def _is_finished(self, folder: Place) -> bool:
         return bool(self.result_file) and (folder / self.result_file).exists()

@@ -64,6 +64,9 @@ ANSWERS: Mapping[str, Any] = {
     "results-rm": runs.RemovedAnswer,
     "results-gc": runs.ClearedAnswer,
     "list": runs.ListAnswer,
+    "report": runs.ReportAnswer,
+    "experiment": runs.RunAnswer,
+    "text": runs.TextAnswer,
     "evaluate-records": runs.RecordsAnswer,
     "sweep-tables": runs.SweepAnswer,
 }

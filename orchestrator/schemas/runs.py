@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
+from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -63,6 +63,18 @@ class ReportAnswer(TypedDict):
     page: str
 
 
+class TextAnswer(TypedDict):
+    """A file for another tool, or of another tool's.
+
+    Attributes:
+        text: what is in it.
+        output: where it was written; null: nowhere.
+    """
+
+    text: str
+    output: str | None
+
+
 class RunAnswer(TypedDict):
     """What an experiment came to.
 
@@ -70,7 +82,6 @@ class RunAnswer(TypedDict):
         output: the run folder, with all results.
         page: its page; null where it has none.
         mlflow: the store that it is logged to; null where there is none.
-        numbers: what it came to, as MLflow gets it, the last of every series.
         seconds: of this call.
     """
 
@@ -79,5 +90,4 @@ class RunAnswer(TypedDict):
     output: str
     page: str | None
     mlflow: str | None
-    numbers: NotRequired[dict[str, float]]
     seconds: float
