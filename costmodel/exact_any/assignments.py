@@ -71,12 +71,12 @@ class Spreads:
             # What leaves nothing is a list of nothing.
             parts = [np.zeros((0, found.shape[1] + 1), np.int64)]
             products = [product[:0]]
-            for index in range(len(found)):
-                here = product[index] * rows
-                allowed = np.flatnonzero((sizes % here == 0).all(axis=1))
-                before = np.broadcast_to(found[index], (len(allowed), found.shape[1]))
-                parts.append(np.column_stack([before, allowed]))
-                products.append(here[allowed])
+            size = max(1, _PIECE // max(1, len(rows)))
+            for begin in range(0, len(found), size):
+                here = product[begin : begin + size, None] * rows
+                before, allowed = np.nonzero((sizes % here == 0).all(axis=2))
+                parts.append(np.column_stack([found[begin + before], allowed]))
+                products.append(here[before, allowed])
             found, product = np.concatenate(parts), np.concatenate(products)
         return found[self._rules.enough_work(product.prod(axis=1))]
 

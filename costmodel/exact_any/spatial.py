@@ -6,7 +6,9 @@ Letters: n dimensions, V vectors.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -46,20 +48,23 @@ def every_axes(space: MapSpace, level: int, factors: Array) -> list[int]:
         return [0]
     width, height = tables.mesh[level].tolist()
     fixed, barred = int(machine.only_y[level]), int(machine.only_x[level] | machine.only_y[level])
-    free = [d for d in range(factors.size) if factors[d] > 1 and not (barred >> d) & 1]
+    return list(_heights(tuple(factors.tolist()), width, height, fixed, barred))
+
+
+@lru_cache(maxsize=100_000)
+def _heights(
+    factors: tuple[int, ...], width: int, height: int, fixed: int, barred: int
+) -> tuple[int, ...]:
+    """What may run along the height, as bits: many machines and layers ask the same."""
+    free = [d for d, factor in enumerate(factors) if factor > 1 and not (barred >> d) & 1]
     found = []
     for count in range(len(free) + 1):
         for chosen in itertools.combinations(free, count):
             axes = fixed | sum(1 << d for d in chosen)
-            if _fits(factors, axes, width, height):
+            up = math.prod(factor for d, factor in enumerate(factors) if (axes >> d) & 1)
+            if up <= height and math.prod(factors) // up <= width:
                 found.append(axes)
-    return found
-
-
-def _fits(factors: Array, axes: int, width: int, height: int) -> bool:
-    up = [bool((axes >> d) & 1) for d in range(factors.size)]
-    along_y = int(factors[up].prod())
-    return along_y <= height and int(factors.prod()) // along_y <= width
+    return tuple(found)
 
 
 def keep_choices(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mutations import broken
 from small_hierarchies import check_front, check_hierarchy, check_proof, random_hierarchy
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
 from costmodel.exact.prover import Prover
+from costmodel.exact_any import tables
 from costmodel.exact_any.prover import AnyProver
 from mapspace.errors import ConfigError, ContractError
 
@@ -120,6 +123,40 @@ def test_loops_over_one_dimension_on_both_sides_of_a_tile() -> None:
     assert prover.codes(1).shape[0] == 1
     found = LoopNestModel().evaluate(prover.space, prover.codes(1)).energy_pj[0]
     assert found == pytest.approx(1716.0)
+
+
+def test_windows_may_enter_more_cheaply_after_a_loop_that_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a level keeps windows no loop is taken inside; the optimum would be lost."""
+    operation = {
+        "dimensions": {"A": 2, "B": 3, "C": 3, "D": 8},
+        "tensors": {"X": ["A + B"], "Y": ["A + C"], "Z": ["D"]},
+        "output": "Z",
+    }
+    outer = {"name": "L0", "energy_pj": 0.0, "address_pj": 0.25}
+    l1 = {"name": "L1", "energy_pj": 0.3, "capacity_words": 12, "multiple_buffering": 2.0}
+    l2 = {"name": "L2", "energy_pj": 1.0, "capacity_words": 24, "bypass": ["output"]}
+    l3 = {"name": "L3", "energy_pj": 6.0, "capacity_words": 6}
+    l4 = {"name": "L4", "energy_pj": 0.3, "capacity_words": 24, "bypass": ["weight"]}
+    l5 = {"name": "L5", "energy_pj": 1.0, "capacity_words": 8, "bypass": ["output"]}
+    machine = {"name": "windows", "mac_energy_pj": 0.0, "levels": [outer, l1, l2, l3, l4, l5]}
+    space = MapSpace(workload(operation), accelerator(machine))
+
+    def least() -> float:
+        prover = AnyProver(space, objective="energy")
+        prover.run()
+        return float(LoopNestModel().evaluate(space, prover.codes(1)).energy_pj[0])
+
+    assert least() == pytest.approx(1072.2)
+    source = Path(tables.__file__).read_text()
+    names: dict[str, Any] = {"__name__": "broken"}
+    exec(
+        compile(broken(source, "_idle", "shape.sliding[kept].any()", "False"), "broken", "exec"),
+        names,
+    )
+    monkeypatch.setattr(tables.ChainTables, "_idle", names["ChainTables"]._idle)
+    assert least() == pytest.approx(1073.5)
 
 
 def test_it_can_be_stopped_at_any_time() -> None:
