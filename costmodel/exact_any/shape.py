@@ -149,4 +149,5 @@ def _together(space: MapSpace) -> Array:
 def _exchanges(space: MapSpace) -> bool:
     """Whether a loop costs the same on either side of a tile that it does not move."""
     t, machine = space.tables, space.tables.machine
-    return space.constraints is None and not (machine.network.any() or t.hop_energy.any())
+    networks = (machine.network, machine.router, machine.ingress, t.hop_energy)
+    return space.constraints is None and not any(costs.any() for costs in networks)
