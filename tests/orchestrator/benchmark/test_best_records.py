@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def loss_of(run: Run) -> float:
 def test_a_search_without_a_mapping_has_no_record(tmp_path: Path) -> None:
     plan = plan_of(searchers={"random": {}}, seeds=[3])
     (run,) = runs_of(plan)
-    empty = Run(**{**vars(run), "best_code": (), "best_loss": math.inf})
+    empty = replace(run, best_code=(), best_loss=math.inf)
     save_best(plan, [empty], tmp_path)
     assert (tmp_path / "best.jsonl").read_text() == ""
 
