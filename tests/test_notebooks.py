@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
 import nbformat
@@ -58,3 +62,68 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "Error" not in shown
     assert "Traceback" not in shown
     assert seconds < 2 * SECONDS
+
+
+def needed(path: Path) -> set[str]:
+    """The extras that a notebook says it needs."""
+    said = re.search(r"`pip install '?mapspace(?:\[([\w,]+)\])?'?`", path.read_text())
+    assert said is not None, path
+    return set(filter(None, (said[1] or "").split(",")))
+
+
+# Those of the core and of small extras: Ray and PyTorch are 2 GB for each run of the tests.
+LIGHT = {"store"}
+OF_THE_CORE = [path for path in NOTEBOOKS if needed(path) <= LIGHT]
+RUN = """
+import json, sys
+import nbformat
+from nbclient import NotebookClient
+import mapspace
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=300, resources={"metadata": {"path": sys.argv[2]}}).execute()
+shown = [cell.get("outputs", []) for cell in notebook.cells]
+print(json.dumps({"from": mapspace.__file__, "shown": shown}))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, the light extras and what runs notebooks."""
+    folder = tmp_path_factory.mktemp("installed")
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, env=clean)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "venv", with_pip=True)
+    wanted = [f"{wheel}[{','.join(sorted(LIGHT))}]", "nbclient", "ipykernel"]
+    pins = ["--quiet", "--disable-pip-version-check", "--constraint", str(ROOT / "constraints.txt")]
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", *pins, *wanted], check=True, env=clean)
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OF_THE_CORE, ids=[path.stem for path in OF_THE_CORE])
+def test_a_notebook_runs_from_the_wheel(path: Path, installed: Path, tmp_path: Path) -> None:
+    """With the extras that it names, outside of the checkout."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["PATH"] = f"{installed.parent}{os.pathsep}{environment['PATH']}"
+    started = time.monotonic()
+    done = subprocess.run(
+        [installed, "-c", RUN, str(path), str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    print(f"{path.stem}: {time.monotonic() - started:.1f} s")
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout)
+    assert Path(answer["from"]).is_relative_to(installed.parent.parent)
+    # A command that fails raises nothing in a notebook.
+    assert "Error" not in str(answer["shown"])
+    assert "Traceback" not in str(answer["shown"])
+
+
+def test_most_notebooks_need_no_large_extra() -> None:
+    assert len(OF_THE_CORE) >= 6

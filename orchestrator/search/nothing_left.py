@@ -14,14 +14,19 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint
 from costmodel.exact_any.neighbours import Resource, amounts, enough, resources
+from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, NoMappingError
+from orchestrator.answers.facts import tiling
+from orchestrator.report.units import percent
 from orchestrator.search.enumerated import whole_space
 
 _MOST_SECONDS = 20.0
 """What looking for the smallest conflict may take, and for changes; large spaces take a few."""
 _MOST_CHANGES = 3
+_MOST_ENTRIES = 5
+_SAMPLE = 256
 
 
 def why_nothing(space: MapSpace) -> str:
@@ -62,6 +67,7 @@ class Change(NamedTuple):
         needed: how much admits a mapping.
         unit: of both.
         least: whether less is known not to suffice.
+        machine: with it; of several that only help together, with those before it, too.
     """
 
     what: str
@@ -69,6 +75,7 @@ class Change(NamedTuple):
     needed: float
     unit: str
     least: bool
+    machine: Accelerator
 
     def __str__(self) -> str:
         least = "at least " if self.least else ""
@@ -103,7 +110,44 @@ def admitting_text(space: MapSpace) -> str:
     if not changes:
         return ""
     how = "by itself" if single else "together"
-    return f" What would admit one, {how}: {'; '.join(map(str, changes))}."
+    said = f" What would admit one, {how}: {'; '.join(map(str, changes))}."
+    return said + _closest(space.workload, changes[0].machine)
+
+
+def _closest(work: Workload, machine: Accelerator) -> str:
+    """The best of some mappings that a changed machine admits, as a sentence after a space."""
+    space = MapSpace(work, machine)
+    try:
+        codes = space.sample(np.random.default_rng(0), _SAMPLE, feasible=True)
+    except ConfigError:
+        return ""
+    best = codes[int(LoopNestModel().evaluate(space, codes).edp.argmin())]
+    return f" The mapping that comes closest needs just that: {tiling(space.describe(best))}."
+
+
+def excluded_text(space: MapSpace) -> str:
+    """How much of the map space every constraint excludes by itself, as a sentence after a space.
+
+    Counted, infeasible mappings included; those that exclude nothing are left out, as are rules of
+    orders: codes of others are read as the nearest that obeys.
+    """
+    work, machine = space.workload, space.accelerator
+
+    def size(some: Sequence[Constraint]) -> int:
+        try:
+            return MapSpace(work, machine.model_copy(update={"constraints": tuple(some)})).size()
+        except ConfigError:
+            return 0
+
+    whole = size(())
+    found = [(1 - size([one]) / whole, one) for one in single_entries(
+        machine.constraints, work.dimension_names
+    )]  # fmt: skip
+    found = [(share, one) for share, one in found if share > 0]
+    found.sort(key=lambda entry: -entry[0])
+    parts = [f"{conflict_text([one])} {percent(share)}" for share, one in found[:_MOST_ENTRIES]]
+    more = f" and {len(found) - len(parts)} more" if len(found) > len(parts) else ""
+    return f" By themselves these exclude, orders aside: {'; '.join(parts)}{more}." if parts else ""
 
 
 def _changes(space: MapSpace, late: Callable[[], bool]) -> Iterator[Change | None]:
@@ -120,7 +164,8 @@ def _changes(space: MapSpace, late: Callable[[], bool]) -> Iterator[Change | Non
             )
             if place is not None and (share := held[place[0]] / words) > 0:
                 name = f"{level.name} min_utilisation"
-                yield Change(name, level.min_utilisation, share, "", False)
+                grown = _filled(space, index, share).accelerator
+                yield Change(name, level.min_utilisation, share, "", False, grown)
 
 
 def _admits_share(space: MapSpace, index: int, shares: Sequence[float], place: int) -> bool | None:
@@ -144,8 +189,9 @@ def _least(space: MapSpace, resource: Resource, late: Callable[[], bool]) -> Cha
         return None
     place, least = at
     return Change(
-        resource.name, resource.amount, grid[place], resource.unit, least and resource.only_helps
-    )
+        resource.name, resource.amount, grid[place], resource.unit, least and resource.only_helps,
+        resource.grown(machine, grid[place]),
+    )  # fmt: skip
 
 
 def _together(space: MapSpace, late: Callable[[], bool]) -> list[Change]:
@@ -164,8 +210,9 @@ def _together(space: MapSpace, late: Callable[[], bool]) -> list[Change]:
         needed = grid[at[0]] if at is not None else grid[-1]
         machine = one.grown(machine, needed)
         if needed > one.amount:
-            found.append(Change(one.name, one.amount, needed, one.unit, False))
-    return found
+            found.append(Change(one.name, one.amount, needed, one.unit, False, machine))
+    # Only now every other resource is as small as it can be.
+    return [change._replace(machine=machine) for change in found]
 
 
 def _grown_admits(

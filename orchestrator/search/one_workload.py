@@ -176,7 +176,7 @@ def _search_or_why_not(
         return _search_workload(request, found, device, live, interrupted)
     except NoMappingError as error:
         from costmodel.map_space.map_space import MapSpace
-        from orchestrator.search.nothing_left import admitting_text, why_nothing
+        from orchestrator.search.nothing_left import admitting_text, excluded_text, why_nothing
 
         live.end()
         live.line("no mapping is feasible: looking for what leaves none, and what would admit one")
@@ -184,6 +184,7 @@ def _search_or_why_not(
         if device.constraints:
             where = f"{found.name} on {device.name}"
             why = f"No mapping of {where} is feasible: {why_nothing(space)}."
+            why += excluded_text(space)
         raise NoMappingError(why + admitting_text(space)) from error
 
 

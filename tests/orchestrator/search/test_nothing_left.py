@@ -12,7 +12,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.search.enumerated import whole_space
-from orchestrator.search.nothing_left import admitting_text, what_would_admit
+from orchestrator.search.nothing_left import admitting_text, excluded_text, what_would_admit
 
 WORK = workload("gemm:M=8,N=8,K=8")
 
@@ -60,7 +60,23 @@ def test_one_capacity() -> None:
     assert (change.what, change.needed, change.least, single) == ("PE capacity", wanted, True, True)
     # One column of A, one of Z, and a word of B.
     assert wanted == 8 + 8 + 1
-    assert admitting_text(space).endswith("PE capacity of at least 17 words (16 now).")
+    said, _, closest = admitting_text(space).partition(" The mapping that comes closest")
+    assert said.endswith("PE capacity of at least 17 words (16 now).")
+    loops = closest.removeprefix(" needs just that: ").rstrip(".").split(" | ")
+    assert loops[-1] == "PE M8"
+
+
+def test_how_much_each_constraint_excludes() -> None:
+    rules = [
+        constraint("PE", "temporal", "M=8", "N<=8"),
+        {"target": "GLB", "type": "temporal", "permutation": "MNK"},
+    ]
+    space = MapSpace(WORK, accelerator(machine(400, 16, constraints=rules)))
+    # 8 = 2^3 over three loops in time and one across: one of 20 ways has it all at PE.
+    assert excluded_text(space) == (
+        " By themselves these exclude, orders aside: PE temporal factors M=8 95.00 %."
+    )
+    assert excluded_text(MapSpace(WORK, accelerator(machine(400, 16)))) == ""
 
 
 def test_instances() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_those_that_together_leave_nothing_are_named(
     work = f"gemm:M={size},N={size},K=256"
     with pytest.raises(ms.ConfigError) as caught:
         ms.search(work, constraints=entries, seconds=5)
-    assert str(caught.value).partition(" What would admit one")[0] == (
+    assert re.split(" By themselves| What would", str(caught.value))[0] == (
         f"No mapping of {work} on mm256 is feasible: together these leave no feasible mapping: "
         f"{conflict}"
     )
