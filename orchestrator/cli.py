@@ -137,14 +137,22 @@ def train(**options: Any) -> None:
     show_default=True,
     help="Continue what lies in the run folder, or refuse it.",
 )
-def benchmark(**options: Any) -> None:
+@click.option("--cores", type=int, help="Processors that are used at once; else all.")
+@click.option("--hours", type=float, help="Stop after so many, to go on later.")
+@click.option("--core-hours", type=float, help="Stop after so many hours x processors.")
+def benchmark(
+    cores: int | None, hours: float | None, core_hours: float | None, **options: Any
+) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
     The same command again continues an interrupted run, which is logged to MLflow in a SQLite file
     in the run folder, or where --tracking-uri says. A study of kind marvel runs on Ray tasks and is
-    logged only where --tracking-uri says so.
+    logged only where --tracking-uri says so. A limit that is reached ends the call with 1 and a
+    line that says what is missing.
     """
-    _run("benchmark", **options)
+    from orchestrator.runs.limits import Limits
+
+    _run("benchmark", limits=Limits(cores, hours, core_hours), **options)
 
 
 @cli.command()

@@ -7,6 +7,8 @@ driver adds them up: no curve is kept, and none is read from a file.
 from __future__ import annotations
 
 import math
+import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +17,13 @@ import numpy as np
 
 from orchestrator.benchmark.config import Plan
 from orchestrator.comparison.results import Axis, Bounds, FloatArray, Run
+from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.runs.progress_file import MOST_CELLS, MOST_CURVES, MOST_ROWS, Chart, Curve, Grid
 from orchestrator.runs.progress_writer import ProgressWriter, curve
 from orchestrator.runs.run_folder import Say
 
+# Of what is missing, in a message.
+MOST_NAMED = 6
 # Shares of a search's budget at which curves are drawn.
 SHARES: FloatArray = np.logspace(-3, 0, 40)
 
@@ -69,17 +74,28 @@ class LiveBenchmark:
     Attributes:
         say: takes lines for a person.
         bounds: what results are compared with, by workload, as far as it is known.
+        limits: what the searches may take.
         processors: what the searches may use.
+        stopped: the limit that was reached, in words; empty: none was.
     """
 
     def __init__(
-        self, plan: Plan, progress: ProgressWriter, say: Say, bounds: Mapping[str, Bounds]
+        self,
+        plan: Plan,
+        progress: ProgressWriter,
+        say: Say,
+        bounds: Mapping[str, Bounds],
+        limits: Limits,
     ) -> None:
         self.plan = plan
         self.progress = progress
         self.say = say
         self.bounds = bounds
+        self.limits = limits
+        self.stopped = ""
         self.processors = 1
+        # Another thread draws.
+        self._lock = threading.Lock()
         self._sums: dict[Pair, Sum] = {}
         self._under_way: dict[str, tuple[str, float, float]] = {}
 
@@ -92,15 +108,15 @@ class LiveBenchmark:
         self.progress.stage("searching", unit="searches", total=total)
         self.add(known)
 
-    def add(self, runs: Iterable[Run]) -> None:
-        """Takes searches that were finished before this call."""
+    def add(self, runs: Iterable[Run], *, before: bool = True) -> None:
+        """Takes finished searches, of before this call or of now."""
         by_pair: dict[Pair, list[Run]] = {}
         for run in runs:
             by_pair.setdefault((run.searcher, run.workload), []).append(run)
         for pair, own in by_pair.items():
             found = sum_of(self.plan, own)
-            self._sums.setdefault(pair, Sum()).add(found.count, found.logs)
-            self.progress.advance(found.count, before=True)
+            self._add(pair, found.count, found.logs)
+            self.progress.advance(found.count, before=before)
         self.progress.show(self.looks, now=True)
 
     def begin_task(self, key: str, task: Mapping[str, Any]) -> None:
@@ -109,39 +125,76 @@ class LiveBenchmark:
         many = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
         name = f"{task['searcher']} on {task['workload']}, {many}"
         self.progress.begin_task(key, name)
-        self._under_way[key] = (name, 0.0, math.inf)
+        with self._lock:
+            self._under_way[key] = (name, 0.0, math.inf)
         self._count()
 
     def reach(self, key: str, result: Mapping[str, Any]) -> None:
         """A trial says how far it is."""
         if key in self._under_way:
             name = self._under_way[key][0]
-            self._under_way[key] = (name, float(result["share"]), float(result["best_loss"]))
+            far = (name, float(result["share"]), float(result["best_loss"]))
+            with self._lock:
+                self._under_way[key] = far
             self.progress.show(self.looks)
 
     def end_task(self, key: str, task: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
         """A trial has ended; without a result it has failed, and may be tried again."""
         self.progress.end_task(key)
-        self._under_way.pop(key, None)
+        with self._lock:
+            self._under_way.pop(key, None)
         self._count()
         if result is None:
             self.progress.fail(f"{task['searcher']} on {task['workload']}: a trial failed")
             return
         count = len(task["seeds"])
         pair = (task["searcher"], task["workload"])
-        self._sums.setdefault(pair, Sum()).add(count, result["logs"])
+        self._add(pair, count, result["logs"])
         self.progress.advance(count)
         self.progress.show(self.looks)
 
+    def reached(self) -> bool:
+        """Whether a limit is reached, which is noted."""
+        self.stopped = self.stopped or self.limits.reached(self.processors)
+        return bool(self.stopped)
+
+    def check(self, missing: Iterable[Mapping[str, Any]]) -> None:
+        """Ends the benchmark where a limit has ended its searches.
+
+        Args:
+            missing: searcher, workload and seeds of what is not finished.
+
+        Raises:
+            LimitReachedError: it says what is missing.
+        """
+        counts = [
+            (f"{task['searcher']} on {task['workload']}", len(task["seeds"])) for task in missing
+        ]
+        if not self.stopped or not counts:
+            return
+        by_pair = Counter[str]()
+        for pair, count in counts:
+            by_pair[pair] += count
+        named = [f"{pair} ({count:,})" for pair, count in by_pair.items()][:MOST_NAMED]
+        more = len(by_pair) - len(named)
+        shown = ", ".join(named) + (f" and {more:,} more" if more else "")
+        raise LimitReachedError(
+            f"{self.plan.benchmark.name}: stopped after {self.stopped}; "
+            f"{by_pair.total():,} searches are missing: {shown}; the same command goes on."
+        )
+
     def looks(self) -> tuple[Sequence[Chart], Sequence[Grid]]:
         """Curves per method over the workloads that it has finished, and where it stands."""
-        bests = self._references()
-        shares = {
-            pair: 100 * (found.means() / bests[pair[1]] - 1)
-            for pair, found in self._sums.items()
-            if found.count
-        }
-        return [self._chart(shares)], [*self._running_table(), self._table(shares)]
+        with self._lock:
+            means = {pair: found.means() for pair, found in self._sums.items() if found.count}
+            under_way = list(self._under_way.values())[:MOST_ROWS]
+        bests = self._references(means)
+        shares = {pair: 100 * (found / bests[pair[1]] - 1) for pair, found in means.items()}
+        return [self._chart(shares)], [*self._running_table(under_way), self._table(shares)]
+
+    def _add(self, pair: Pair, count: int, logs: Sequence[float] | FloatArray) -> None:
+        with self._lock:
+            self._sums.setdefault(pair, Sum()).add(count, logs)
 
     @property
     def title(self) -> str:
@@ -157,12 +210,11 @@ class LiveBenchmark:
         """Tells how many processors have a search; one with runners has more than one."""
         self.progress.workers(min(len(self._under_way), self.processors), self.processors)
 
-    def _references(self) -> dict[str, float]:
+    def _references(self, means: Mapping[Pair, FloatArray]) -> dict[str, float]:
         """What each workload's results are held against."""
         found: dict[str, float] = {}
-        for (_, workload), total in self._sums.items():
-            best = float(total.means()[-1]) if total.count else math.inf
-            found[workload] = min(best, found.get(workload, math.inf))
+        for (_, workload), mean in means.items():
+            found[workload] = min(float(mean[-1]), found.get(workload, math.inf))
         return found | {name: bounds.reference for name, bounds in self.bounds.items()}
 
     def _chart(self, shares: Mapping[Pair, FloatArray]) -> Chart:
@@ -194,10 +246,10 @@ class LiveBenchmark:
         rows = [(name, *(cell(label, name) for label in labels)) for name in workloads]
         return Grid(title=self.title, header=("workload", *labels), rows=tuple(rows))
 
-    def _running_table(self) -> Iterable[Grid]:
+    def _running_table(self, under_way: Sequence[tuple[str, float, float]]) -> Iterable[Grid]:
         rows = [
             (name, round(100 * share, 1), self.plan.shown(best) if math.isfinite(best) else None)
-            for name, share, best in list(self._under_way.values())[:MOST_ROWS]
+            for name, share, best in under_way
         ]
         if rows:
             header = ("search", "% of its budget", "best so far")

@@ -83,7 +83,7 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         plan = self.plan
         self.progress.stage("proving the optima", unit="workloads", total=len(plan.workloads))
         optima = Optima(plan, folder, self.say, self.store)
-        live = LiveBenchmark(plan, self.progress, self.say, optima.known)
+        live = LiveBenchmark(plan, self.progress, self.say, optima.known, self.limits)
         runs, spent = run_searches(
             plan, folder, CHECKPOINT_SECONDS, live, self.store, beside=optima
         )

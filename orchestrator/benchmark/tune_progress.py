@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ray.tune import Callback
+from ray.tune import Callback, Stopper
 from ray.tune.search import Searcher
 
 from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.runs.ray_runtime import node_was_lost
 
-BLOCK_LINE_SECONDS = 5.0
+BLOCK_LINE_SECONDS, BLOCK_TELL_SECONDS = 5.0, 1.0
 LOOK_SECONDS = 0.5
 
 
@@ -61,6 +61,21 @@ class LostNodes(Callback):
             trial.max_failures += 1
 
 
+class StopAtLimit(Stopper):
+    """Ends all trials when a limit of the benchmark is reached."""
+
+    def __init__(self, live: LiveBenchmark) -> None:
+        self.live = live
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """No result ends its trial."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether a limit is reached."""
+        return self.live.reached()
+
+
 class TrialProgress(Callback):
     """Prints a line per finished trial: how many of how many, which, its best, time so far."""
 
@@ -77,6 +92,8 @@ class TrialProgress(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Counts and prints."""
+        if trial.last_result.get("share") != 1:
+            return  # a limit has ended it
         self.live.end_task(trial.trial_id, trial.config["task"], trial.last_result)
         self.done += 1
         task, loss = trial.config["task"], trial.last_result["best_loss"]
@@ -110,9 +127,16 @@ class TrialProgress(Callback):
 class BlockProgress(Callback):
     """Prints now and then how many mappings have been evaluated in blocks."""
 
-    def __init__(self, searches: int, live: LiveBenchmark) -> None:
+    def __init__(self, searches: int, tell: Callable[[], None]) -> None:
+        """Prepares.
+
+        Args:
+            searches: how many there are.
+            tell: called now and then, and tells which of them are finished.
+        """
         self.searches = searches
-        self.live = live
+        self.tell = tell
+        self.told = 0.0
         self.started = 0.0
         self.printed = 0.0
         self.blocks = 0
@@ -124,10 +148,14 @@ class BlockProgress(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Counts, and prints if the last line is old."""
+        if "mappings" not in trial.last_result:
+            return  # a limit has ended it
         self.blocks += 1
         self.mappings += trial.last_result["mappings"]
-        self.live.progress.line(f"{self.mappings:,} mappings of {self.searches} searches")
         now = time.monotonic()
+        if now - self.told >= BLOCK_TELL_SECONDS:
+            self.told = now
+            self.tell()
         if now - self.printed >= BLOCK_LINE_SECONDS:
             self.printed = now
             print(

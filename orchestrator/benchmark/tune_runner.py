@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
@@ -31,6 +31,9 @@ from orchestrator.benchmark.stored_runs import (
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.store.folder import Store
+
+if TYPE_CHECKING:
+    from orchestrator.benchmark.block_trial import BlockSearch
 
 SEARCHES_FOLDER = "searches"
 BLOCKS_FILE = "blocks.npz"
@@ -84,8 +87,8 @@ def run_searches(
     if not left:
         return known, {}
     started = time.monotonic()
-    with _quiet_tune(whole_searches) as processors:
-        live.processors = processors
+    with _quiet_tune(whole_searches, live.limits.cores) as there:
+        live.processors = processors = live.limits.of(there)
         host = _run_trials if whole_searches else _run_blocks
         callbacks = []
         if beside is not None:
@@ -152,11 +155,14 @@ def _run_trials(
             tune.with_resources(
                 trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
             ),
-            tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan)),
+            tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan, live)),
             [TrialProgress(len(left), plan.shown, live), *callbacks],
             states.parent,
+            live,
         )
-        done |= _finished(left, states)
+        written = file_sizes(states)
+        done |= _finished([task for task in left if task["file"] in written], states)
+    live.check(task for task in tasks if task["file"] not in done)
     for task in tasks:
         if task["file"] not in done:
             raise MapspaceError(
@@ -228,7 +234,7 @@ def _run_blocks(
         EvaluateBlock,
         TuneSearch,
     )
-    from orchestrator.benchmark.search_trial import make_evaluator, pack_result, unpack_run
+    from orchestrator.benchmark.search_trial import make_evaluator
     from orchestrator.benchmark.tune_progress import BlockProgress
     from orchestrator.pool.delivered import DeliveredCosts
 
@@ -269,32 +275,58 @@ def _run_blocks(
             f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
             f"in blocks of {benchmark.block_size} mappings"
         )
+    told = set[int]()
+
+    def tell(*, before: bool = False) -> None:
+        for place, (task, block) in enumerate(zip(tasks, blocks, strict=True)):
+            if block.done and place not in told:
+                told.add(place)
+                live.add([_run_of(task, block)], before=before)
+
+    tell(before=True)
     # A block that is lost is evaluated again from its configuration.
     _fit(
         trainable,
-        tune.TuneConfig(search_alg=search, num_samples=-1, **_scheduling(plan)),
-        [BlockProgress(len(tasks), live), *callbacks],
+        tune.TuneConfig(search_alg=search, num_samples=-1, **_scheduling(plan, live)),
+        [BlockProgress(len(tasks), tell), *callbacks],
         states.parent,
+        live,
     )
-    return [
-        unpack_run(
-            pack_result(done.evaluator.result(), done.searcher.failure), entry.label, workload, seed
-        )
-        for (entry, workload, seed), done in zip(tasks, search.searches, strict=True)
-    ]
+    tell()
+    if live.stopped:
+        # Its last second may be missing from the file.
+        save_state(path, search.state_dict())
+    live.check(
+        {"searcher": entry.label, "workload": workload, "seeds": [seed]}
+        for (entry, workload, seed), block in zip(tasks, blocks, strict=True)
+        if not block.done
+    )
+    return [_run_of(task, block) for task, block in zip(tasks, blocks, strict=True)]
 
 
-def _scheduling(plan: Plan) -> dict[str, Any]:
+def _run_of(task: tuple[SearcherEntry, str, int], block: BlockSearch) -> Run:
+    """What a search in blocks has found so far."""
+    from orchestrator.benchmark.search_trial import pack_result, unpack_run
+
+    entry, workload, seed = task
+    packed = pack_result(block.evaluator.result(), block.searcher.failure)
+    return unpack_run(packed, entry.label, workload, seed)
+
+
+def _scheduling(plan: Plan, live: LiveBenchmark) -> dict[str, Any]:
     """How Tune runs the trials of either host."""
+    most = [n for n in (plan.benchmark.concurrency, live.limits.cores) if n is not None]
     return {
-        "max_concurrent_trials": plan.benchmark.concurrency,
+        "max_concurrent_trials": min(most, default=None),
         "reuse_actors": True,
         # Names of experiments are no names of folders.
         "trial_dirname_creator": lambda trial: str(trial.trial_id),
     }
 
 
-def _fit(trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place) -> None:
+def _fit(
+    trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place, live: LiveBenchmark
+) -> None:
     """Lets Tune run its trials; what it writes for itself is thrown away.
 
     Raises:
@@ -302,7 +334,7 @@ def _fit(trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place) -
     """
     from ray import tune
 
-    from orchestrator.benchmark.tune_progress import LostNodes
+    from orchestrator.benchmark.tune_progress import LostNodes, StopAtLimit
 
     with tempfile.TemporaryDirectory() as storage:
         grid = tune.Tuner(
@@ -311,6 +343,7 @@ def _fit(trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place) -
             run_config=tune.RunConfig(
                 storage_path=storage,
                 verbose=0,
+                stop=StopAtLimit(live),
                 callbacks=[*callbacks, LostNodes()],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 # A worker that dies costs its work since the last state, not the benchmark.
@@ -330,11 +363,12 @@ def _fit(trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place) -
 
 
 @contextlib.contextmanager
-def _quiet_tune(trials: bool) -> Iterator[int]:
+def _quiet_tune(trials: bool, cores: int | None) -> Iterator[int]:
     """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile.
 
     Args:
         trials: whether trials are whole searches, which all are known beforehand.
+        cores: that a Ray which starts here has; None: all.
 
     Yields:
         How many processors Ray has.
@@ -362,7 +396,7 @@ def _quiet_tune(trials: bool) -> Iterator[int]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with ray_runtime():
+        with ray_runtime(cpus=cores):
             import ray
 
             yield int(ray.cluster_resources().get("CPU", 1))

@@ -10,6 +10,7 @@ from mapspace.storage import Place
 from mapspace.strict_yaml import load_yaml
 from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
+from orchestrator.runs.limits import Limits
 from orchestrator.runs.locations import RUNS
 from orchestrator.runs.run_folder import Say, experiment_of, say
 from orchestrator.schemas.runs import RunAnswer
@@ -24,6 +25,7 @@ def run_experiment(
     resume: bool = True,
     tracking_uri: str | None = None,
     store: Store | None = None,
+    limits: Limits | None = None,
     echo: Say = print,
 ) -> RunAnswer:
     """Runs or continues an experiment of any kind, draws its page and logs it to MLflow.
@@ -35,6 +37,7 @@ def run_experiment(
         resume: continue what lies in the folder; else it must not exist.
         tracking_uri: MLflow; None: the folder's own store, for kinds that keep one.
         store: where what was computed before is read, and new things are kept; None: nowhere.
+        limits: what this call may take; None: whatever it needs.
         echo: takes the summary and the closing lines.
 
     Returns:
@@ -58,7 +61,9 @@ def run_experiment(
     folder = output or RUNS / str(config.name)  # type: ignore[attr-defined]
     # Before the preparation, which may take minutes.
     require_own(folder, found)
-    experiment = found(found.prepare(config, str(path)), say=say, bars=True, store=store)
+    limits = limits or Limits()
+    plan = found.prepare(config, str(path))
+    experiment = found(plan, say=say, bars=True, store=store, limits=limits)
     if not resume and folder.exists():
         raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
     answer = experiment.close(experiment.run(folder), folder, tracking_uri, echo)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from mapspace.errors import MapspaceError
 from mapspace.storage import Place, write_atomically
+from orchestrator.runs.limits import LimitReachedError
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.progress_file import (
     BEAT_SECONDS,
@@ -41,6 +42,9 @@ from orchestrator.runs.progress_file import (
 WRITE_SECONDS, REMOTE_WRITE_SECONDS = 1.0, 5.0
 
 
+Looks = Callable[[], tuple[Sequence[Chart], Sequence[Grid]]]
+
+
 class ProgressWriter:
     """How a run stands, as it tells; before `written` and after it nobody listens."""
 
@@ -53,7 +57,7 @@ class ProgressWriter:
         self._running: dict[Hashable, tuple[str, float]] = {}
         self._failures: deque[str] = deque(maxlen=MOST_FAILURES)
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
-        self._shown = -math.inf
+        self._looks: Looks | None = None
         self._now = Progress(
             version=1,
             kind="",
@@ -121,20 +125,26 @@ class ProgressWriter:
 
     def show(
         self,
-        looks: Callable[[], tuple[Sequence[Chart], Sequence[Grid]]],
+        looks: Looks,
         *,
         now: bool = False,
     ) -> None:
-        """Curves and tables so far, made where the last ones are older than a file's time.
+        """Curves and tables so far, made when the file is written next.
 
         Args:
-            looks: makes them, in the thread that calls.
-            now: make them in any case.
+            looks: makes them, in the thread that writes.
+            now: make them here and now.
         """
-        if now or time.monotonic() - self._shown >= WRITE_SECONDS:
-            charts, tables = looks()
-            self._tell(charts=tuple(charts), tables=tuple(tables))
-            self._shown = time.monotonic()
+        if now:
+            self._looks = None
+            self._draw(looks)
+        else:
+            self._looks = looks
+            self._changed = True
+
+    def _draw(self, looks: Looks) -> None:
+        charts, tables = looks()
+        self._tell(charts=tuple(charts), tables=tuple(tables))
 
     @contextlib.contextmanager
     def written(self, folder: Place, claim: Claim, kind: str, name: str) -> Iterator[None]:
@@ -154,6 +164,9 @@ class ProgressWriter:
         over = threading.Event()
 
         def write() -> None:
+            looks, self._looks = self._looks, None
+            if looks is not None:
+                self._draw(looks)
             with self._lock:
                 self._changed = False
                 content = self._snapshot()
@@ -237,6 +250,8 @@ def _ending(error: BaseException) -> tuple[Status, str]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", "interrupted; the same command continues it."
     lines = str(error).strip().splitlines()
+    if isinstance(error, LimitReachedError):
+        return "stopped", lines[0]
     return "failed", lines[0] if lines else type(error).__name__
 
 

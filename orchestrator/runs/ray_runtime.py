@@ -54,6 +54,7 @@ def fan_out(
     retries: int = 3,
     what: str = "task",
     watch: Watch | None = None,
+    cores: int | None = None,
 ) -> Iterator[Answer]:
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
@@ -66,13 +67,14 @@ def fan_out(
         retries: How often one item's worker may die; a node that dies with it does not count.
         what: What an item is, for the error.
         watch: See `completed`.
+        cores: See `completed`.
 
     Raises:
         MapspaceError: As the function raised it, or if workers keep dying.
         OSError: As the function raised it.
     """
-    with ray_runtime():
-        for _, answer in completed(function, items, retries=retries, watch=watch):
+    with ray_runtime(cpus=cores):
+        for _, answer in completed(function, items, retries=retries, watch=watch, cores=cores):
             if answer is None:
                 raise MapspaceError(
                     f"A worker process died {retries + 1} times on the same {what} (out of "
@@ -88,6 +90,7 @@ def completed(
     retries: int = 3,
     stop: Callable[[], bool] | None = None,
     watch: Watch | None = None,
+    cores: int | None = None,
 ) -> Iterator[tuple[Item, Answer | None]]:
     """Applies a function to every item on Ray tasks of one core; answers come as they are ready.
 
@@ -96,7 +99,8 @@ def completed(
         items: Its arguments.
         retries: How often one item's worker may die; a node that dies with it does not count.
         stop: Looked at a few times a second; when it is true no more answers are waited for.
-        watch: Takes how many processors have a task, and how many there are.
+        watch: Takes how many processors have a task, and how many may be used.
+        cores: So many tasks at once at most; None: as many as there are processors.
 
     Yields:
         Items with their answers; None where workers kept dying on an item.
@@ -105,7 +109,7 @@ def completed(
         MapspaceError: As the function raised it.
         OSError: As the function raised it.
     """
-    tasks = Tasks(function, items, retries=retries)
+    tasks = Tasks(function, items, retries=retries, cores=cores)
     while not tasks.done and not (stop is not None and stop()):
         if watch is not None:
             watch(*tasks.busy)
@@ -121,7 +125,12 @@ class Tasks(Generic[Item, Answer]):
     """
 
     def __init__(
-        self, function: Callable[[Item], Answer], items: Iterable[Item], *, retries: int = 3
+        self,
+        function: Callable[[Item], Answer],
+        items: Iterable[Item],
+        *,
+        retries: int = 3,
+        cores: int | None = None,
     ) -> None:
         """Takes the arguments of `completed`; Ray runs, and `ready` gives items out."""
         import ray
@@ -132,6 +141,7 @@ class Tasks(Generic[Item, Answer]):
         # Ray would count a lost node as the task's fault.
         self._task = ray.remote(num_cpus=1, max_retries=0)(task)
         self._retries = retries
+        self._most = cores
         self._deaths: dict[int, int] = {}
         self._waiting = enumerate(items)
         self._again: list[tuple[int, Item]] = []
@@ -147,7 +157,7 @@ class Tasks(Generic[Item, Answer]):
     @property
     def busy(self) -> tuple[int, int]:
         """How many cores have an item at most, and how many there are."""
-        cores = self._window // 2
+        cores = self._window // 2 if self._most is None else self._window
         return min(len(self._pending), cores), cores
 
     def ready(self, timeout: float | None = None) -> list[tuple[Item, Answer | None]]:
@@ -190,7 +200,8 @@ class Tasks(Generic[Item, Answer]):
 
         if time.monotonic() - self._counted >= RECOUNT_SECONDS:
             # One more per core than runs, so that no core waits for the driver.
-            self._window = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            there = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            self._window = 2 * there if self._most is None else min(there, self._most)
             self._counted = time.monotonic()
         free = max(0, self._window - len(self._pending))
         again, self._again = self._again, []

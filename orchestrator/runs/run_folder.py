@@ -20,6 +20,7 @@ from mapspace.errors import ConfigError
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.runs.folder_kind import FolderKind
 from orchestrator.runs.kinds import KINDS, require_own, why_no_report
+from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.runs.locations import local_view
 from orchestrator.runs.lock import Claim, claimed
 from orchestrator.runs.mlflow_client import TRACKING_FILE, default_uri, open_mlflow
@@ -56,6 +57,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         bars: whether bars of progress are drawn on standard error.
         execute: what the tasks of `spread` run on; None: Ray.
         store: where what was computed before is read, and new things are kept; None: nowhere.
+        limits: what one call may take.
         progress: takes how the run stands, for those who look on.
     """
 
@@ -77,6 +79,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     bars: bool = False
     execute: Execute | None = None
     store: Store | None = None
+    limits: Limits = field(default_factory=Limits)
     progress: ProgressWriter = field(default_factory=ProgressWriter)
 
     @classmethod
@@ -248,10 +251,19 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             weight: how many of them an answer is.
 
         Raises:
-            MapspaceError: workers keep dying on an item, or the folder was taken over.
+            MapspaceError: workers keep dying on an item, the folder was taken over, or a limit is
+                reached.
         """
-        workers = self.progress.workers
-        execute = self.execute or partial(fan_out, what=self.unit, watch=workers)
+        processors = 1
+
+        def watch(busy: float, there: int) -> None:
+            nonlocal processors
+            processors = there
+            self.progress.workers(busy, there)
+
+        execute = self.execute or partial(
+            fan_out, what=self.unit, watch=watch, cores=self.limits.cores
+        )
         if not items:
             return
         self.progress.stage(self.words, unit=self.unit, total=total, done=done)
@@ -265,6 +277,11 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
                 rate = f"{finished / (time.monotonic() - started):,.1f}/s"
                 progress.update(bar, completed=done + finished, note=rate)
                 yield answer
+                if done + finished < total and (reached := self.limits.reached(processors)):
+                    raise LimitReachedError(
+                        f"{self.name}: stopped after {reached} with {done + finished:,} of "
+                        f"{total:,} {self.unit}; the same command goes on."
+                    )
 
     def close(
         self, result: Result, folder: Place, tracking_uri: str | None, echo: Say

@@ -1,0 +1,95 @@
+"""Limits of a call: a run that reaches one stops, says what is missing, and goes on later."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import call
+from data_configs import data_config
+
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import validate
+from orchestrator.benchmark.config import Benchmark, prepare
+from orchestrator.benchmark.run import BenchmarkExperiment
+from orchestrator.runs.limits import LimitReachedError, Limits
+from orchestrator.runs.progress_file import read_progress
+from orchestrator.training.generate import GenerateExperiment
+
+HOUR = 3600.0
+
+
+def test_hours_and_core_hours_are_counted_from_the_beginning() -> None:
+    began = time.monotonic() - 0.5 * HOUR
+    assert Limits(_began=began).reached(1000) == ""
+    assert Limits(hours=0.4, _began=began).reached(1) == "0.4 hours"
+    assert Limits(hours=0.6, _began=began).reached(1000) == ""
+    # Half an hour on four processors is two core-hours, busy or not.
+    limits = Limits(core_hours=1.9, _began=began)
+    assert limits.reached(3) == ""
+    assert limits.reached(4) == "1.9 core-hours on 4 processors"
+    assert [Limits(cores=cores).of(4) for cores in (None, 2, 9)] == [4, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--hours", 0), ("--hours", -1), ("--hours", "nan"), ("--core-hours", "inf"), ("--cores", 0)],
+)
+def test_a_limit_is_above_0(option: str, value: object, capsys: Any) -> None:
+    assert call("benchmark", "smoke", option, value) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"Error: {option}: expected .*, got ", line)
+    with pytest.raises(ConfigError):
+        Limits(hours=float("nan"))
+
+
+def test_any_kind_stops_between_two_tasks_and_goes_on(tmp_path: Path) -> None:
+    limits = Limits(hours=1e-9)
+    config = data_config()
+    first = GenerateExperiment(config, execute=map, limits=limits)
+    message = r"stopped after 1e-09 hours with 1 of \d+ shards; the same command goes on"
+    with pytest.raises(LimitReachedError, match=message):
+        first.run(tmp_path)
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert (progress.status, progress.done) == ("stopped", 1)
+    rest = GenerateExperiment(config, execute=map).run(tmp_path)
+    assert rest.kept == 1
+    # What ends with its last task has reached no limit.
+    done = GenerateExperiment(config, execute=map, limits=limits).run(tmp_path)
+    assert done.written == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["trials", "blocks"])
+def test_a_benchmark_stops_and_goes_on(host: str, tmp_path: Path, ray_runtime: None) -> None:
+    content = {
+        "kind": "benchmark",
+        "name": "limited",
+        "accelerator": "mm256",
+        "workloads": ["gemm:M=64,N=64,K=64"],
+        "searchers": {"random": {}, "annealing": {}},
+        "seeds": 2,
+        "iterations": 200,
+        "host": host,
+    }
+    plan = prepare(validate(Benchmark, content, "limited"), "limited")
+    limits = Limits(hours=1e-9)
+    message = r"1e-09 hours; \d searches are missing: .* on gemm.*; the same command goes on\."
+    with pytest.raises(LimitReachedError, match=message):
+        BenchmarkExperiment(plan, limits=limits).run(tmp_path / "run")
+    progress = read_progress(tmp_path / "run")
+    assert progress is not None
+    assert progress.status == "stopped"
+    assert "searches are missing" in progress.reason
+    assert not (tmp_path / "run" / "summary.json").exists()
+    continued = BenchmarkExperiment(plan).run(tmp_path / "run")
+    whole = BenchmarkExperiment(plan).run(tmp_path / "whole")
+    found = [[(one.best_loss, one.best_code) for one in done.runs] for done in (continued, whole)]
+    assert found[0] == found[1]
+    progress = read_progress(tmp_path / "run")
+    assert progress is not None
+    assert (progress.status, progress.done, progress.total) == ("finished", 4, 4)
