@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,9 @@ from orchestrator.store.folder import Store
 
 if TYPE_CHECKING:
     from orchestrator.benchmark.block_trial import BlockSearch
+
+BlockTask = tuple[SearcherEntry, str, int]
+"""Searcher, name of the workload and seed of a search in blocks."""
 
 SEARCHES_FOLDER = "searches"
 BLOCKS_FILE = "blocks.npz"
@@ -275,14 +278,7 @@ def _run_blocks(
             f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
             f"in blocks of {benchmark.block_size} mappings"
         )
-    told = set[int]()
-
-    def tell(*, before: bool = False) -> None:
-        for place, (task, block) in enumerate(zip(tasks, blocks, strict=True)):
-            if block.done and place not in told:
-                told.add(place)
-                live.add([_run_of(task, block)], before=before)
-
+    tell = _teller(tasks, blocks, live)
     tell(before=True)
     # A block that is lost is evaluated again from its configuration.
     _fit(
@@ -304,7 +300,22 @@ def _run_blocks(
     return [_run_of(task, block) for task, block in zip(tasks, blocks, strict=True)]
 
 
-def _run_of(task: tuple[SearcherEntry, str, int], block: BlockSearch) -> Run:
+def _teller(
+    tasks: Sequence[BlockTask], blocks: Sequence[BlockSearch], live: LiveBenchmark
+) -> Callable[..., None]:
+    """What tells of every search in blocks once, when it is finished."""
+    told = set[int]()
+
+    def tell(*, before: bool = False) -> None:
+        for place, (task, block) in enumerate(zip(tasks, blocks, strict=True)):
+            if block.done and place not in told:
+                told.add(place)
+                live.add([_run_of(task, block)], before=before)
+
+    return tell
+
+
+def _run_of(task: BlockTask, block: BlockSearch) -> Run:
     """What a search in blocks has found so far."""
     from orchestrator.benchmark.search_trial import pack_result, unpack_run
 
