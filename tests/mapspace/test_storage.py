@@ -23,6 +23,7 @@ from marks import noisy_libraries
 
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.storage import (
+    Place,
     RemotePath,
     download,
     file_sizes,
@@ -34,6 +35,7 @@ from mapspace.storage import (
 from orchestrator.cli import cli
 from orchestrator.runs import lock
 from orchestrator.runs.lock import claimed
+from orchestrator.runs.progress_file import PROGRESS_FILE
 from orchestrator.training.generate import generate
 from surrogate.shards import Dataset, ShardEntry
 
@@ -198,7 +200,7 @@ def test_a_remote_data_set_equals_a_local_one_and_is_repaired(
     assert more.manifest.shards == local.manifest.shards
     for shard in local.manifest.shards:
         assert (bucket / shard.file).read_bytes() == (tmp_path / shard.file).read_bytes()
-    assert file_sizes(bucket) == file_sizes(tmp_path)
+    assert data_files(bucket) == data_files(tmp_path)
 
     write_atomically(bucket / "shard-00001.parquet", b"PAR1 rubbish")
     (bucket / "shard-00003.parquet").unlink()
@@ -208,7 +210,7 @@ def test_a_remote_data_set_equals_a_local_one_and_is_repaired(
     assert (repaired.written, repaired.kept) == (2, 2)
     assert "shard-00001.parquet" in repaired.damaged[0]
     assert "(the file is missing)" in repaired.damaged[1]
-    assert file_sizes(bucket) == file_sizes(tmp_path)
+    assert data_files(bucket) == data_files(tmp_path)
     ours, theirs = Dataset(str(bucket)).read(3), Dataset(tmp_path).read(3)
     assert ours.inputs.tobytes() == theirs.inputs.tobytes()
     with pytest.raises(ConfigError, match=r"another data set .*seed"):
@@ -240,10 +242,15 @@ def test_the_command_takes_an_experiment_and_writes_a_data_set_at_uris(
     write_atomically(experiment, data_config().model_dump_json().encode())
     cli.main(["generate", str(experiment), "--output", str(bucket)], standalone_mode=False)
     assert Dataset(bucket).manifest.rows == 120
-    assert sorted(file_sizes(bucket)) == [
+    assert sorted(data_files(bucket)) == [
         "manifest.json",
         *(f"shard-0000{index}.parquet" for index in range(4)),
     ]
+
+
+def data_files(folder: Place) -> dict[str, int]:
+    """Names and bytes of the files of a data set, without the note of how its run stands."""
+    return {name: size for name, size in file_sizes(folder).items() if name != PROGRESS_FILE}
 
 
 # Two runs at one place
@@ -266,7 +273,7 @@ def test_a_second_run_is_refused_and_told_who_is_there(
     here = os.getpid()
     made = generate(data_config(rows=60), folder, execute=while_another_starts)
     assert made.written == 2
-    assert sorted(file_sizes(folder)) == [
+    assert sorted(data_files(folder)) == [
         *("manifest.json", "shard-00000.parquet", "shard-00001.parquet")
     ]
     assert generate(data_config(rows=60), folder, execute=map).kept == 2
