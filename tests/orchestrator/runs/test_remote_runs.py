@@ -128,7 +128,7 @@ def test_a_remote_benchmark_equals_a_local_one(
     remote = run_benchmark(prepared(file), str(bucket))
     assert_equal_runs(remote, local)
     assert_equal_runs(results_files.load(str(bucket)), local)
-    names = ["best.jsonl", "curves.parquet", "experiment.json", "summary.json"]
+    names = ["best.jsonl", "curves.parquet", "experiment.json", "progress.json", "summary.json"]
     assert sorted(file_sizes(bucket)) == names
     assert (bucket / "best.jsonl").read_bytes() == (tmp_path / "run" / "best.jsonl").read_bytes()
     assert not (bucket / "searches").exists()
@@ -192,7 +192,7 @@ def test_benchmark_and_report_commands_take_a_uri(
     assert (copy / "mlflow.db").exists()
     assert file_sizes(bucket).keys() == {
         *("best.jsonl", "curves.parquet", "experiment.json", "mlflow.json"),
-        *("report.html", "summary.json"),
+        *("progress.json", "report.html", "summary.json"),
     }
     # On another machine, with the tracking server gone: what it needs comes from the URI.
     (tmp_path / "elsewhere").mkdir()
