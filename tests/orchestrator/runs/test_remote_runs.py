@@ -310,7 +310,7 @@ def test_a_remote_sweep_equals_a_local_one_and_continues(
     cli.main(["sweep", str(file), "--output", str(bucket)], standalone_mode=False)
     assert file_sizes(bucket).keys() == {
         *("architectures.csv", "front.jsonl", "mlflow.json", "pareto.png"),
-        *("results.parquet", "sweep.html", "sweep.json"),
+        *("progress.json", "results.parquet", "sweep.html", "sweep.json"),
     }
     table = (bucket / "architectures.csv").read_text()
     assert table == local.architectures.to_csv(index=False)
