@@ -126,10 +126,11 @@ def moves(
     last: tuple[int, ...] = ()
     for counts in itertools.product(*(range(loop.factor) for loop in loops)):
         boxes = {tensor.name: _box(tensor, loops, counts, inside) for tensor in kept}
+        # The outermost loop that has another count goes on.
+        pairs = enumerate(zip(counts, last, strict=False))
+        advanced = next((place for place, (now, was) in pairs if now != was), 0)
         common = {
-            tensor.name: _common(boxes[tensor.name], before[tensor.name])
-            if last and _slides(tensor, loops, counts, last)
-            else 0
+            tensor.name: _stays(tensor, loops, boxes[tensor.name], advanced) if before else 0
             for tensor in kept
         }
         if before:
@@ -174,16 +175,34 @@ def _loops(workload: Workload, mapping: Mapping, index: int) -> list[_Loop]:
     return loops[::-1]
 
 
-def _slides(
-    tensor: Tensor, loops: list[_Loop], counts: tuple[int, ...], last: tuple[int, ...]
-) -> bool:
-    """Whether a tile stays, or moves on by one step of one loop: else the model keeps no words."""
-    moved = [
-        now - before
-        for loop, now, before in zip(loops, counts, last, strict=True)
-        if loop.dimension in tensor.dimensions and now != before
-    ]
-    return moved in ([], [1])
+def _stays(tensor: Tensor, loops: list[_Loop], box: Box, advanced: int) -> int:
+    """Words that a tile keeps when a loop goes on and those inside it begin anew.
+
+    As the model counts: if the tile moves as its innermost loop moves it, those that such a
+    step leaves; else none.
+
+    Args:
+        tensor: what is tiled.
+        loops: outermost first.
+        box: the tile.
+        advanced: the place of the loop that goes on.
+    """
+    steps = _shift(tensor, loops[-1])
+    moved = _shift(tensor, loops[advanced])
+    for loop in loops[advanced + 1 :]:
+        moved = tuple(far - back for far, back in zip(moved, _shift(tensor, loop), strict=True))
+    if moved != steps:
+        return 0
+    lengths = (end - begin for begin, end in box)
+    return math.prod(max(0, long - step) for long, step in zip(lengths, steps, strict=True))
+
+
+def _shift(tensor: Tensor, loop: _Loop) -> tuple[int, ...]:
+    """How far a step of a loop moves a tile, per axis."""
+    return tuple(
+        sum(scale * loop.step for name, scale in axis.terms if name == loop.dimension)
+        for axis in tensor.axes
+    )
 
 
 def _box(
@@ -203,13 +222,6 @@ def _box(
 
 def _size(box: Box) -> int:
     return math.prod(end - begin for begin, end in box)
-
-
-def _common(one: Box, other: Box) -> int:
-    """Words that two boxes share."""
-    return math.prod(
-        max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(one, other, strict=True)
-    )
 
 
 def _work(drawn: DrawnMapping, index: int) -> float:

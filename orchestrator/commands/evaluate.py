@@ -46,7 +46,12 @@ if TYPE_CHECKING:
 @TIMELOOP
 @LENIENT
 @with_store
-@click.option("--json", "as_json", is_flag=True, help="With --timeloop: print one JSON object.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="With --timeloop: print one JSON object; records are answered in JSON lines anyway.",
+)
 def evaluate(
     model: str | None,
     hardware: Place | None,
@@ -79,9 +84,8 @@ def evaluate(
         shown = {**result, "from_store": False}
         click.echo(json_text(shown) if as_json else costs_text(result))
         return
-    if len(records) > 1 or as_json:
-        more = f"argument ({records[1]})" if len(records) > 1 else "option --json"
-        raise click.UsageError(f"Got unexpected extra {more}")
+    if len(records) > 1:
+        raise click.UsageError(f"Got unexpected extra argument ({records[1]})")
     with (
         local_file(place(records[0]), there=True) as source,
         nullcontext() if hardware is None else local_file(hardware, there=True) as machine,

@@ -62,11 +62,18 @@ def test_tiles_by_hand() -> None:
     assert second.drain.end - second.drain.begin == 4
 
 
-@pytest.mark.parametrize("machine", ["mm256", "simba", "tpu-v1"])
-def test_all_tiles_together_are_what_the_model_counts(machine: str) -> None:
-    space = MapSpace(workload("gemm:M=8,N=12,K=8"), accelerator(machine))
-    codes = space.sample(np.random.default_rng(1), 3000)
-    codes = codes[space.status(codes)[0] == 0][:15]
+GEMM, WINDOWS = "gemm:M=8,N=12,K=8", "cnn:N=1,K=2,C=2,P=4,Q=4,R=3,S=3"
+
+
+@pytest.mark.parametrize(
+    ("machine", "operation"),
+    [(machine, GEMM) for machine in ("mm256", "simba", "tpu-v1")]
+    + [(machine, WINDOWS) for machine in ("mm256", "eyeriss", "gemmini")],
+)
+def test_all_tiles_together_are_what_the_model_counts(machine: str, operation: str) -> None:
+    """Words of windows that stay in a tile among them."""
+    space = MapSpace(workload(operation), accelerator(machine))
+    codes = space.sample(np.random.default_rng(1), 30, feasible=True)
     assert len(codes)
     detail = LoopNestModel().evaluate(space, codes, detail=True).detail
     assert detail is not None

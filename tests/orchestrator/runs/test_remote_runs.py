@@ -60,6 +60,7 @@ def test_training_from_a_uri_to_a_uri_equals_training_on_local_files(
     cli.main(["train", str(experiment), "--output", str(output)], standalone_mode=False)
     assert sorted(file_sizes(output)) == [
         "curve.json",
+        "progress.json",
         "surrogate.json",
         "surrogate.safetensors",
         "train.json",
