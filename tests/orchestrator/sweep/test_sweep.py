@@ -567,7 +567,9 @@ def test_another_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
         sweep(plan_for(name="new"), tmp_path, execute=map)
 
 
-@pytest.mark.parametrize(("name", "points"), [("sweep-smoke", 12), ("sweep-buffers", 1000)])
+@pytest.mark.parametrize(
+    ("name", "points"), [("sweep-smoke", 12), ("sweep-buffers", 1000), ("sweep-eyeriss", 1000)]
+)
 def test_shipped_experiments_are_valid(name: str, points: int) -> None:
     path = EXPERIMENTS / f"{name}.yaml"
     plan = prepare_sweep(load_experiment(path, Sweep), str(path))
