@@ -45,6 +45,10 @@ class _Layer(StrictModel):
     """What tables and records call it."""
     count: Size = 1
     """How often the network has it."""
+    input: Name | None = None
+    """Another layer, whose output it reads; see `costmodel.chains`."""
+    until: Name | None = None
+    """A layer after which its output is needed again."""
     cnn: Cnn | None = None
     conv1d: Conv1d | None = None
     gemm: Gemm | None = None
@@ -67,7 +71,9 @@ class _Layer(StrictModel):
         return value
 
     def build(self, folder: Path) -> Workload:
-        content = self.model_dump(exclude={"workload", "name", "count"}, exclude_unset=True)
+        content = self.model_dump(
+            exclude={"workload", "name", "count", "input", "until"}, exclude_unset=True
+        )
         if self.workload is None:
             found = workload(content)
         elif content:
@@ -172,17 +178,11 @@ def _distinct(
     Raises:
         ConfigError: as in `load_network`.
     """
-    _check_types(data, source)
-    file = validate(_Network, data, source)
+    name, listed = _listed(data, source, folder)
     found: dict[str, tuple[Workload, int]] = {}
-    for index, entry in enumerate(file.layers):
-        where = f"{source}: layers[{entry.name or index}]"
-        try:
-            layer = entry.build(folder)
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {str(error).removeprefix('workload: ')}") from error
+    for layer, count, _, _ in listed:
         before = found.get(layer.hash, (layer, 0))
-        found[layer.hash] = before[0], before[1] + entry.count
+        found[layer.hash] = before[0], before[1] + count
     layers = list(found.values())
     names = [layer.name for layer, _ in layers]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -190,4 +190,41 @@ def _distinct(
         raise ConfigError(
             f"{source}: layers: two different layers are called {twice!r}; give each a name."
         )
-    return file.name or "", layers
+    return name, layers
+
+
+Listed = tuple[Workload, int, str | None, str | None]
+"""A layer, how often it occurs, whose output it reads, and until when its own is needed."""
+
+
+def listed_layers(source: NetworkSource) -> tuple[str, list[Listed]]:
+    """The name of a network's file, or of its content, and every entry in its order.
+
+    Raises:
+        ConfigError: as in `load_network`.
+    """
+    if isinstance(source, Mapping):
+        name, layers = _listed(source, "network", Path())
+        return name or "network", layers
+    path = Path(source)
+    if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
+        raise ConfigError(
+            f"{source}: of this network the order is not known; expected alexnet, vgg16, resnet50, "
+            "mobilenetv2, a transformer, or a YAML file with layers."
+        )
+    name, layers = _listed(load_yaml(path), str(source), path.parent)
+    return name or path.stem, layers
+
+
+def _listed(data: Mapping[str, Any], source: str, folder: Path) -> tuple[str, list[Listed]]:
+    _check_types(data, source)
+    file = validate(_Network, data, source)
+    found = []
+    for index, entry in enumerate(file.layers):
+        where = f"{source}: layers[{entry.name or index}]"
+        try:
+            layer = entry.build(folder)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {str(error).removeprefix('workload: ')}") from error
+        found.append((layer, entry.count, entry.input, entry.until))
+    return file.name or "", found

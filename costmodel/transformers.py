@@ -184,17 +184,28 @@ def transformer(source: str) -> tuple[str, list[tuple[Workload, int]]] | None:
     Raises:
         ConfigError: an option that there is not, or that this one has not.
     """
+    layers = transformer_layers(source)
+    if layers is None:
+        return None
+    found: dict[str, tuple[Workload, int]] = {}
+    for work, count in layers:
+        first, times = found.get(work.hash, (work, 0))
+        found[work.hash] = first, times + count
+    return source.strip(), list(found.values())
+
+
+def transformer_layers(source: str) -> list[tuple[Workload, int]] | None:
+    """As `transformer`, in the order of the network and with equal layers by themselves."""
     name, _, options = source.strip().lower().replace("_", "-").partition(":")
     if name not in TRANSFORMERS:
         return None
-    model, run = TRANSFORMERS[name], _run(source, name, options)
-    found: dict[str, tuple[Workload, int]] = {}
-    for layer in model.layers(run):
-        work = workload(layer.content)
-        work = work.model_copy(update={"name": f"{name}-{layer.name}"})
-        first, times = found.get(work.hash, (work, 0))
-        found[work.hash] = first, times + layer.times
-    return source.strip(), list(found.values())
+    return [
+        (
+            workload(layer.content).model_copy(update={"name": f"{name}-{layer.name}"}),
+            layer.times,
+        )
+        for layer in TRANSFORMERS[name].layers(_run(source, name, options))
+    ]
 
 
 def uncounted_words(source: str) -> dict[str, int]:

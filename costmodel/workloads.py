@@ -194,6 +194,13 @@ def network(name: str) -> list[tuple[Workload, int]]:
     return [(row.workload(f"{found}-{row.names[0]}"), len(row.names)) for row in _network(found)]
 
 
+def named_layers(name: str) -> list[tuple[str, Workload]]:
+    """Every convolution of a network by its own name, equal ones too; `name` as `network_names`."""
+    return [
+        (layer, row.workload(f"{name}-{layer}")) for row in _network(name) for layer in row.names
+    ]
+
+
 def _key(name: str) -> str:
     """What names are compared by: letters and digits only, in lower case."""
     return re.sub(r"[-_\s]", "", name).lower()

@@ -49,6 +49,7 @@ class _Asked:
     workload: tuple[str, ...]
     network: str | None
     jointly: bool
+    resident: bool
     problems: Place | None
     continued: Place | None
     timeloop: bool
@@ -85,6 +86,8 @@ class _Asked:
             raise click.UsageError("Expected either WORKLOAD or --network, got both.")
         if self.jointly and network is None:
             raise click.UsageError("--jointly is for --network.")
+        if self.resident and not self.jointly:
+            raise click.UsageError("--resident is for --network --jointly.")
 
 
 @click.command(cls=OnceEach)
@@ -92,6 +95,9 @@ class _Asked:
 @click.option("--network", help="Every layer of a network, a preset or YAML file, and the totals.")
 @click.option(
     "--jointly", is_flag=True, help="Choose all layers' mappings for the network's own optimum."
+)
+@click.option(
+    "--resident", is_flag=True, help="Of --jointly: choose what stays on the chip between layers."
 )
 @click.option("--max-cycles", type=int, help="Of --jointly: the most cycles of the least energy.")
 @click.option(
@@ -208,7 +214,7 @@ def search(
     if output is not None:
         check_records_output(output)
         beside = output.with_suffix(".certificate.json")
-        if asked.jointly:
+        if asked.jointly and not asked.resident:
             check_network_certificate_output(beside)
         elif asked.network is None:
             check_certificate_output(beside)
@@ -218,6 +224,9 @@ def search(
         return
     if asked.timeloop:
         _search_timeloop(request, asked, output, as_json)
+        return
+    if asked.resident:
+        _search_resident(request, output, page, as_json)
         return
     if asked.jointly:
         _search_jointly(request, output, page, as_json)
@@ -393,6 +402,21 @@ def _search_jointly(
     if page is not None:
         with local_file(page) as file:
             save_document(result.document(), file)
+    click.echo(json_text(result.to_dict()) if as_json else result.picture())
+    if result.interrupted:
+        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
+
+
+def _search_resident(
+    request: Request, output: Place | None, page: Place | None, as_json: bool
+) -> None:
+    from orchestrator.networks.resident_result import search_resident
+
+    if request.top > 1 or request.pad or page is not None:
+        raise ConfigError("--top, --pad and --html are not for --resident.")
+    result = search_resident(request)
+    if output is not None:
+        result.save(output)
     click.echo(json_text(result.to_dict()) if as_json else result.picture())
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))

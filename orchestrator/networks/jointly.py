@@ -227,7 +227,6 @@ class Jointly:
 
     def _cut(self, weight: Weight, most: float = math.inf) -> None:
         """Proves a line of the network, of a layer in so many seconds at most."""
-        bound = Fraction(0)
         for number, layer in enumerate(self.layers):
             left, seconds = self._left, None
             if left is not None:
@@ -235,11 +234,15 @@ class Jointly:
                 seconds = min(seconds, max(0.05, left))
             if most < math.inf:
                 seconds = most if seconds is None else min(most, seconds)
-            line = layer.prove(weight, seconds)
-            bound += layer.count * line.bound
+            layer.prove(weight, seconds)
             self._say(f"weight {_shown(weight)}: {number + 1} of {len(self.layers)} layers")
-        self._cuts[weight] = Cut(weight, bound)
+        self._cuts[weight] = Cut(weight, self._least_of(weight))
         self._consider(weight)
+
+    def _least_of(self, weight: Weight) -> Fraction:
+        """What a network's weighted sum is at least, of its layers' lines."""
+        bounds = (layer.count * layer.lines[weight].bound for layer in self.layers)
+        return sum(bounds, Fraction(0))
 
     def run(self) -> Optimum:
         """Cuts corners until none is below the best choice, or the time ends."""

@@ -46,6 +46,7 @@ ANSWERS: Mapping[str, Any] = {
     "search-problems": search.SearchAnswer | search.NoMapping,
     "search-network": search.NetworkAnswer,
     "search-network-jointly": search.JointAnswer,
+    "search-network-resident": search.ResidentAnswer,
     "search-simulator": search.SimulatedAnswer,
     "tile": search.TileAnswer,
     "verify": proofs.VerifyAnswer,

@@ -278,6 +278,42 @@ class JointAnswer(TypedDict):
     totals: JointTotals
 
 
+class ResidentLayer(Costs):
+    """A layer of a network with tensors that stay on the chip."""
+
+    workload: str
+    count: int
+    input_stays: bool
+    output_stays: bool
+    resident_words: int
+
+
+class ResidentTotals(Costs):
+    """The whole network, and what it costs where nothing stays."""
+
+    proven: bool
+    lower_bound: float
+    gap: float
+    lines: int
+    alone: float
+    alone_proven: bool
+    worth: float
+
+
+class ResidentAnswer(TypedDict):
+    """A network whose mappings and tensors that stay on the chip were chosen together."""
+
+    network: str
+    accelerator: str
+    objective: Objective
+    resident: Literal[True]
+    buffer: str
+    seconds: float
+    interrupted: bool
+    layers: list[ResidentLayer]
+    totals: ResidentTotals
+
+
 class SimulatedAnswer(TypedDict):
     """The best mapping by a simulator of one's own.
 
