@@ -83,6 +83,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "design.yaml").write_text(json.dumps(DESIGN))
     network = {"name": "two", "layers": [{"workload": GEMM, "count": 2}, {"workload": OTHER}]}
     (folder / "network.yaml").write_text(json.dumps(network))
+    up = {"name": "up", "gemm": {"M": 16, "N": 32, "K": 16}}
+    down = {"name": "down", "gemm": {"M": 16, "N": 16, "K": 32}, "input": "up"}
+    (folder / "chain.yaml").write_text(json.dumps({"name": "chain", "layers": [up, down]}))
     return folder
 
 
@@ -98,6 +101,10 @@ CASES = [
     ("search-network", "search --network {folder}/network.yaml"),
     ("search-network", "search --network {folder}/network.yaml " + KEEP),
     ("search-network-jointly", "search --network {folder}/network.yaml --jointly"),
+    (
+        "search-network-resident",
+        "search --network {folder}/chain.yaml --jointly --resident --objective energy",
+    ),
     ("tile", "tile gemm:M=64,N=64,K=64 --model tiling --iterations 30"),
     ("verify", "verify {folder}/one.certificate.json"),
     ("verify", "verify {folder}/small.certificate.json --independent"),
