@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         gaps = np.array([row[1] for row in rows])
         table.add_row(
             machine, f"{(gaps == 0).sum()} of {len(rows)}", f"{np.median(spent):.2f}",
-            f"{spent.max():.2f}", layers[int(spent.argmax())], f"{gaps.max():.2%}",
+            f"{spent.max():.2f}", workload(layers[int(spent.argmax())]).name,
+            f"{gaps.max():.2%}",
         )  # fmt: skip
     Console(width=100).print(table)
     print(f"peak memory {_peak():.2f} GiB")
