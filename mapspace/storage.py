@@ -7,6 +7,7 @@ files get a temporary name first.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import time
@@ -272,6 +273,13 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(path: Place) -> None:
+    """Removes what processes that were killed left of a file; nobody else may be writing it."""
+    if isinstance(path, Path):
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+            left.unlink(missing_ok=True)
 
 
 def remove_folder(folder: Place) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mapspace.errors import MapspaceError
-from mapspace.storage import Place, write_atomically
+from mapspace.storage import Place, remove_unfinished, write_atomically
 from orchestrator.runs.limits import LimitReachedError
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.progress_file import (
@@ -153,6 +153,7 @@ class ProgressWriter:
         What a finished run left stays as it is while nothing is done.
         """
         path = folder / PROGRESS_FILE
+        remove_unfinished(path)
         local = isinstance(folder, Path)
         beat = BEAT_SECONDS if local else REMOTE_BEAT_SECONDS
         self._now = self._now.model_copy(

@@ -238,6 +238,15 @@ def test_a_finished_run_keeps_its_file_until_more_is_done(tmp_path: Path) -> Non
         assert ((tmp_path / PROGRESS_FILE).read_bytes() == before) == (before != b"" and not more)
 
 
+def test_what_a_killed_run_left_half_written_goes(tmp_path: Path) -> None:
+    (tmp_path / f".{PROGRESS_FILE}.11142-ddb61da4.tmp").write_text("{")
+    (tmp_path / ".summary.json.11142-ddb61da4.tmp").write_text("{")  # another file's
+    with ProgressWriter().written(tmp_path, Claim(tmp_path), "sweep", "mine"):
+        pass
+    left = {PROGRESS_FILE, ".summary.json.11142-ddb61da4.tmp"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
 def told_anything(folder: Path) -> bool:
     return (folder / PROGRESS_FILE).exists()
 
