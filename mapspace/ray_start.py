@@ -23,12 +23,6 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 # What an embedded Ray reads besides: no provider takes this machine back, so nobody need watch.
 EMBEDDED: Mapping[str, str] = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}
-# And on a cluster: a connection on which a node is silent for so long is given up. Ray's own
-# default lets a driver wait seven minutes for what ran on a node whose link is down.
-CLUSTER: Mapping[str, str] = {
-    "RAY_grpc_client_keepalive_time_ms": "5000",
-    "RAY_grpc_client_keepalive_timeout_ms": "5000",
-}
 # Ray takes 30 % of the memory by default. Only figures and codes pass through it, never data sets.
 OBJECT_STORE_BYTES = 512 << 20
 
@@ -52,7 +46,7 @@ def start_ray(address: str | None = None, *, cpus: int | None = None, needed: in
             runs in this process already has too few processors.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    for name, value in {**ENVIRONMENT, **(EMBEDDED if address == "local" else CLUSTER)}.items():
+    for name, value in {**ENVIRONMENT, **(EMBEDDED if address == "local" else {})}.items():
         os.environ.setdefault(name, value)
     import ray
 

@@ -69,7 +69,12 @@ class SeparateNodes:
         self._port = 20_000 + number % 10_000
         self.address = f"{self._net}.1:{self._port}"
         # Drivers and nodes show it to each other.
-        self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+        self.environment = {
+            **{"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex},
+            # The calls of these tests are short (docs/inside/faults.md).
+            "RAY_grpc_client_keepalive_time_ms": "5000",
+            "RAY_grpc_client_keepalive_timeout_ms": "5000",
+        }
         _ip("link", "add", self._bridge, "type", "bridge")
         _ip("addr", "add", f"{self._net}.1/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
