@@ -50,12 +50,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 
 def assert_same_data(folder: Path, expected: Manifest) -> None:
-    """Every shard once, bit for bit, and nothing else in the folder."""
+    """Every shard once, bit for bit, and nothing else in the folder but how the run stands."""
     found = Manifest.read(folder)
     assert found.shards == expected.shards
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in shards(folder)}
     assert files == {shard.file: shard.sha256 for shard in expected.shards}
-    assert {path.name for path in folder.iterdir()} == {*files, "manifest.json"}
+    assert {path.name for path in folder.iterdir()} == {*files, "manifest.json", "progress.json"}
 
 
 def generate_counting(folder: Path, calls: Path) -> Generated:
