@@ -94,8 +94,8 @@ BREAKS = {
     "a line ends at every boundary": (
         "walk.py",
         "_through_slot",
-        "rests = True",
-        "rests = False",
+        "rests, other_rests = True, other >= 0",
+        "rests, other_rests = False, other >= 0",
     ),
     "children with equal tiles are served one by one": (
         "weights.py",
