@@ -55,10 +55,12 @@ def resident_machine(machine: Accelerator, roles: Sequence[str], words: int) -> 
     """
     buffer = shared_buffer(machine)
     room = (buffer.capacity_words or 0) - words
-    if room < 0:
-        return None
     if not words:
         return machine
+    left = [role for role in ROLES if role not in (*roles, *buffer.bypass)]
+    required = [name for name in buffer.keep if name not in roles]
+    if room < 0 or (not room and (required or (left and machine.bypass != "searched"))):
+        return None  # a tensor that the buffer must hold takes a word at least
     others = tuple(role for role in ROLES if role not in roles)
     units: dict[str, Any] = {"capacity_bits": None, "capacity_bytes": None}
     levels = []
@@ -72,7 +74,7 @@ def resident_machine(machine: Accelerator, roles: Sequence[str], words: int) -> 
                 "bypass": tuple(dict.fromkeys((*level.bypass, *roles))),
             }
         if level is buffer:
-            said |= units | {"capacity_words": room}
+            said |= units | {"capacity_words": room} | ({} if room else {"bypass": ROLES})
         levels.append(level.model_copy(update=said))
     if roles:
         holding: dict[str, Any] = {

@@ -145,7 +145,59 @@ def test_what_stays_costs_nothing_outside_by_hand() -> None:
     # Eight words read, one per cycle, at eight multiply-accumulates: nothing waits.
     assert {cycles for _, cycles in least.values()} == {8}
     assert resident_machine(machine, ("input",), 13) is None
+    for roles, words, room in ((("input",), 4, 8), (("input", "output"), 8, 4), ((), 5, 7)):
+        found = resident_machine(machine, roles, words)
+        assert found is not None
+        assert next(level for level in found.levels if level.name == "L2").capacity_words == room
     assert resident_machine(machine, (), 0) is machine
+
+
+def test_a_buffer_that_is_full_holds_nothing_else() -> None:
+    dram = {"name": "DRAM", "energy_pj": 100.0}
+    buffer = {"name": "L2", "energy_pj": 2.0, "capacity_words": 16}
+    inner = {"name": "L1", "energy_pj": 1.0, "capacity_words": 8}
+    said: dict[str, Any] = {"name": "full", "mac_energy_pj": 1.0}
+    plain = accelerator({**said, "levels": [dram, buffer, inner]})
+    assert resident_machine(plain, ("input",), 16) is None, "weights and outputs need a word each"
+    past = accelerator({**said, "levels": [dram, {**buffer, "bypass": ["weight"]}, inner]})
+    assert resident_machine(past, ("input",), 16) is None
+    free = accelerator({**said, "bypass": "searched", "levels": [dram, buffer, inner]})
+    for machine, roles in ((past, ("input", "output")), (free, ("input",)), (free, ())):
+        found = resident_machine(machine, roles, 16)
+        assert found is not None
+        level = next(level for level in found.levels if level.name == "L2")
+        assert set(level.bypass) == {"input", "weight", "output"}
+        space = MapSpace(workload("gemm:M=2,N=2,K=2"), found)
+        codes = every_mapping(space, 500_000)
+        assert codes is not None
+        assert len(codes)
+
+
+def test_what_is_skipped_over_takes_room_in_between() -> None:
+    # Two words stay until the last of three steps, and two of the second's: none to spare at last.
+    steps = [
+        Step(workload({"name": f"p{place}", "gemm": {"M": 1, "N": 2, "K": 2}}), 1, source, 2)
+        for place, source in enumerate((None, 0, 1))
+    ]
+    levels = [
+        {"name": "DRAM", "energy_pj": 100.0},
+        {"name": "L2", "energy_pj": 2.0, "capacity_words": 12},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 3},
+    ]
+    machine = accelerator({"name": "held", "mac_energy_pj": 0.0, "levels": levels})
+    rooms = [
+        {
+            (tuple(sorted(way.before)), way.stays): next(
+                level.capacity_words
+                for level in way.lines.space.accelerator.levels
+                if level.name == "L2"
+            )
+            for way in ways
+        }
+        for ways in Ways(steps, machine).ways
+    ]
+    assert rooms[1] == {((), False): 12, ((), True): 10, ((0,), False): 10, ((0,), True): 8}
+    assert rooms[2] == {((), False): 12, ((0,), False): 10, ((1,), False): 10, ((0, 1), False): 8}
 
 
 def test_the_order_of_networks() -> None:
