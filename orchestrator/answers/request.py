@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator, AcceleratorSource
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
+    from costmodel.networks import NetworkSource
     from costmodel.workloads import WorkloadSource
     from orchestrator.store.folder import Store
 
@@ -66,6 +67,12 @@ class Request:
     max_cycles: int | None = None
     max_energy_pj: float | None = None
     store: Store | None = None
+
+    @property
+    def network(self) -> NetworkSource:
+        """The workload as a network: a preset's name, a YAML file, or the content of one."""
+        source = self.workload
+        return source if isinstance(source, Mapping) else str(source)
 
     @property
     def device(self) -> Accelerator:

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from costmodel.costs import Objective
 from costmodel.exact_any.weighted import Line, Point, least_sum, point_of, step_of
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -135,7 +136,7 @@ class Optimum:
         fronts: whether the bound is from the layers' fronts rather than from the lines.
     """
 
-    objective: str
+    objective: Objective
     layers: tuple[LayerLines, ...]
     choice: Choice
     cuts: tuple[Cut, ...]
@@ -165,7 +166,7 @@ class Jointly:
     def __init__(
         self,
         layers: Sequence[LayerLines],
-        objective: str,
+        objective: Objective,
         *,
         seconds: float | None = None,
         gap: float = 0.0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mapspace.storage import Place, place
 from orchestrator.networks.network_certificate import NetworkCertificate, certify_network
@@ -56,7 +56,7 @@ class NetworkOptimum(Shown):
     @property
     def objective(self) -> Objective:
         """What the network minimises."""
-        return cast("Objective", self.found.objective)
+        return self.found.objective
 
     @property
     def costs(self) -> MappingCosts:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from costmodel.accelerators import Accelerator
 from costmodel.chains import Step
+from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.exact_any.weighted import Line
@@ -43,14 +44,23 @@ class Way(NamedTuple):
 class Ways:
     """Every way in which the steps of a network can run."""
 
-    def __init__(self, steps: Sequence[Step], machine: Accelerator) -> None:
+    def __init__(
+        self, steps: Sequence[Step], machine: Accelerator, known: Ways | None = None
+    ) -> None:
         """Lists them.
+
+        Args:
+            steps: the layers in their order.
+            machine: the whole machine.
+            known: other ways on it; what is proven of their layers serves these, too.
 
         Raises:
             ConfigError: a layer fits nowhere, admits no proof, or there are too many ways.
         """
         self.steps, self._machine = tuple(steps), machine
-        self._lines: dict[tuple[str, tuple[str, ...], int], LayerLines | None] = {}
+        self._lines: dict[tuple[str, tuple[str, ...], int], LayerLines | None] = (
+            {} if known is None else known._lines
+        )
         self.ways: list[list[Way]] = []
         states: set[State] = {frozenset()}
         for place in range(len(steps)):
@@ -66,7 +76,8 @@ class Ways:
     @property
     def layers(self) -> tuple[LayerLines, ...]:
         """What is proven of each distinct layer with each that can lie on the chip."""
-        return tuple(lines for lines in self._lines.values() if lines is not None)
+        found = {id(way.lines): way.lines for ways in self.ways for way in ways}
+        return tuple(found.values())
 
     def _of(self, place: int, before: State) -> Iterator[Way]:
         step = self.steps[place]
@@ -113,7 +124,7 @@ class Ways:
 class Resident(Jointly):
     """Finds mappings, and tensors that stay, of the least objective, and proves that."""
 
-    def __init__(self, ways: Ways, objective: str, **options: Any) -> None:
+    def __init__(self, ways: Ways, objective: Objective, **options: Any) -> None:
         """As `Jointly`, of every layer with each that can lie on the chip."""
         self._ways = ways
         self.path: list[Way] = []
@@ -154,5 +165,6 @@ def begin(ways: Ways, seconds: float) -> None:
     """
     ends = time.monotonic() + seconds
     for lines in ways.layers:
-        load_prover(lines.space)
-        lines.begin(max(LEAST_SECONDS, ends - time.monotonic()))
+        if not lines.points:
+            load_prover(lines.space)
+            lines.begin(max(LEAST_SECONDS, ends - time.monotonic()))

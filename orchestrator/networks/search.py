@@ -11,7 +11,7 @@ import io
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
@@ -56,9 +56,7 @@ def search_network(
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
     """
-    source = request.workload
-    network = source if isinstance(source, Mapping) else str(source)
-    name, layers = load_network(network)
+    name, layers = load_network(request.network)
     device = request.device
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
@@ -96,7 +94,7 @@ def search_network(
         unfinished=unfinished,
         interrupted=interrupted.is_set() or bool(unfinished),
         seconds=time.monotonic() - started,
-        uncounted=words_without_macs(network),
+        uncounted=words_without_macs(request.network),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, TextIO
 
@@ -78,9 +77,7 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
     seconds = SECONDS if request.seconds is None else request.seconds
     if not seconds > 0:
         raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
-    source = request.workload
-    network = source if isinstance(source, Mapping) else str(source)
-    name, layers = load_network(network)
+    name, layers = load_network(request.network)
     device, live = request.device, Live(stream or sys.stderr)
     live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
     found = []
@@ -117,5 +114,5 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
         device,
         result,
         stopped,
-        words_without_macs(network),
+        words_without_macs(request.network),
     )
