@@ -188,36 +188,32 @@ class LiveBenchmark:
         with self._lock:
             means = {pair: found.means() for pair, found in self._sums.items() if found.count}
             under_way = list(self._under_way.values())[:MOST_ROWS]
-        bests = self._references(means)
+        # More become known meanwhile, in the driver's own thread.
+        bounds = {name: self.bounds[name] for name in self.plan.workloads if name in self.bounds}
+        bests = _references(means, bounds)
         shares = {pair: 100 * (found / bests[pair[1]] - 1) for pair, found in means.items()}
-        return [self._chart(shares)], [*self._running_table(under_way), self._table(shares)]
+        title = self._title(bounds)
+        tables = [*self._running_table(under_way), self._table(title, shares)]
+        return [self._chart(title, shares)], tables
 
     def _add(self, pair: Pair, count: int, logs: Sequence[float] | FloatArray) -> None:
         with self._lock:
             self._sums.setdefault(pair, Sum()).add(count, logs)
 
-    @property
-    def title(self) -> str:
+    def _title(self, known: Mapping[str, Bounds]) -> str:
         """What results are compared with."""
-        if not self.bounds:
+        if not known:
             return "% above the best found so far"
-        if len(self.bounds) < len(self.plan.workloads):
+        if len(known) < len(self.plan.workloads):
             return "% above the optimum where it is known, else the best found so far"
-        proven = all(bounds.proven for bounds in self.bounds.values())
+        proven = all(bounds.proven for bounds in known.values())
         return "% above the proven optimum" if proven else "at most % above the optimum"
 
     def _count(self) -> None:
         """Tells how many processors have a search; one with runners has more than one."""
         self.progress.workers(min(len(self._under_way), self.processors), self.processors)
 
-    def _references(self, means: Mapping[Pair, FloatArray]) -> dict[str, float]:
-        """What each workload's results are held against."""
-        found: dict[str, float] = {}
-        for (_, workload), mean in means.items():
-            found[workload] = min(float(mean[-1]), found.get(workload, math.inf))
-        return found | {name: bounds.reference for name, bounds in self.bounds.items()}
-
-    def _chart(self, shares: Mapping[Pair, FloatArray]) -> Chart:
+    def _chart(self, title: str, shares: Mapping[Pair, FloatArray]) -> Chart:
         benchmark, curves = self.plan.benchmark, list[Curve]()
         across = "share of the budget, %"
         if benchmark.seconds is not None:
@@ -230,10 +226,10 @@ class LiveBenchmark:
                 scale = entry.iterations or benchmark.iterations or benchmark.seconds or 100.0
                 means = 100 * (np.exp(np.mean(np.log1p(np.array(own) / 100), axis=0)) - 1)
                 curves.append(curve(entry.label, zip(scale * SHARES, means, strict=True)))
-        title = f"{self.title}, mean of finished searches"
+        title = f"{title}, mean of finished searches"
         return Chart(title=title, across=across, up="%", logarithmic=True, curves=tuple(curves))
 
-    def _table(self, shares: Mapping[Pair, FloatArray]) -> Grid:
+    def _table(self, title: str, shares: Mapping[Pair, FloatArray]) -> Grid:
         labels = [entry.label for entry in self.plan.benchmark.searchers][: MOST_CELLS - 1]
         workloads = list(self.plan.workloads)[:MOST_ROWS]
 
@@ -244,7 +240,7 @@ class LiveBenchmark:
             return round(max(0.0, float(values[-1])), 6)
 
         rows = [(name, *(cell(label, name) for label in labels)) for name in workloads]
-        return Grid(title=self.title, header=("workload", *labels), rows=tuple(rows))
+        return Grid(title=title, header=("workload", *labels), rows=tuple(rows))
 
     def _running_table(self, under_way: Sequence[tuple[str, float, float]]) -> Iterable[Grid]:
         rows = [
@@ -254,3 +250,11 @@ class LiveBenchmark:
         if rows:
             header = ("search", "% of its budget", "best so far")
             yield Grid(title="Under way", header=header, rows=tuple(rows))
+
+
+def _references(means: Mapping[Pair, FloatArray], known: Mapping[str, Bounds]) -> dict[str, float]:
+    """What each workload's results are held against."""
+    found: dict[str, float] = {}
+    for (_, workload), mean in means.items():
+        found[workload] = min(float(mean[-1]), found.get(workload, math.inf))
+    return found | {name: bounds.reference for name, bounds in known.items()}
