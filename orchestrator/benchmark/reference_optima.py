@@ -45,26 +45,6 @@ LINE_SECONDS = 5.0
 FIRST_SECONDS, ALL_FIRST_SECONDS = 1.0, 5.0
 
 
-def bound_workloads(
-    plan: Plan, folder: Place, progress: Say, store: Store | None = None
-) -> dict[str, Bounds]:
-    """Proves the optimum of every workload of a benchmark in this process.
-
-    Args:
-        plan: the benchmark.
-        folder: its run folder; certificates are read from and written to it.
-        progress: takes a line per workload.
-        store: where proofs that were made before are read, and new ones kept; None: nowhere.
-
-    Returns:
-        The bounds by workload, for the benchmark's objective; none where nothing bounds the model.
-
-    Raises:
-        ConfigError: a workload has no feasible mapping.
-    """
-    return Optima(plan, folder, progress, store).bounds()
-
-
 def best_measured(runs: Sequence[Run], workload: str) -> Bounds:
     """What measurements of a workload are held against: the best of them.
 
@@ -104,7 +84,13 @@ class Optima:
     def __init__(
         self, plan: Plan, folder: Place, progress: Say, store: Store | None = None
     ) -> None:
-        """Takes what is known or proven at once, with the arguments of `bound_workloads`.
+        """Takes what is known or proven at once.
+
+        Args:
+            plan: the benchmark.
+            folder: its run folder; certificates are read from and written to it.
+            progress: takes a line per workload.
+            store: where proofs that were made before are read, and new ones kept; None: nowhere.
 
         Raises:
             ConfigError: a workload has no feasible mapping.
@@ -166,6 +152,8 @@ class Optima:
 
     def bounds(self) -> dict[str, Bounds]:
         """The bounds by workload; what is left to be proven is proven here.
+
+        Of a model that nothing bounds there are none.
 
         Raises:
             ConfigError: a workload has no feasible mapping.

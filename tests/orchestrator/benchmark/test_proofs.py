@@ -19,7 +19,7 @@ from mapspace.strict_yaml import validate
 from orchestrator.benchmark import optimum_task, reference_optima
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.optimum_task import kept_certificate, prove_optimum
-from orchestrator.benchmark.reference_optima import Optima, bound_workloads, certificate_file
+from orchestrator.benchmark.reference_optima import Optima, certificate_file
 from orchestrator.benchmark.run import run_benchmark
 from orchestrator.comparison.results import Bounds
 
@@ -40,7 +40,7 @@ def plan_of(*workloads: str, **changes: Any) -> Plan:
 def proven(folder: Path, *workloads: str, **changes: Any) -> tuple[dict[str, Bounds], list[str]]:
     lines: list[str] = []
     folder.mkdir(exist_ok=True)
-    return bound_workloads(plan_of(*workloads, **changes), folder, lines.append), lines
+    return Optima(plan_of(*workloads, **changes), folder, lines.append).bounds(), lines
 
 
 def files(folder: Path) -> dict[str, int]:
