@@ -22,6 +22,7 @@ from costmodel.exact_any.entering import (
     Crossing,
     charge_others,
     class_charges,
+    covering,
     open_dims,
     resting_share,
     trips_outside,
@@ -92,8 +93,7 @@ def build_slot(
             i = scratch.listed[m]
             row = shape.divisor_start[d] + tiles.place[i, d]
             for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
-                move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
-                j = tiles.at[level, tiles.cell[i] + move]
+                j = covering(shape, tiles, level, i, d, k)
                 if j >= 0:
                     chain.slot_free[i] = min(chain.slot_free[i], chain.slot_free[first + j])
     for m in range(count):
@@ -132,8 +132,7 @@ def _join_covers(
     first = tiles.start[level]
     row = shape.divisor_start[d] + tiles.place[i, d]
     for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
-        move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
-        j = tiles.at[level, tiles.cell[i] + move]
+        j = covering(shape, tiles, level, i, d, k)
         if j < 0:
             continue
         for h in range(chain.slot_n[first + j, t]):

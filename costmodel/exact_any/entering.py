@@ -50,6 +50,20 @@ class Crossing(NamedTuple):
 
 
 @part
+def covering(
+    shape: Shape,
+    tiles: Tiles,
+    level: int,
+    i: int,
+    d: int,
+    k: int,
+) -> int:
+    """The tile a prime times larger than tile i in dimension d, by cover k of it; -1: none fits."""
+    move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
+    return int(tiles.at[level, tiles.cell[i] + move])
+
+
+@part
 def trips_outside(
     shape: Shape,
     extent: Array,

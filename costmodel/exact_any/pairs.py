@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel.compiled import part
 from costmodel.exact_any.chain_arrays import Chain, Scratch
-from costmodel.exact_any.entering import Around, Crossing, least_resting, trips_outside
+from costmodel.exact_any.entering import Around, Crossing, covering, least_resting, trips_outside
 from costmodel.exact_any.hulls import insert_point
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
@@ -229,8 +229,7 @@ def _join_covers(
     first = tiles.start[level]
     row = shape.divisor_start[d] + tiles.place[i, d]
     for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
-        move = (shape.covers[k] - tiles.place[i, d]) * shape.stride[d]
-        j = tiles.at[level, tiles.cell[i] + move]
+        j = covering(shape, tiles, level, i, d, k)
         if j < 0:
             continue
         found = chain.slot_pairs_n[i, x]
