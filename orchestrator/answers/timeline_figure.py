@@ -55,7 +55,7 @@ def _draw(panel: Axes, drawn: DrawnMapping, level: LevelTimeline) -> None:
 
     for number, tile in enumerate(level.first):
         _transfer(panel, drawn, tile.load, tile.loaded, 0)
-        _bar(panel, tile.work, 1, facecolor=OUTSIDE if number % 2 else MUTED, label="work")
+        _bar(panel, tile.work, 1, colour=OUTSIDE if number % 2 else MUTED, label="work")
         middle = (tile.work.begin + tile.work.end) / 2
         panel.text(
             middle, 1, f"{number + 1}", va="center", ha="center", fontsize=8,
@@ -82,11 +82,16 @@ def _transfer(
         if not words.get(name):
             continue
         end = begin + (span.end - span.begin) * words[name] / total
-        look = {"facecolor": drawn.hues[name], "hatch": HATCHES[t % len(HATCHES)]}
-        _bar(panel, Span(begin, end), lane, label=name, **look)
+        colour, hatch = drawn.hues[name], HATCHES[t % len(HATCHES)]
+        _bar(panel, Span(begin, end), lane, label=name, colour=colour, hatch=hatch)
         begin = end
 
 
-def _bar(panel: Axes, span: Span, lane: int, **look: str) -> None:
-    look = {"edgecolor": look["facecolor"] if span.end == span.begin else "white", **look}
-    panel.barh(lane, span.end - span.begin, 0.72, left=span.begin, lw=0.8, **look)  # type: ignore[arg-type]
+def _bar(
+    panel: Axes, span: Span, lane: int, *, label: str, colour: str, hatch: str | None = None
+) -> None:
+    width = span.end - span.begin
+    panel.barh(
+        lane, width, 0.72, left=span.begin, lw=0.8, label=label, facecolor=colour,
+        edgecolor="white" if width else colour, hatch=hatch,
+    )  # fmt: skip

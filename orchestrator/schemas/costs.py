@@ -13,7 +13,13 @@ JsonRecord = dict[str, Any]
 Kept = dict[str, tuple[str, ...]]
 
 
-class Costs(TypedDict):
+class _InCycles(TypedDict):
+    energy_pj: float
+    latency_cycles: float
+    edp: float
+
+
+class Costs(_InCycles):
     """What a mapping, or several one after another, cost.
 
     Attributes:
@@ -25,29 +31,14 @@ class Costs(TypedDict):
         power_w: mean power, W.
     """
 
-    energy_pj: float
-    latency_cycles: float
-    edp: float
     latency_s: float
     edp_js: float
     power_w: float
 
 
-class CostsOfRecord(TypedDict):
-    """What a mapping of a record costs; in seconds only where the machine's clock is known.
+class CostsOfRecord(_InCycles):
+    """What a mapping of a record costs; in seconds only where the machine's clock is known."""
 
-    Attributes:
-        energy_pj: energy, pJ.
-        latency_cycles: cycles.
-        edp: energy-delay product, pJ x cycles.
-        latency_s: time at the machine's clock, s.
-        edp_js: energy-delay product, J s.
-        power_w: mean power, W.
-    """
-
-    energy_pj: float
-    latency_cycles: float
-    edp: float
     latency_s: NotRequired[float]
     edp_js: NotRequired[float]
     power_w: NotRequired[float]

@@ -129,4 +129,4 @@ def _said(attributes: str) -> dict[str, str]:
 
 
 # Costs are called the same in every answer.
-_COSTS = _said(inspect.getdoc(Costs).partition("Attributes:\n")[2])  # type: ignore[union-attr]
+_COSTS = _said(inspect.cleandoc(Costs.__doc__ or "").partition("Attributes:\n")[2])

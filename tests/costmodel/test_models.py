@@ -15,7 +15,7 @@ from costmodel import models
 from mapspace.errors import ConfigError
 from orchestrator.benchmark import config
 from orchestrator.benchmark.config import Benchmark, prepare
-from orchestrator.benchmark.reference_optima import bound_workloads
+from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.run import run_benchmark
 
 
@@ -44,7 +44,7 @@ def test_the_optimum_of_tilings_is_the_least_of_all(tmp_path: Path) -> None:
     space = plan.space(name)
     codes = np.stack(np.unravel_index(np.arange(space.size()), space.cardinality), axis=1)
     least = plan.model().evaluate(space, codes.astype(np.int32)).edp.min()
-    assert bound_workloads(plan, tmp_path, print)[name].optimum == least
+    assert Optima(plan, tmp_path, print).bounds()[name].optimum == least
 
 
 @pytest.mark.parametrize("objective", ["edp", "energy", "latency"])
@@ -55,7 +55,7 @@ def test_no_sample_on_chip_is_below_the_optimum(tmp_path: Path, objective: str) 
     space = plan.space(name)
     codes = space.sample(np.random.default_rng(0), 20_000, feasible=True)
     losses = plan.model().evaluate(space, codes).objective(objective)
-    optimum = bound_workloads(plan, tmp_path, print)[name].optimum
+    optimum = Optima(plan, tmp_path, print).bounds()[name].optimum
     assert optimum is not None
     assert optimum <= losses.min() <= 1.5 * optimum
 
@@ -106,7 +106,7 @@ def test_a_model_that_nothing_bounds_is_held_against_the_best_of_the_run(
     unbounded = replace(models.cost_model_entry("tiling"), optimum=None)
     monkeypatch.setattr(config, "cost_model_entry", lambda name: unbounded)
     plan = prepare(benchmark(), "here")
-    assert bound_workloads(plan, tmp_path, print) == {}
+    assert Optima(plan, tmp_path, print).bounds() == {}
     results = run_benchmark(plan, tmp_path, progress=lambda _: None)
     assert not results.proven
     assert results.bounds[results.workloads[0]].reference == min(r.best_loss for r in results.runs)
