@@ -34,6 +34,15 @@ Source = Name | dict[str, Any]
 Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
+class WeighedNetwork(StrictModel):
+    """An entry of `workloads` that stands for all layers of a network."""
+
+    network: Name
+    """A preset's name, perhaps with what it computes (`gpt2:phase=decode`), or a YAML file."""
+    weight: Size = 1
+    """How often it is run for one run of a network of weight 1; its layers count as often."""
+
+
 class AreaProxy(StrictModel):
     """A stand-in for chip area, in bits of buffer.
 
@@ -94,7 +103,7 @@ class Sweep(StrictModel):
     accelerators: Annotated[tuple[Source, ...], Field(min_length=1)] | None = None
     """In place of base and grid: presets' names, YAML files, or inline with `extends`."""
     workloads: Annotated[tuple[Source, ...], Field(min_length=1)]
-    """Presets' names, YAML files, inline workloads, or `{network: NAME}` for all its layers."""
+    """Presets' names, YAML files, inline workloads, or a `WeighedNetwork` for all its layers."""
     objective: Objective = "edp"
     """What the best mapping of a point minimises."""
     seconds_per_point: PositiveNumber = 10.0

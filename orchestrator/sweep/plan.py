@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from costmodel.accelerators import Accelerator, Level, accelerator
 from costmodel.affine import Workload
 from costmodel.levels import CAPACITIES, ActionEnergies
-from costmodel.workloads import network, workload
+from costmodel.networks import load_network
+from costmodel.workloads import workload
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import shown, unknown_name, validate
+from mapspace.strict_yaml import unknown_name, validate
 from orchestrator.runs.experiments import beside, require_unique
-from orchestrator.sweep.config import Source, Sweep
+from orchestrator.sweep.config import Source, Sweep, WeighedNetwork
 
 # Points beyond which a grid is taken for a slip: hours of proofs on a large machine.
 MOST_POINTS = 100_000
@@ -85,25 +86,36 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
 
 
 def layers_of(sweep: Sweep, where: str) -> tuple[Layer, ...]:
-    """The workloads that a sweep names.
+    """The workloads that a sweep names; what several networks have in common is one layer.
 
     Raises:
         ConfigError: an unknown one, or two of one name.
     """
-    layers: list[Layer] = []
+    found: dict[str, Layer] = {}
     try:
-        for source in sweep.workloads:
-            if isinstance(source, dict) and "network" in source:
-                name = source["network"]
-                if len(source) > 1 or not isinstance(name, str):
-                    raise ConfigError(f"expected {{network: NAME}} alone, got {shown(source)}.")
-                layers += [Layer(layer, count) for layer, count in network(name)]
-            else:
-                layers.append(Layer(workload(beside(source, where)), 1))
+        for place, source in enumerate(sweep.workloads):
+            for layer, count in _named_layers(source, where):
+                key = layer.hash if _is_network(source) else f"workloads[{place}]"
+                before = found.get(key, Layer(layer, 0))
+                found[key] = replace(before, count=before.count + count)
     except ConfigError as error:
         raise ConfigError(f"{where}: workloads: {error}") from error
+    layers = tuple(found.values())
     require_unique("workloads", [layer.workload.name for layer in layers], where)
-    return tuple(layers)
+    return layers
+
+
+def _is_network(source: Source) -> bool:
+    return isinstance(source, dict) and "network" in source
+
+
+def _named_layers(source: Source, where: str) -> list[tuple[Workload, int]]:
+    """The layers of one entry of `workloads`, and how often each is run."""
+    if not _is_network(source):
+        return [(workload(beside(source, where)), 1)]
+    named = validate(WeighedNetwork, source, "")
+    _, layers = load_network(str(beside(named.network, where)))
+    return [(layer, count * named.weight) for layer, count in layers]
 
 
 def require_areas(sweep: Sweep, level_names: Collection[str], where: str) -> None:

@@ -107,6 +107,28 @@ def test_energies_grow_with_the_square_root_of_the_capacity_in_hundredths() -> N
     assert {a.accelerator.levels[1].energy_pj for a in plan.architectures} == {2.2}
 
 
+def test_networks_of_any_kind_are_run_as_often_as_their_weights_say(tmp_path: Path) -> None:
+    layers = [SMALL, {"workload": OTHER, "count": 5}]
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"layers": layers}))
+    sweep = Sweep.model_validate(
+        content_for(
+            workloads=[
+                {"network": "own.yaml", "weight": 3},
+                {"network": "gpt2:phase=decode"},
+                {"network": "own.yaml"},
+            ]
+        )
+    )
+    counts = {
+        layer.workload.name: layer.count
+        for layer in prepare_sweep(sweep, str(tmp_path / "sweep.yaml")).layers
+    }
+    # Three runs and one more, of one and of five such layers.
+    assert [*counts.values()][:2] == [4, 20]
+    assert counts["gpt2-scores"] == 12
+    assert len(counts) == 8
+
+
 def test_accelerators_and_workloads_from_lists_files_and_networks(tmp_path: Path) -> None:
     small = {"extends": "mm256", "levels": [{"name": "L2", "fanout": 16}]}
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
@@ -538,7 +560,8 @@ def test_a_sweep_from_file_to_mlflow(
         ({"grid": {"L1.energy_pj": [1.0]}, "energy_scaling": "sqrt"}, "sets the energies"),
         ({"workloads": [SMALL, "gem-512"]}, "workloads: Unknown workload 'gem-512'"),
         ({"workloads": [{"network": "resnet"}]}, "Unknown network 'resnet'"),
-        ({"workloads": [{"network": "vgg16", "n": 1}]}, "expected {network: NAME} alone"),
+        ({"workloads": [{"network": "vgg16", "n": 1}]}, "workloads: n: unknown key"),
+        ({"workloads": [{"network": "vgg16", "weight": 0}]}, "weight: expected at least 1, got 0"),
         ({"workloads": ["gemm-512", "gemm_512"]}, "the name 'gemm-512' is given twice"),
         ({"base": "tpu"}, "Unknown accelerator 'tpu'"),
         ({"area": {"levels": {"DRAM": 1.0}}}, "area: levels: Unknown level 'DRAM'"),
