@@ -32,6 +32,7 @@ SEARCHERS = plugins.Registry(
         "gbfs": "searchers.gbfs:GBFS",
         "genetic": "searchers.genetic:Genetic",
         "gradient": "searchers.gradient:Gradient",
+        "islands": "searchers.islands:Islands",
         "marvel": "searchers.marvel:Marvel",
         "model-guided": "searchers.model_guided:ModelGuided",
         "multi-fidelity": "searchers.multi_fidelity:MultiFidelity",

@@ -102,6 +102,7 @@ class Annealing(Asynchronous):
 
     OPTIONS = AnnealingOptions
     options: AnnealingOptions
+    TAKES_MIGRANTS = True
     STATE: ClassVar[tuple[str, ...]] = (
         "_queue",
         "_tuning_losses",
@@ -177,6 +178,16 @@ class Annealing(Asynchronous):
         self._steps[self._rows] += 1
         if self._steps.min() >= self._steps_per_cooling:
             self._reheat()
+
+    def _take_in(self, codes: Codes, losses: Losses) -> None:
+        """The chain that stands worst goes on from the best of them, where that is better."""
+        self._remember_best(codes, losses)
+        if len(self._tuning_losses) < len(self._queue):
+            return  # no chain walks yet
+        best, worst = int(losses.argmin()), int(self._losses.argmax())
+        energy = self._energy(losses[best : best + 1])[0]
+        if energy < self._losses[worst]:
+            self._codes[worst], self._losses[worst] = codes[best], energy
 
     def _ask_more(self, n: int) -> tuple[Codes, Notes]:
         """The queue first, moves from its best until the chains begin, then moves of chains."""

@@ -104,6 +104,7 @@ class Searcher(ABC):
         EXHAUSTIBLE: whether it may end before its budget does, with nothing more to propose.
         ASYNCHRONOUS: whether it can be asked for more while losses are out
             (`searchers.shared.asynchronous`).
+        TAKES_MIGRANTS: whether it can make use of a mapping that another search found (`take_in`).
         SLOW: whether it learns for minutes; `mapspace run` leaves it out.
         QUICK: hyperparameters that turn down what only costs time, for tests.
         STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
@@ -121,6 +122,7 @@ class Searcher(ABC):
     LIBRARY: ClassVar[Library | None] = None
     EXHAUSTIBLE: ClassVar[bool] = False
     ASYNCHRONOUS: ClassVar[bool] = False
+    TAKES_MIGRANTS: ClassVar[bool] = False
     SLOW: ClassVar[bool] = False
     QUICK: ClassVar[Mapping[str, Any]] = {}
     STATE: ClassVar[tuple[str, ...]] = ()
@@ -208,6 +210,21 @@ class Searcher(ABC):
         asked, self._asked = self._asked, None
         self._tell(asked, told)
 
+    def take_in(self, codes: Codes, losses: Losses) -> None:
+        """Takes mappings that another search found; they count as no query.
+
+        Args:
+            codes: `[m, D]` feasible mappings of the space.
+            losses: `[m]` their finite losses.
+
+        Raises:
+            ContractError: it has no use for them, or the last proposal's losses have not been told.
+        """
+        if not self.TAKES_MIGRANTS or self.awaits_losses:
+            why = "awaits losses" if self.awaits_losses else "has no use for mappings of others"
+            raise ContractError(f"take_in(): {type(self).__name__} {why}.")
+        self._take_in(codes, losses)
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how the run continues, as copies.
 
@@ -276,6 +293,10 @@ class Searcher(ABC):
             return False
         self.tell(evaluate(codes, surrogate_queries=spent, counted=self.learns))
         return True
+
+    def _take_in(self, codes: Codes, losses: Losses) -> None:
+        """Makes use of mappings `[m, D]` with losses `[m]`, where `TAKES_MIGRANTS` says so."""
+        raise NotImplementedError
 
     @abstractmethod
     def _ask(self, n: int) -> Codes:

@@ -362,6 +362,47 @@ class Evaluator:
             "curve_counted": np.array(counted, dtype=np.int64),
         }
 
+    def add(self, state: Mapping[str, Any], began: float) -> None:
+        """Counts what another evaluator of this problem scored as if it were scored here next.
+
+        Args:
+            state: its `state_dict()`.
+            began: seconds of this search at which its clock started.
+
+        Raises:
+            ContractError: it spent more iterations than are left here.
+        """
+        if self.iterations is not None:
+            left = self.iterations - self.iterations_used
+            if state["iterations_used"] > left:
+                raise ContractError(
+                    f"{state['iterations_used']} iterations were spent elsewhere, {left} were left."
+                )
+        queried = self.iterations_used - self.surrogate_queries
+        columns = ("curve_iteration", "curve_seconds", "curve_loss", "curve_counted")
+        loss = self.best_loss
+        for iteration, second, its, counted in zip(*(state[name] for name in columns), strict=True):
+            if its < loss:
+                loss = float(its)
+                # Others may have run at the same time; a curve does not go back in time.
+                since = self._curve[-1][1] if self._curve else 0.0
+                seconds = max(since, began + float(second))
+                if self.seconds is not None:
+                    seconds = min(seconds, self.seconds)
+                steps = self.iterations_used + int(iteration)
+                self._curve.append((steps, seconds, loss, queried + int(counted)))
+        improved = loss < self.best_loss
+        best = float(state["best_loss"]), float(state["best_tie"])
+        if state["best_code"] is not None and best < (self.best_loss, self.best_tie):
+            self.best_code = np.array(state["best_code"], dtype=np.int32)
+            self.best_loss, self.best_tie = best
+        self.true_queries += int(state["true_queries"])
+        self.surrogate_queries += int(state["surrogate_queries"])
+        self.iterations_used += int(state["iterations_used"])
+        if improved and self.on_improvement is not None:
+            with self.paused():
+                self.on_improvement(self)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from `state_dict()`; the clock starts again at the next look at `remaining`."""
         code = state["best_code"]

@@ -93,6 +93,7 @@ class Genetic(Asynchronous):
 
     OPTIONS = GeneticOptions
     options: GeneticOptions
+    TAKES_MIGRANTS = True
     STATE: ClassVar[tuple[str, ...]] = (
         "_population",
         "_losses",
@@ -123,6 +124,13 @@ class Genetic(Asynchronous):
         if len(self._children_losses) == len(self._children):
             self._replace(self._children, self._children_losses)
             self._breed()
+
+    def _take_in(self, codes: Codes, losses: Losses) -> None:
+        """Mappings that neither live nor are about to be evaluated live, if they are fit."""
+        there = np.concatenate([self._population, self._children, codes])
+        first = _first_equal(there) == np.arange(len(there))
+        new = first[-len(codes) :]
+        self._replace(codes[new], losses[new])
 
     def _ask_more(self, n: int) -> tuple[Codes, Notes]:
         codes = self._children[self._handed : self._handed + n]

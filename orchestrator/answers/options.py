@@ -54,6 +54,8 @@ class SearchOptions(LayerOptions, total=False):
 
     top: int
     pad: bool
+    islands: int | None
+    workers: int
     factors: Literal["perfect", "imperfect"] | None
     counting: Literal["timeloop", "true"] | None
 

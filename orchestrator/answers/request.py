@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from mapspace.errors import ArgumentError
+
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator, AcceleratorSource
     from costmodel.costs import Objective
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from costmodel.networks import NetworkSource
     from costmodel.workloads import WorkloadSource
     from orchestrator.store.folder import Store
+
+# What searches where there is no proof.
+HEURISTIC = "structured"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Request:
         constraints: what mappings must obey, beside what the accelerator says.
         max_cycles: of a network's own optimum: the most cycles of its least energy.
         max_energy_pj: likewise, the most energy of its fewest cycles, pJ.
+        islands: how many searches with that searcher exchange their best; None: it is one search.
+        workers: how many islands are searched at a time, on Ray; 1: in this process.
         store: where answers are kept and looked for; None: nowhere.
     """
 
@@ -66,7 +73,27 @@ class Request:
     constraints: Sequence[Mapping[str, Any]] = ()
     max_cycles: int | None = None
     max_energy_pj: float | None = None
+    islands: int | None = None
+    workers: int = 1
     store: Store | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses workers that nobody gives work to.
+
+        Raises:
+            ConfigError: what was expected.
+        """
+        if self.workers < 1:
+            raise ArgumentError("workers", f": expected at least 1, got {self.workers}.")
+        if self.workers > 1 and self.islands is None:
+            raise ArgumentError("workers", " is for islands, or for a simulator of your own.")
+
+    @property
+    def on_islands(self) -> Mapping[str, Any]:
+        """What the searcher of islands is told; nothing where it is one search."""
+        if self.islands is None:
+            return {}
+        return {"of": self.searcher or HEURISTIC, "islands": self.islands}
 
     @property
     def network(self) -> NetworkSource:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from orchestrator.search.problem_lines import Answer
 
 
-_OF_SIMULATOR = ("simulator", "workers", "events", "query_seconds")
+_OF_SIMULATOR = ("simulator", "events", "query_seconds")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,10 @@ class _Asked:
     metavar="FILE.yaml|MODULE:NAME",
     help="Search with your own simulator instead of the model (docs/own-model.md).",
 )
-@click.option("--workers", type=int, help="Of --simulator: evaluators side by side, on Ray.")
+@click.option("--islands", type=int, help="So many searches side by side that exchange their best.")
+@click.option(
+    "--workers", type=int, help="Side by side, on Ray: islands, or evaluators of --simulator."
+)
 @click.option("--events", type=PLACE, help="Of --simulator: the log that a search goes on from.")
 @click.option("--query-seconds", type=float, help="Of --simulator: the most that a query may take.")
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
@@ -196,11 +199,15 @@ def search(
     for name in ("max_cycles", "max_energy_pj"):
         if options[name] is not None and not asked.jointly:
             raise click.UsageError(f"--{name.replace('_', '-')} is for --network --jointly.")
+    if options["islands"] is not None and not (asked.single and asked.continued is None):
+        raise click.UsageError("--islands is for a single WORKLOAD.")
     for name, given in (("why-not", why_not), ("html", page)):
         if given is not None and not (asked.single or (asked.jointly and name == "html")):
             raise click.UsageError(f"--{name} is for a single WORKLOAD.")
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}
+    workers = options.pop("workers")
     if simulated["simulator"] is not None:
+        simulated["workers"] = workers
         of_model = {"gap": gap != "0", "keep": keep, "why-not": why_not, "html": page}
         request = Request(asked.name, **options)
         _search_simulated(request, asked, simulated, of_model, output, as_json)
@@ -208,6 +215,9 @@ def search(
     for name, given in simulated.items():
         if given is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} is for --simulator.")
+    if workers is not None and options["islands"] is None:
+        raise click.UsageError("--workers is for --islands or --simulator.")
+    options["workers"] = 1 if workers is None else workers
     check_page(page)
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
@@ -272,7 +282,7 @@ def _search_simulated(
 
     if not asked.single or asked.continued is not None:
         raise click.UsageError("--simulator is for a single WORKLOAD.")
-    further = {name: getattr(request, name) for name in ("pad", "explain", "surrogate")}
+    further = {name: getattr(request, name) for name in ("pad", "explain", "surrogate", "islands")}
     for name, given in {**of_model, **further, "top": request.top > 1}.items():
         if given:
             raise click.UsageError(f"--{name} is for the model, not for --simulator.")

@@ -10,12 +10,13 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError, NoMappingError
-from orchestrator.answers.request import Request
+from orchestrator.answers.request import HEURISTIC, Request
 from orchestrator.report.units import percent, value_text
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
@@ -210,7 +211,7 @@ def _search_workload(
     if problem is not None:
         raise ConfigError(problem)
     name, obstacle = method(request, space)
-    if request.searcher is None and obstacle is not None:
+    if request.searcher is None and request.islands is None and obstacle is not None:
         live.line(f"no proof is possible, so {name} searches: {obstacle}")
     model = LoopNestModel()
     searcher = prepare(request, name, space, live)
@@ -245,7 +246,10 @@ def _search_workload(
                 live.update(progress)
 
         try:
-            searcher.run(evaluator, after_step)
+            if request.workers > 1:
+                _run_on_ray(request, searcher, evaluator, ended, after_step)
+            else:
+                searcher.run(evaluator, after_step)
         except InterruptedSearchError:
             live.line("interrupted: the best so far")
     # What it took, which the last query may have drawn out beyond the budget.
@@ -264,6 +268,21 @@ def _search_workload(
     found_so_far = assess(request, name, searcher, space, result, prover)
     wall = time.monotonic() - started
     return replace(found_so_far, wall_seconds=wall, interrupted=ended.is_set())
+
+
+def _run_on_ray(
+    request: Request,
+    searcher: searchers.Searcher,
+    evaluator: searchers.Evaluator,
+    ended: threading.Event,
+    after_step: Callable[[searchers.Searcher], None],
+) -> None:
+    """Lets workers search islands side by side; an interruption is seen before a round ends."""
+    from orchestrator.search.islands import run_on_ray
+    from searchers.islands import Islands
+
+    assert isinstance(searcher, Islands)  # `method` asks for it
+    run_on_ray(searcher, evaluator, request.workers, ended.is_set, after_step)
 
 
 def _nothing_found(
@@ -321,7 +340,9 @@ def method(request: Request, space: MapSpace) -> tuple[str, str | None]:
     from costmodel.exact_any.choice import why_not
 
     obstacle = why_not(space)
-    return request.searcher or ("exact" if obstacle is None else "structured"), obstacle
+    if request.islands is not None:
+        return "islands", obstacle
+    return request.searcher or ("exact" if obstacle is None else HEURISTIC), obstacle
 
 
 def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searchers.Searcher:
@@ -366,7 +387,7 @@ def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
     known = searchers.hyperparameters(name)
     asked: dict[str, Any] = {"gap": request.gap, "top": request.top, "keep": request.keep}
     defaults = {"gap": 0.0, "top": 1, "keep": None}
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = dict(request.on_islands)
     for key, value in asked.items():
         if value == defaults[key]:
             continue

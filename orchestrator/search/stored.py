@@ -166,6 +166,7 @@ def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
         return {"name": name, "parameters": {}}
     known = searchers.hyperparameters(name)
     told = {key: value for key, value in known.items() if key not in ("threads", "predictor")}
+    told |= request.on_islands
     method: dict[str, Any] = {"name": name, "parameters": json.loads(json.dumps(told, default=str))}
     method["family"] = workload.family
     method["package"] = searchers.SEARCHERS.package(name) or f"mapspace {__version__}"

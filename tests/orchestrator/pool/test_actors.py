@@ -141,11 +141,12 @@ def test_the_same_command_goes_on_from_its_events(
         (["--simulator", "own.py:cost", "--workers", "0"], "at least 1"),
         (["--simulator", "gpus.yaml"], "each needs 4 GPU, and Ray has 0"),
         (["--simulator", "own.py:cost", "--query-seconds", "0"], "more than 0"),
+        (["--simulator", "own.py:cost", "--islands", "2"], "--islands is for the model"),
         (["--simulator", "own.py:cost", "--pad"], "--pad is for the model"),
         (["--simulator", "own.py:cost", "--top", "2"], "--top is for the model"),
         (["--simulator", "own.py:cost", "--gap", "1%"], "--gap is for the model"),
         (["--simulator", "own.py:cost", "--html", "x.html"], "--html is for the model"),
-        (["--workers", "2"], "--workers is for --simulator"),
+        (["--workers", "2"], "--workers is for --islands or --simulator"),
     ],
 )
 def test_misuse_is_one_line(
