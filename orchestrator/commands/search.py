@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,23 @@ class _Asked:
             raise click.UsageError("--jointly is for --network.")
         if self.resident and not self.jointly:
             raise click.UsageError("--resident is for --network --jointly.")
+
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        """Refuses options that are for other problems than these.
+
+        Raises:
+            UsageError: what they are for.
+        """
+        here = {
+            "max_cycles": (self.jointly, "--network --jointly"),
+            "max_energy_pj": (self.jointly, "--network --jointly"),
+            "islands": (self.single and self.continued is None, "a single WORKLOAD"),
+            "why_not": (self.single, "a single WORKLOAD"),
+            "html": (self.single or self.jointly, "a single WORKLOAD"),
+        }
+        for name, (fits, what) in here.items():
+            if given[name] is not None and not fits:
+                raise click.UsageError(f"--{name.replace('_', '-')} is for {what}.")
 
 
 @click.command(cls=OnceEach)
@@ -196,14 +214,7 @@ def search(
 
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
-    for name in ("max_cycles", "max_energy_pj"):
-        if options[name] is not None and not asked.jointly:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for --network --jointly.")
-    if options["islands"] is not None and not (asked.single and asked.continued is None):
-        raise click.UsageError("--islands is for a single WORKLOAD.")
-    for name, given in (("why-not", why_not), ("html", page)):
-        if given is not None and not (asked.single or (asked.jointly and name == "html")):
-            raise click.UsageError(f"--{name} is for a single WORKLOAD.")
+    asked.check_options({**options, "why_not": why_not, "html": page})
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}
     workers = options.pop("workers")
     if simulated["simulator"] is not None:

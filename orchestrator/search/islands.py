@@ -11,7 +11,8 @@ from costmodel.costs import Objective
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import MapspaceError
-from orchestrator.runs.ray_runtime import completed, ray_runtime
+from mapspace.ray_start import start_ray
+from orchestrator.runs.ray_runtime import completed
 from searchers.evaluator import Evaluator
 from searchers.islands import Island, Islands, IslandsOptions, island_searcher
 
@@ -89,7 +90,7 @@ def run_on_ray(
 ) -> None:
     """Runs the legs as Ray tasks, as many at a time as there are workers; see `run_on`.
 
-    Ray is started where none runs; that does not count as search.
+    Ray is started where none runs, which does not count as search, and stays for the next one.
 
     Args:
         islands: the search.
@@ -106,8 +107,8 @@ def run_on_ray(
     def spread(legs: list[Leg]) -> Iterable[tuple[Leg, Mapping[str, Any] | None]]:
         return completed(run_leg, legs, stop=stop, cores=workers)
 
-    with ray_runtime():
-        run_on(spread, islands, evaluator, after_round)
+    start_ray()
+    run_on(spread, islands, evaluator, after_round)
 
 
 def run_on(
