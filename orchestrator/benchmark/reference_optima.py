@@ -121,6 +121,11 @@ class Optima:
         """The bounds by workload, as far as they are known by now."""
         return MappingProxyType(self._known)
 
+    @property
+    def left(self) -> Sequence[str]:
+        """The workloads whose proofs are to be made."""
+        return tuple(self._left)
+
     def begin(self) -> None:
         """Gives the proofs to tasks; Ray runs."""
         if self._left:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from orchestrator.benchmark.few_searches import are_few, run_here
 from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.stored_runs import (
@@ -89,25 +90,42 @@ def run_searches(
     live.begin(len(known) + len(left), known)
     if not left:
         return known, {}
+    if (beside is None or not beside.left) and are_few(plan, known, left):
+        live.say(f"{plan.benchmark.name}: the other {len(left):,} are made in this process")
+        runs, spent = _run_trials(plan, states, seconds, live, left), dict[str, float]()
+    else:
+        runs, spent = _run_on_ray(plan, states, seconds, live, left, beside)
+    if store is not None:
+        keep_runs(plan, runs, store)
+    return runs + known, spent if comparable else {}
+
+
+def _run_on_ray(
+    plan: Plan,
+    states: Place,
+    seconds: float,
+    live: LiveBenchmark,
+    searches: Sequence[Search],
+    beside: Optima | None,
+) -> tuple[list[Run], dict[str, float]]:
+    """Runs searches on Ray, and proofs beside them; see `run_searches`."""
     started = time.monotonic()
+    whole_searches = plan.benchmark.host == "trials"
     with _quiet_tune(whole_searches, live.limits.cores) as there:
         live.processors = processors = live.limits.of(there)
-        host = _run_trials if whole_searches else _run_blocks
         callbacks = []
         if beside is not None:
             from orchestrator.benchmark.tune_progress import Looking
 
             beside.begin()
             callbacks.append(Looking(beside.look))
-        runs = host(plan, states, seconds, live, left, callbacks)
+        if whole_searches:
+            runs = _run_trials(plan, states, seconds, live, searches, callbacks)
+        else:
+            runs = _run_blocks(plan, states, seconds, live, searches, callbacks)
         if beside is not None:
             beside.wait()
         elapsed = time.monotonic() - started
-    if store is not None:
-        keep_runs(plan, runs, store)
-    runs += known
-    if not comparable:
-        return runs, {}
     return runs, {
         "search_seconds": sum(run.seconds for run in runs),
         "proof_seconds": 0.0 if beside is None else beside.seconds,
@@ -128,14 +146,18 @@ def _run_trials(
     seconds: float,
     live: LiveBenchmark,
     searches: Sequence[Search],
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[Any] | None = None,
 ) -> list[Run]:
-    """Host `trials`: Tune schedules (searcher, workload, seeds), each trial searches."""
-    from ray import tune
+    """Host `trials`: a trial is (searcher, workload, seeds).
 
-    from orchestrator.benchmark.search_trial import run_trial
-    from orchestrator.benchmark.tune_progress import TaskList, TrialProgress
-
+    Args:
+        plan: the benchmark.
+        states: where the trials' files are.
+        seconds: the least time between two writes of the same state.
+        live: takes lines for a person, and how the searches stand.
+        searches: what is to be searched.
+        callbacks: of Tune, which schedules the trials; None: they are made in this process.
+    """
     benchmark = plan.benchmark
     tasks = _tasks(plan, searches)
     there = file_sizes(states).keys() - {KNOWN_FILE}
@@ -151,18 +173,10 @@ def _run_trials(
             f"in {len(tasks)} trials"
         )
     if left:
-        trainable = tune.with_parameters(
-            run_trial, plan=plan, folder=states, checkpoint_seconds=seconds, report=tune.report
-        )
-        _fit(
-            tune.with_resources(
-                trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
-            ),
-            tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan, live)),
-            [TrialProgress(len(left), plan.shown, live), *callbacks],
-            states.parent,
-            live,
-        )
+        if callbacks is None:
+            run_here(plan, left, states, seconds, live)
+        else:
+            _tune_trials(plan, left, states, seconds, live, callbacks)
         written = file_sizes(states)
         done |= _finished([task for task in left if task["file"] in written], states)
     live.check(task for task in tasks if task["file"] not in done)
@@ -173,6 +187,34 @@ def _run_trials(
                 "command continues it."
             )
     return [run for runs in done.values() for run in runs]
+
+
+def _tune_trials(
+    plan: Plan,
+    left: Sequence[dict[str, Any]],
+    states: Place,
+    seconds: float,
+    live: LiveBenchmark,
+    callbacks: Sequence[Any],
+) -> None:
+    """Lets Tune run trials."""
+    from ray import tune
+
+    from orchestrator.benchmark.search_trial import run_trial
+    from orchestrator.benchmark.tune_progress import TaskList, TrialProgress
+
+    trainable = tune.with_parameters(
+        run_trial, plan=plan, folder=states, checkpoint_seconds=seconds, report=tune.report
+    )
+    _fit(
+        tune.with_resources(
+            trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
+        ),
+        tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan, live)),
+        [TrialProgress(len(left), plan.shown, live), *callbacks],
+        states.parent,
+        live,
+    )
 
 
 def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:

@@ -1,0 +1,116 @@
+"""How long a benchmark takes of which 1 % of the searches are new, beside one that is all new.
+
+Runs 9,900 searches of 1,000 iterations (five searchers, ten workloads, 198 seeds) with a store of
+its own, then the same benchmark with two seeds more: 100 searches to make. Each is the command
+`mapspace benchmark`, page and MLflow included, from its start to its end. A line of JSON on
+standard output:
+
+    python tests/benchmarks/bench_second_run.py --folder FOLDER
+
+A second call with the same folder finds the first run there, and takes a copy of its store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orchestrator.comparison.results_files import load
+
+WORKLOADS = (
+    *("resnet-conv3", "resnet-conv4", "inception-conv2", "vgg-conv2", "alexnet-conv2"),
+    *("alexnet-conv4", "mttkrp-0", "mttkrp-1", "resnet50-conv2_1_3", "resnet50-conv4_2_1"),
+)
+METHODS = ("random", "annealing", "genetic", "structured", "marvel")
+SECONDS = "seconds.json"
+
+
+def experiment(seeds: int, iterations: int) -> dict[str, Any]:
+    """The benchmark with so many seeds."""
+    return {
+        "kind": "benchmark",
+        "name": "second-run",
+        "workloads": list(WORKLOADS),
+        "searchers": {name: {} for name in METHODS},
+        "seeds": seeds,
+        "iterations": iterations,
+    }
+
+
+def run(seeds: int, iterations: int, store: Path, output: Path, *, profile: bool = False) -> float:
+    """Runs the command; the seconds that it took."""
+    file = output.parent / f"{output.name}.yaml"
+    file.write_text(json.dumps(experiment(seeds, iterations)))
+    profiled = ["-m", "cProfile", "-o", f"{output}.profile"] if profile else []
+    command = [sys.executable, *profiled, "-m", "orchestrator", "benchmark", str(file)]
+    started = time.monotonic()
+    subprocess.run(
+        [*command, "--output", str(output)],
+        env={**os.environ, "MAPSPACE_STORE": str(store)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return time.monotonic() - started
+
+
+def measured(folder: Path, seeds: int, more: int, iterations: int, profile: bool) -> dict[str, Any]:
+    """Seconds of both runs, and whether what both have is the same bit for bit."""
+    first, store = folder / "first", folder / "store"
+    if not (folder / SECONDS).exists():
+        (folder / SECONDS).write_text(json.dumps(run(seeds, iterations, store, first)))
+    alone = json.loads((folder / SECONDS).read_text())
+    second, copy = folder / "second", folder / "copy"
+    for old in (second, copy):
+        shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(store, copy)
+    again = run(seeds + more, iterations, copy, second, profile=profile)
+    before, after = ({_key(run): run for run in load(place).runs} for place in (first, second))
+    equal = all(
+        np.array_equal(getattr(before[key], name), getattr(after[key], name))
+        for key in before
+        for name in ("evaluation", "time", "loss", "counted", "best_code", "best_loss", "seconds")
+    )
+    made = len(after) - len(before)
+    return {
+        "searches": len(after),
+        "new": made,
+        "first_s": round(alone, 1),
+        "second_s": round(again, 2),
+        # The first run had fewer searches than the second one has.
+        "share": round(again / (alone * len(after) / len(before)), 4),
+        "bit_identical": equal,
+    }
+
+
+def _key(run: Any) -> tuple[str, str, int]:
+    return run.searcher, run.workload, run.seed
+
+
+def main() -> None:
+    """Measures, and prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=198)
+    parser.add_argument("--more", type=int, default=2)
+    parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--profile", action="store_true", help="keeps a profile of the second run")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (given.folder or Path(temporary)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = measured(folder, given.seeds, given.more, given.iterations, given.profile)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
