@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from costmodel.components import Component, LevelSources
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 Words = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
@@ -39,7 +40,12 @@ _ROLES = frozenset({"input", "weight", "output"})
 Roles = tuple[Literal["input", "weight", "output"], ...]
 
 # Keys that change no figure, or only say in another way what the first keys say.
-_WITHOUT_EFFECT = frozenset({"capacity_bits", "capacity_bytes", "word_bits", "beside"})
+_WITHOUT_EFFECT = frozenset(
+    {
+        "capacity_bits", "capacity_bytes", "word_bits", "beside", "component", "area_mm2",
+        "sources",
+    }
+)  # fmt: skip
 
 NETWORK_KEYS = (
     "fanout", "mesh", "spatial", "hop_energy_pj", "router_pj", "ingress_pj", "fill_latency",
@@ -116,6 +122,12 @@ class Level(StrictModel):
     """Tensors or roles (input, weight, output) that are always kept here."""
     bypass: tuple[Name, ...] = ()
     """Tensors or roles that never are."""
+    component: Component | None = None
+    """What it is made of; tables or a library then give the numbers that the file does not."""
+    area_mm2: NonNegativeNumber | None = None
+    """Area of one instance, mm2; null: not known."""
+    sources: LevelSources = LevelSources()
+    """Where the numbers come from that were looked up for the component."""
     energy_pj: Energy
     """Energy of one access, pJ; a mapping where reads, fills and updates differ."""
     block_words: Size = 1
@@ -230,7 +242,10 @@ class Level(StrictModel):
         return {
             key: value
             for key, value in written.items()
-            if key in _ALWAYS_WRITTEN or getattr(self, key) != fields[key].default
+            if key in _ALWAYS_WRITTEN
+            or getattr(self, key) != fields[key].default
+            # Else it would be looked up.
+            or (key == "leakage_pj" and self.component is not None)
         }
 
     @property

@@ -20,17 +20,23 @@ from pydantic import (
     model_validator,
 )
 
+from costmodel.components import MacComponent, MachineSources, with_components
 from costmodel.constraint_entries import Entries
 from costmodel.levels import NETWORK_KEYS, Level
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 # Keys that the first machine files had not.
 _WRITTEN_IF_SAID = (
-    "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints",
+    "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints", "node_nm",
+    "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources",
 )  # fmt: skip
 
 # Those that say which mappings count, and change no figure of one.
 _OF_MAPPINGS = frozenset({"orders", "constraints"})
+# Those that say what the machine is made of; what follows stands in its levels.
+_OF_COMPONENTS = frozenset(
+    {"node_nm", "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources"}
+)
 
 Counting = Annotated[
     Literal["timeloop", "true"],
@@ -48,6 +54,16 @@ class Machine(StrictModel):
     """Outermost (DRAM) first."""
     mac_energy_pj: NonNegativeNumber
     """Energy of one multiply-accumulate, pJ."""
+    node_nm: PositiveNumber | None = None
+    """Technology node of the components, nm."""
+    mac_component: MacComponent | None = None
+    """What a multiply-accumulate unit is made of; tables or a library then give its numbers."""
+    mac_leakage_pj: NonNegativeNumber = 0.0
+    """Leakage of one unit over one cycle, pJ; where the innermost level gives none it is in it."""
+    mac_area_mm2: NonNegativeNumber | None = None
+    """Area of one unit, mm2; null: not known."""
+    sources: MachineSources = MachineSources()
+    """Where the units' numbers come from that were looked up."""
     cycles_per_mac: Size = 1
     """Cycles that a unit needs for one multiply-accumulate."""
     output_fills: Literal["elided", "charged"] = "elided"
@@ -73,7 +89,10 @@ class Machine(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _hand_down_word_bits(cls, value: object) -> object:
-        """A level's capacity in bits or bytes is of its own words, or else of the machine's."""
+        """A level's capacity in bits or bytes is of its own words, or else of the machine's.
+
+        Components' numbers are filled in by the same words.
+        """
         if not isinstance(value, Mapping) or not isinstance(value.get("levels"), list | tuple):
             return value
         bits = value.get("word_bits", cls.model_fields["word_bits"].default)
@@ -85,7 +104,7 @@ class Machine(StrictModel):
             else level
             for level in value["levels"]
         ]
-        return {**value, "levels": levels}
+        return with_components({**value, "levels": levels})
 
     @field_validator("levels")
     @classmethod
@@ -115,6 +134,9 @@ class Machine(StrictModel):
         for key in _WRITTEN_IF_SAID:
             if getattr(self, key) == type(self).model_fields[key].default:
                 written.pop(key, None)
+        if self.mac_leakage_pj and "levels" in written:
+            # Else the units' would be added to it.
+            written["levels"][-1].setdefault("leakage_pj", self.levels[-1].leakage_pj)
         return written
 
     @property
@@ -135,7 +157,7 @@ class Machine(StrictModel):
             if key:
                 return f"levels[{position}].{key}"
         fields = type(self).model_fields
-        keys = (key for key in _WRITTEN_IF_SAID if key not in _OF_MAPPINGS)
+        keys = (key for key in _WRITTEN_IF_SAID if key not in _OF_MAPPINGS | _OF_COMPONENTS)
         return next((key for key in keys if getattr(self, key) != fields[key].default), None)
 
     @property

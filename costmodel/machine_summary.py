@@ -10,10 +10,10 @@ from pydantic import Field, create_model
 
 from costmodel.levels import Level, SpatialRules
 from costmodel.machine import Machine
+from costmodel.machine_units import MACS, area_mm2, has_real_units, leakage_w, parts, unit_lines
 from mapspace.strict_yaml import StrictModel
 
 ROLES = ("input", "weight", "output")
-MACS = "MAC"
 
 
 def _others(file: type[StrictModel], said: type[StrictModel]) -> dict[str, Any]:
@@ -52,11 +52,15 @@ class Totals:
         capacity_bits: of all levels with a limit, all instances.
         macs_per_cycle: multiply-accumulates per cycle with every unit at work.
         boundaries: outermost first.
+        area_mm2: of memories and units on the chip, mm2; None: not known of all of them.
+        leakage_w: with everything on, W.
     """
 
     capacity_bits: int
     macs_per_cycle: float
     boundaries: tuple[Boundary, ...]
+    area_mm2: float | None
+    leakage_w: float
 
 
 class _OfLevel(StrictModel):
@@ -125,6 +129,8 @@ def totals(machine: Machine) -> Totals:
         sum(n * capacity_bits(machine, level) for n, level in zip(count, levels, strict=False)),
         machine.processing_elements / machine.cycles_per_mac,
         tuple(boundaries),
+        area_mm2(machine),
+        leakage_w(machine),
     )
 
 
@@ -147,8 +153,18 @@ def summary(machine: Machine) -> dict[str, Any]:
         }
         for level, count in zip(machine.levels, instances(machine), strict=False)
     ]
+    origins: dict[str, Any] = {}
+    if has_real_units(machine):
+        *of_levels, of_units = (part.sources for part in parts(machine))
+        for level, found in zip(levels, of_levels, strict=True):
+            level["sources"] = dict(
+                zip(("energy_pj", "leakage_pj", "area_mm2"), found, strict=True)
+            )
+        keys = ("mac_energy_pj", "mac_leakage_pj", "mac_area_mm2")
+        origins["sources"] = dict(zip(keys, of_units, strict=True))
     return {
         **machine.model_dump(mode="json"),
+        **origins,
         "hash": machine.hash,
         "levels": levels,
         "totals": {**vars(whole), "boundaries": [vars(one) for one in whole.boundaries]},
@@ -190,7 +206,8 @@ def tree(machine: Machine) -> str:
             lines.append(f"  the other {without}: without limit")
     else:
         lines += ["", "peak words per cycle: without limit at every boundary"]
-    return "\n".join(lines)
+    real = list(unit_lines(machine))
+    return "\n".join([*lines, "", *real] if real else lines)
 
 
 def headline(machine: Machine) -> str:

@@ -13,6 +13,7 @@ EXTRA_OF = {
     "duckdb": "store",
     "fsspec": "ray",
     "gymnasium": "ray",
+    "hwcomponents_cacti": "components",
     "mcp": "mcp",
     "mlflow": "tracking",
     "nevergrad": "baselines",

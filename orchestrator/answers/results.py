@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from costmodel.machine_units import area_mm2, chip_text, has_real_units, leakage_w
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.answers.facts import cost_facts, standing_facts, tiling
 from orchestrator.answers.limits import slowest
@@ -222,6 +223,8 @@ class SearchResult(Shown):
             "latency_s": costs["latency_s"],
             "edp_js": costs["edp_js"],
             "power_w": costs["power_w"],
+            "area_mm2": area_mm2(self.accelerator),
+            "leakage_w": leakage_w(self.accelerator),
             "utilisation": self.utilisation,
             "limited_by": self.limit.name,
             "limits": [limit.to_dict() for limit in self.limits],
@@ -274,6 +277,8 @@ class SearchResult(Shown):
         for label, text in costs:
             if every_cost or label in ("energy", "latency", "EDP"):
                 yield label, text
+            if every_cost and label == "mean power" and has_real_units(self.accelerator):
+                yield "chip", chip_text(self.accelerator)
         yield from self._standing_facts()
         how = f"with {self.searcher}, seed {self.seed}"
         yield "search", f"{self.iterations:,} iterations in {self.seconds:.2f} s {how}"

@@ -73,6 +73,8 @@ class SearchAnswer(Costs):
         surrogate_queries: of a surrogate.
         seconds: of the search.
         conclusion: what the searcher itself is certain of.
+        area_mm2: of the machine's memories and units, mm2; null: not known of all of them.
+        leakage_w: of the machine with everything on, W.
         utilisation: share of the elements at work, on average.
         limited_by: what the speed is limited by.
         limits: every bound of the machine with what is used of it.
@@ -117,6 +119,8 @@ class SearchAnswer(Costs):
     surrogate_queries: int
     seconds: float
     conclusion: str | None
+    area_mm2: float | None
+    leakage_w: float
     utilisation: float
     limited_by: str
     limits: list[LimitAnswer]

@@ -1,0 +1,167 @@
+"""A machine in real units: area in mm2, leakage in W, and where each number comes from.
+
+Areas are those of memories and multiply-accumulate units. Wires, networks, control and pads are
+not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from costmodel.components import FROM_FILE, in_watts
+from costmodel.levels import Level
+from costmodel.machine import Machine
+
+MACS = "MAC"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A level or the units, one instance of it and how many there are.
+
+    Attributes:
+        name: the level's, or `MAC`.
+        what: its component in words; empty where it has none.
+        count: instances.
+        energies_pj: read, fill and update of an access, pJ; of an operation all the same.
+        area_mm2: of one instance, mm2; None: not known, or outside the chip.
+        leakage_w: of one instance, W.
+        sources: of energy, leakage and area; None where the number is not known.
+    """
+
+    name: str
+    what: str
+    count: int
+    energies_pj: tuple[float, float, float]
+    area_mm2: float | None
+    leakage_w: float
+    sources: tuple[str, str, str | None]
+
+
+def has_real_units(machine: Machine) -> bool:
+    """Whether a machine's file speaks of components or areas."""
+    return machine.mac_component is not None or any(
+        level.component is not None or level.area_mm2 is not None for level in machine.levels
+    )
+
+
+def without_area(machine: Machine) -> tuple[str, ...]:
+    """The levels on the chip, and the units, of which no area is known."""
+    levels = (level.name for level in machine.levels if needs_area(level))
+    return (*levels, *([] if machine.mac_area_mm2 is not None else [MACS]))
+
+
+def needs_area(level: Level) -> bool:
+    """Whether a level lies on the chip, holds something and says no area."""
+    return not level.is_dram and level.capacity_words != 0 and level.area_mm2 is None
+
+
+def area_mm2(machine: Machine) -> float | None:
+    """Area of all memories and units on the chip, mm2; None where one of them is not known."""
+    if without_area(machine):
+        return None
+    count, total = 1, 0.0
+    for level in machine.levels:
+        if not level.is_dram:
+            total += count * (level.area_mm2 or 0.0)
+        count *= level.fanout
+    return total + count * (machine.mac_area_mm2 or 0.0)
+
+
+def leakage_w(machine: Machine) -> float:
+    """Leakage with every level and unit on, W."""
+    count, total = 1, 0.0
+    for level in machine.levels:
+        total += count * in_watts(level.leakage_pj, machine.clock_ghz)
+        count *= level.fanout
+    return total
+
+
+def parts(machine: Machine) -> Iterator[Part]:
+    """The levels, outermost first, and the units.
+
+    The innermost level's leakage has the units' in it, where that was looked up.
+    """
+    count = 1
+    for level in machine.levels:
+        made = level.component
+        what: str = "" if made is None else made.kind
+        if made is not None and made.kind == "sram":
+            what += f" of {_plural(made.ports, 'port')}, {_plural(made.banks, 'bank')}"
+        said = level.sources
+        yield Part(
+            level.name,
+            what,
+            count,
+            level.energies,
+            level.area_mm2,
+            in_watts(level.leakage_pj, machine.clock_ghz),
+            (
+                said.energy_pj or FROM_FILE,
+                said.leakage_pj or FROM_FILE,
+                None if level.area_mm2 is None else said.area_mm2 or FROM_FILE,
+            ),
+        )
+        count *= level.fanout
+    energy, origin = machine.mac_energy_pj, machine.sources
+    yield Part(
+        MACS,
+        "" if machine.mac_component is None else machine.mac_component.kind,
+        count,
+        (energy, energy, energy),
+        machine.mac_area_mm2,
+        in_watts(machine.mac_leakage_pj, machine.clock_ghz),
+        (
+            origin.mac_energy_pj or FROM_FILE,
+            origin.mac_leakage_pj or FROM_FILE,
+            None if machine.mac_area_mm2 is None else origin.mac_area_mm2 or FROM_FILE,
+        ),
+    )
+
+
+def unit_lines(machine: Machine) -> Iterator[str]:
+    """A line per level and unit, and one of the chip; nothing where the file has no real units."""
+    if not has_real_units(machine):
+        return
+    node = "" if machine.node_nm is None else f" at {machine.node_nm:g} nm"
+    yield f"energy per access, area and leakage{node}, of an instance"
+    for part in parts(machine):
+        # The cost model knows of levels' leakage alone.
+        inside = part.name == MACS and machine.mac_leakage_pj > 0
+        note = f"; leakage is in that of {machine.level_names[-1]}" if inside else ""
+        yield f"  {_line(part)}{note}"
+    yield f"chip: {chip_text(machine)}"
+
+
+def chip_text(machine: Machine) -> str:
+    """Area and leakage of the whole chip, in words."""
+    area, missing = area_mm2(machine), without_area(machine)
+    size = f"not known (of {', '.join(missing)})" if area is None else f"{area:.4g} mm2"
+    return (
+        f"area {size}, without wires, networks and control; "
+        f"leakage {leakage_w(machine):.4g} W with everything on"
+    )
+
+
+def _line(part: Part) -> str:
+    read, fill, update = part.energies_pj
+    each = f"{read:g} pJ" if read == fill == update else f"read {read:g}, write {fill:g} pJ"
+    if fill != update:
+        each = f"read {read:g}, fill {fill:g}, update {update:g} pJ"
+    numbers = [each, f"{part.leakage_w:.4g} W"]
+    sources = [*part.sources[:2]]
+    if part.area_mm2 is not None and part.sources[2] is not None:
+        numbers.append(f"{part.area_mm2:g} mm2")
+        sources.append(part.sources[2])
+    if len(set(sources)) == 1:
+        told = f"{', '.join(numbers)} ({sources[0]})"
+    else:
+        told = ", ".join(f"{n} ({s})" for n, s in zip(numbers, sources, strict=True))
+    count = f" x {part.count:,}" if part.count > 1 else ""
+    what = f", {part.what}" if part.what else ""
+    return f"{part.name}{count}{what}: {told}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
