@@ -24,6 +24,7 @@ from mapspace.strict_yaml import StrictModel, validate
 from mapspace.version import __version__
 from orchestrator.comparison.results import Run
 from orchestrator.store.address import Question, content_digest, problem
+from orchestrator.store.canonical import digest_of, json_text
 from orchestrator.store.compaction import tidy
 from orchestrator.store.rows import Number, Row, Whole, finite, row_of
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 # What a run has read at its beginning.
 KNOWN_FILE = "known.json"
+
+# Stands for the seed where a question is written without one.
+NO_SEED = -1
 
 Search = tuple[str, str, int]
 """Label of the searcher, name of the workload, seed."""
@@ -67,6 +71,7 @@ class Questions:
         }
         self._spaces = {name: plan.space(name) for name in plan.workloads}
         self._methods: dict[tuple[str, str], dict[str, Any]] = {}
+        self._texts: dict[tuple[str, str], tuple[str, str, str]] = {}
         model = plan.model()
         self.model = model
         benchmark = plan.benchmark
@@ -102,6 +107,20 @@ class Questions:
             "seconds": self.plan.benchmark.seconds,
         }
         return Question(content, limits)
+
+    def keys_of(self, search: Search) -> tuple[str, str]:
+        """The question and the address of a search, as `of` has them.
+
+        Of thousands of seeds nothing but the seed differs, and all of it is written once.
+        """
+        label, workload, seed = search
+        if (label, workload) not in self._texts:
+            question = self.of((label, workload, NO_SEED))
+            before, _, after = json_text(question.content).partition(f'"seed":{NO_SEED}')
+            self._texts[label, workload] = f'{before}"seed":', after, json_text(question.limits)
+        before, after, limits = self._texts[label, workload]
+        content = f"{before}{seed}{after}"
+        return digest_of(content)[:32], digest_of(f"[{content},{limits}]")[:32]
 
 
 def searches_of(plan: Plan) -> list[Search]:
@@ -149,13 +168,13 @@ def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:
 def _rows(plan: Plan, store: Store) -> Iterator[tuple[Search, Row]]:
     """The rows that answer searches of a benchmark."""
     questions = Questions(plan)
-    asked = {search: questions.of(search) for search in searches_of(plan)}
+    asked = {search: questions.keys_of(search) for search in searches_of(plan)}
     rows: dict[str, list[Row]] = {}
-    for row in store.rows({question.question for question in asked.values()}):
+    for row in store.rows({question for question, _ in asked.values()}):
         rows.setdefault(row.address, []).append(row)
-    for search, question in asked.items():
-        written = plan.workloads[search[1]].hash
-        fit = [row for row in rows.get(question.address, ()) if row.workload_hash == written]
+    written = {name: workload.hash for name, workload in plan.workloads.items()}
+    for search, (_, address) in asked.items():
+        fit = [row for row in rows.get(address, ()) if row.workload_hash == written[search[1]]]
         if fit:
             # Of several equal searches the first that was made.
             yield search, min(fit, key=lambda row: (row.stored, row.id))

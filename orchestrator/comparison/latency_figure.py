@@ -13,6 +13,7 @@ from orchestrator.comparison.figures import styles
 from orchestrator.comparison.latency_replay import (
     Bills,
     FloatArray,
+    IntArray,
     Method,
     above_after,
     asks_surrogate,
@@ -112,8 +113,10 @@ def draw_latency(results: Results, bills: Bills, path: Path) -> None:
     panels = figure.subplots(rows, columns, squeeze=False)
     flat = list(panels.flat)
     _draw_lines(flat[0], results, bills)
+    known: dict[Method, FloatArray] = {}
     for panel, (title, methods) in zip(flat[1:], maps, strict=False):
-        _draw_map(panel, results, bills, title, methods)
+        winner, _ = best_of(results, methods, LATENCIES, TIMES, bills, known)
+        _draw_map(panel, results, bills, title, methods, winner)
     for panel in flat[1 + len(maps) :]:
         panel.set_visible(False)
     handles, labels = flat[0].get_legend_handles_labels()
@@ -169,13 +172,26 @@ def _before(ended: np.ndarray) -> np.ndarray:
 
 
 def _draw_map(
-    panel: Axes, results: Results, bills: Bills, title: str, methods: Sequence[Method]
+    panel: Axes,
+    results: Results,
+    bills: Bills,
+    title: str,
+    methods: Sequence[Method],
+    winner: IntArray,
 ) -> None:
-    """Draws who is best at every latency and time, hatched after its last iteration."""
+    """Draws who is best at every latency and time, hatched after its last iteration.
+
+    Args:
+        panel: where.
+        results: the benchmark.
+        bills: of its surrogates.
+        title: of the panel.
+        methods: which are compared.
+        winner: `[L, T]` index of the best one, -1 where there is none.
+    """
     from matplotlib.colors import to_rgb
 
     look = styles(results)
-    winner, _ = best_of(results, methods, LATENCIES, TIMES, bills)
     colours = np.array([to_rgb(look[method.searcher].colour) for method in methods])
     picture = np.where((winner >= 0)[..., None], colours[winner], 1.0).transpose(1, 0, 2)
     panel.pcolormesh(_edges(LATENCIES), _edges(TIMES), picture)

@@ -258,14 +258,28 @@ def best_of(
     latencies: npt.ArrayLike,
     times: npt.ArrayLike,
     bills: Bills | None = None,
+    known: dict[Method, FloatArray] | None = None,
 ) -> tuple[IntArray, FloatArray]:
     """The best method at every latency and time.
+
+    Args:
+        results: a benchmark under a budget of iterations.
+        methods: which are compared.
+        latencies: `[L]` seconds per true query.
+        times: `[T]` seconds of search.
+        bills: as in `above_after`.
+        known: what `above_after` has said of methods at these latencies and times; what it says now
+            is added.
 
     Returns:
         `[L, T]` its index among the methods, the first of equals, -1 where none has a mapping of
         every problem yet; and `[L, T]` its share above the references.
     """
-    shares = np.stack([above_after(results, m, latencies, times, bills) for m in methods])
+    known = {} if known is None else known
+    for method in methods:
+        if method not in known:
+            known[method] = above_after(results, method, latencies, times, bills)
+    shares = np.stack([known[method] for method in methods])
     least = shares.min(axis=0)
     return np.where(np.isfinite(least), shares.argmin(axis=0), -1), least
 

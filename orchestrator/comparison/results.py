@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -140,8 +140,6 @@ def geometric_interval(values: npt.ArrayLike) -> Interval:
     Returns:
         The mean (nan where there is none); with one seed the interval is the mean itself.
     """
-    from scipy import stats
-
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.asarray(values, dtype=np.float64))
         logs = np.where(np.isfinite(logs), logs, np.nan)
@@ -150,9 +148,16 @@ def geometric_interval(values: npt.ArrayLike) -> Interval:
         if count < 2:
             half = np.zeros_like(mean)
         else:
-            quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
-            half = quantile * logs.std(axis=0, ddof=1) / math.sqrt(count)
+            half = t_quantile(count - 1) * logs.std(axis=0, ddof=1) / math.sqrt(count)
         return Interval(np.exp(mean), np.exp(mean - half), np.exp(mean + half))
+
+
+@cache
+def t_quantile(freedom: float) -> float:
+    """Student's t below which a two-sided interval of `CONFIDENCE` ends."""
+    from scipy import stats
+
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom))
 
 
 @dataclass(frozen=True)
@@ -250,6 +255,11 @@ class Results:
             found.setdefault((run.searcher, run.workload), []).append(run)
         return {pair: tuple(runs) for pair, runs in found.items()}
 
+    @cached_property
+    def _finals(self) -> dict[tuple[str, str], Interval]:
+        """What `final` has answered: tables and figures ask it dozens of times."""
+        return {}
+
     def of(self, searcher: str, workload: str) -> tuple[Run, ...]:
         """The runs of one searcher on one workload, one per seed."""
         return self._by_pair.get((searcher, workload), ())
@@ -292,8 +302,13 @@ class Results:
 
     def final(self, searcher: str, workload: str) -> Interval:
         """Normalised final loss over the seeds; nan where one of them found nothing."""
-        losses = [run.best_loss for run in self.of(searcher, workload)]
-        return geometric_interval(np.array(losses) / self.bounds[workload].minimum)
+        pair = searcher, workload
+        if pair not in self._finals:
+            losses = [run.best_loss for run in self.of(searcher, workload)]
+            self._finals[pair] = geometric_interval(
+                np.array(losses) / self.bounds[workload].minimum
+            )
+        return self._finals[pair]
 
     def above(self, searcher: str, workload: str) -> Interval:
         """Final loss over the seeds as a share above the workload's reference.
@@ -322,8 +337,6 @@ class Results:
         workloads: the variances of the per-workload means add. Where a run found nothing there is
         no ratio (nan).
         """
-        from scipy import stats
-
         if self.fruitless(searcher).count or self.fruitless(reference).count:
             return Ratio(math.nan, math.nan, math.nan)
         logs, variances, freedoms = [], [], []
@@ -341,7 +354,7 @@ class Results:
             return Ratio(math.exp(mean), math.exp(mean), math.exp(mean))
         # Welch and Satterthwaite: the freedom of a sum of estimated variances.
         freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
-        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(total) / count
+        half = t_quantile(freedom) * math.sqrt(total) / count
         return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
     def overall(self, searcher: str) -> float:

@@ -27,6 +27,7 @@ from mapspace.bounded_reading import read_json
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import write_atomically
 from mapspace.strict_yaml import StrictModel, shown, validate
+from orchestrator.runs.mlflow_empty import lay_out
 
 TRACKING_FILE = "mlflow.json"
 
@@ -177,6 +178,7 @@ def connected(tracking_uri: str) -> Iterator[Any]:
 
     # It tells of every step of making a new store.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
+    lay_out(tracking_uri)
     try:
         yield MlflowClient(tracking_uri=tracking_uri)
     except (MlflowException, SQLAlchemyError, OSError) as error:

@@ -58,7 +58,16 @@ def canonical(workload: Workload) -> Canonical:
 
 def digest(value: Any) -> str:
     """64 hexadecimal digits of the SHA-256 of a value of JSON types."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return digest_of(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """A value of JSON types as the one text that is hashed."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def digest_of(text: str) -> str:
+    """64 hexadecimal digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

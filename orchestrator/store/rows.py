@@ -104,7 +104,7 @@ class Row(StrictModel):
         """32 hexadecimal digits of the SHA-256 of the row, which its file is named by."""
         return content_id(self.text().encode())
 
-    @property
+    @cached_property
     def id(self) -> int:
         """The first 63 bits of that."""
         return int(self.name[:16], 16) >> 1

@@ -131,6 +131,15 @@ def test_what_decides_a_run_is_in_its_address(changes: dict[str, Any]) -> None:
     assert len(same) == (4 if {"searchers", "workloads"} & changes.keys() else 0)
 
 
+def test_keys_are_those_of_the_whole_question() -> None:
+    """Written once per method and workload, with each seed put in."""
+    for plan in (plan_of(), plan_of(seeds=[-0, 1, 10**15], objective="energy")):
+        questions = Questions(plan)
+        for search in searches_of(plan):
+            whole = questions.of(search)
+            assert questions.keys_of(search) == (whole.question, whole.address)
+
+
 def test_what_takes_part_in_no_search_is_not_in_it() -> None:
     first = Questions(plan_of())
     changes = {"name": "other", "seeds": [4], "proof_seconds": 3.0, "concurrency": 1}
