@@ -32,12 +32,14 @@ class Step:
         count: how often it occurs.
         source: the step whose output is its input; None: its input is in DRAM.
         until: the last step that needs its output, itself if none does.
+        operator: what is done to its input on the way from the source; None: nothing.
     """
 
     workload: Workload
     count: int
     source: int | None
     until: int
+    operator: str | None = None
 
     @property
     def words(self) -> int:
@@ -51,6 +53,7 @@ class _Entry:
     count: int
     input: str | None
     until: str | None
+    between: str | None = None
 
 
 def load_chain(source: NetworkSource) -> tuple[str, list[Step]]:
@@ -109,6 +112,10 @@ def _place(network: str, layer: str) -> tuple[int, ...]:
     return (*numbers, 9) if layer.endswith("shortcut") else numbers
 
 
+FEEDERS = {"context": ("scores", "softmax"), "down": ("up", "activation")}
+"""Layers of a transformer that read another's output, and what is done to it on the way."""
+
+
 def _transformer(source: str) -> list[_Entry]:
     layers = transformer_layers(source)
     if layers is None:
@@ -117,11 +124,11 @@ def _transformer(source: str) -> list[_Entry]:
     before: dict[str, tuple[str, int]] = {}
     for work, count in layers:
         kind = work.name.rpartition("-")[2]
-        feeder = {"context": "scores", "down": "up"}.get(kind)
+        feeder, between = FEEDERS.get(kind, (None, None))
         linked = before.get(feeder) if feeder else None
         # A gated layer reads the product of two.
         reads = linked[0] if linked is not None and linked[1] == count else None
-        found.append(_Entry(work, count, reads, None))
+        found.append(_Entry(work, count, reads, None, between if reads else None))
         before[kind] = work.name, count
     return found
 
@@ -162,6 +169,6 @@ def _steps(entries: Sequence[_Entry], where: str) -> list[Step]:
                 f"{', '.join(map(str, sorted(counts)))}."
             )
     return [
-        Step(entry.workload, entry.count, source, until)
+        Step(entry.workload, entry.count, source, until, entry.between)
         for entry, source, until in zip(entries, sources, untils, strict=True)
     ]

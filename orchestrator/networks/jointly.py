@@ -92,14 +92,16 @@ class LayerLines:
         done = self.lines.get(weight)
         if done is not None and done.proven:
             return done
-        line = self._between(weight) or least_sum(
-            self.space, weight, known=self.points, seconds=seconds
-        )
+        line = self._between(weight) or self._look(weight, seconds)
         if line.point is not None:
             self._add(line.point)
         if done is None or line.proven or line.bound > done.bound:
             self.lines[weight] = line
         return self.lines[weight]
+
+    def _look(self, weight: Weight, seconds: float | None) -> Line:
+        """Proves the least weighted sum, or gets as far as the time allows."""
+        return least_sum(self.space, weight, known=self.points, seconds=seconds)
 
     def _between(self, weight: Weight) -> Line | None:
         """A mapping that is the best for a lesser and for a greater weight is so in between."""

@@ -18,10 +18,12 @@ from costmodel.chains import Step
 from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import load_prover, why_not_proven
-from costmodel.exact_any.weighted import Line
+from costmodel.exact_any.weighted import Line, Point
+from costmodel.fused import Moved, Pair, changed_off_chip, changed_on_chip
 from costmodel.map_space.map_space import MapSpace
 from costmodel.resident import resident_machine
 from mapspace.errors import ConfigError
+from orchestrator.networks.fused import NO_CODE, FixedLines, PairLines
 from orchestrator.networks.jointly import Choice, Jointly, LayerLines, Weight
 from orchestrator.networks.lines import value_of
 
@@ -31,6 +33,8 @@ MOST_STATES = 64
 
 State = frozenset[int]
 
+NO_MOVES = Moved(Fraction(0), 0)
+
 
 class Way(NamedTuple):
     """How a step runs: what lies on the chip before and after, and its lines there."""
@@ -39,13 +43,25 @@ class Way(NamedTuple):
     after: State
     stays: bool
     lines: LayerLines
+    moves: Moved = NO_MOVES
+    """What an operator without multiply-accumulates costs on what the step reads."""
 
 
 class Ways:
-    """Every way in which the steps of a network can run."""
+    """Every way in which the steps of a network can run.
+
+    A step that is tiled together with the one behind it has the costs of both; the other then has
+    none, and the state between them is the step's place, made negative.
+    """
 
     def __init__(
-        self, steps: Sequence[Step], machine: Accelerator, known: Ways | None = None
+        self,
+        steps: Sequence[Step],
+        machine: Accelerator,
+        known: Ways | None = None,
+        *,
+        fused: bool = False,
+        moves: bool = False,
     ) -> None:
         """Lists them.
 
@@ -53,13 +69,19 @@ class Ways:
             steps: the layers in their order.
             machine: the whole machine.
             known: other ways on it; what is proven of their layers serves these, too.
+            fused: whether two steps in a row may be tiled together; beside them nothing stays.
+            moves: whether operators between a step and its source are counted.
 
         Raises:
             ConfigError: a layer fits nowhere, admits no proof, or there are too many ways.
         """
         self.steps, self._machine = tuple(steps), machine
+        self._fused, self._moves = fused, moves
         self._lines: dict[tuple[str, tuple[str, ...], int], LayerLines | None] = (
             {} if known is None else known._lines
+        )
+        self._pairs: dict[tuple[object, ...], PairLines | None] = (
+            {} if known is None else known._pairs
         )
         self.ways: list[list[Way]] = []
         states: set[State] = {frozenset()}
@@ -81,6 +103,12 @@ class Ways:
 
     def _of(self, place: int, before: State) -> Iterator[Way]:
         step = self.steps[place]
+        if -place in before:  # it is tiled together with the step before it
+            yield Way(before, frozenset(), False, FixedLines(self._any_space(place), NO_MOVES))
+            return
+        pair = None if before or not self._fused else self._pair_at(place)
+        if pair is not None:
+            yield Way(before, frozenset({-place - 1}), False, pair)
         used = step.until > place and any(one.source == place for one in self.steps)
         for stays in (False, True) if used else (False,):
             lying = before | {place} if stays else before
@@ -90,7 +118,33 @@ class Ways:
             lines = self._with(place, roles, words)
             if lines is not None:
                 after = frozenset(one for one in lying if self.steps[one].until > place)
-                yield Way(before, after, stays, lines)
+                yield Way(before, after, stays, lines, self._between(place, "input" in roles))
+
+    def _any_space(self, place: int) -> MapSpace:
+        return MapSpace(self.steps[place].workload, self._machine)
+
+    def _between(self, place: int, on_chip: bool) -> Moved:
+        """What the operator between a step and its source costs."""
+        step = self.steps[place]
+        if not self._moves or step.operator is None or step.source is None:
+            return NO_MOVES
+        words = self.steps[step.source].words
+        if on_chip:
+            return changed_on_chip(self._machine, words)
+        return changed_off_chip(self._machine, words, words)
+
+    def _pair_at(self, place: int) -> PairLines | None:
+        """A step and the one behind it, where that alone reads what it writes."""
+        step = self.steps[place]
+        if step.until != place + 1 or self.steps[place + 1].source != place:
+            return None
+        behind = self.steps[place + 1]
+        key = (step.workload.hash, behind.workload.hash, behind.operator, self._moves)
+        if key not in self._pairs:
+            pair = Pair(step.workload, behind.workload, behind.operator, self._moves)
+            lines = PairLines(pair, self._machine)
+            self._pairs[key] = lines if lines.runs else None
+        return self._pairs[key]
 
     def _with(self, place: int, roles: tuple[str, ...], words: int) -> LayerLines | None:
         work = self.steps[place].workload
@@ -105,8 +159,8 @@ class Ways:
             self._lines[key] = LayerLines(space, 1) if fits and space is not None else None
         return self._lines[key]
 
-    def shortest(self, cost: Callable[[LayerLines], Fraction]) -> tuple[Fraction, list[Way]]:
-        """The least sum of counts x costs of lines, and the ways that have it."""
+    def shortest(self, cost: Callable[[Way], Fraction]) -> tuple[Fraction, list[Way]]:
+        """The least sum of counts x costs, and the ways that have it."""
         best: dict[State, tuple[Fraction, list[Way]]] = {frozenset(): (Fraction(0), [])}
         for step, ways in zip(self.steps, self.ways, strict=True):
             further: dict[State, tuple[Fraction, list[Way]]] = {}
@@ -114,7 +168,7 @@ class Ways:
                 if way.before not in best:
                     continue
                 so_far, path = best[way.before]
-                total = so_far + step.count * cost(way.lines)
+                total = so_far + step.count * cost(way)
                 if way.after not in further or total < further[way.after][0]:
                     further[way.after] = total, [*path, way]
             best = further
@@ -139,14 +193,14 @@ class Resident(Jointly):
     def _consider(self, weight: Weight) -> Choice:
         line = Line(weight, Fraction(0), None, False)
 
-        def least(lines: LayerLines) -> Fraction:
-            point = lines.least(weight)
+        def point_of(way: Way) -> Point:
+            point = way.lines.least(weight)
             assert point is not None  # every layer begins with one
-            return line.sum_of(point)
+            energy, cycles = way.moves
+            return Point(point.energy + energy, point.cycles + cycles, point.code)
 
-        _, path = self._ways.shortest(least)
-        points = [way.lines.least(weight) for way in path]
-        choice = tuple(point for point in points if point is not None)
+        _, path = self._ways.shortest(lambda way: line.sum_of(point_of(way)))
+        choice = tuple(point_of(way) for way in path)
         energy, cycles = self.sums(choice)
         value = value_of(self.objective, energy, Fraction(cycles))
         if self._best is None or value < self._best[0]:
@@ -154,7 +208,12 @@ class Resident(Jointly):
         return choice
 
     def _least_of(self, weight: Weight) -> Fraction:
-        return self._ways.shortest(lambda lines: lines.lines[weight].bound)[0]
+        line = Line(weight, Fraction(0), None, False)
+
+        def bound(way: Way) -> Fraction:
+            return way.lines.lines[weight].bound + line.sum_of(Point(*way.moves, NO_CODE))
+
+        return self._ways.shortest(bound)[0]
 
 
 def begin(ways: Ways, seconds: float) -> None:

@@ -1,0 +1,172 @@
+"""Operations tiled together, against every choice in a plain walk, and by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from fused_walk import Walk, smaller
+
+from costmodel import MapSpace, accelerator, workload
+from costmodel.affine import Workload
+from costmodel.chains import Step
+from costmodel.exact_any.weighted import least_sum
+from costmodel.fused import Pair, plans
+from orchestrator.networks.fused import PairLines
+from orchestrator.networks.resident import Resident, Ways, begin
+
+POWERS = {"energy": (1, 0), "latency": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
+
+
+def machine_of(rng: np.random.Generator) -> dict[str, Any]:
+    """Three levels, where the room of the buffer matters."""
+    read, buffer, element = [(200.0, 2.0, 1.0), (20.0, 6.0, 1.0), (8.0, 7.0, 0.5)][rng.integers(3)]
+    dram: dict[str, Any] = {"name": "DRAM", "energy_pj": read}
+    shared = {"name": "L2", "energy_pj": buffer, "capacity_words": int(rng.integers(4, 40))}
+    if rng.random() < 0.4:
+        dram |= {"read_bandwidth": 1.0, "write_bandwidth": 0.5}
+        shared |= {"read_bandwidth": 3.0, "write_bandwidth": 2.0}
+    if rng.random() < 0.3:
+        dram["leakage_pj"], shared["leakage_pj"] = 0.5, 0.25
+    elements = {"name": "L1", "energy_pj": element, "capacity_words": int(rng.integers(3, 9))}
+    fanout = {"fanout": int(rng.choice([1, 2, 4]))}
+    return {"name": "small", "mac_energy_pj": 1.0, "levels": [dram, shared | fanout, elements]}
+
+
+def products(name: str, sizes: dict[str, int]) -> Workload:
+    """A product of matrices per head."""
+    tensors = {"A": ["H", "M", "K"], "B": ["H", "K", "N"], "Z": ["H", "M", "N"]}
+    said = {"name": name, "dimensions": sizes, "tensors": tensors, "output": "Z"}
+    return workload({**said, "roles": {"B": "weight"}})
+
+
+def pair_of(rng: np.random.Generator) -> tuple[Workload, Workload]:
+    """Two products, with or without heads, or a convolution and one of a single tap."""
+    h, m, n, k, last = (int(rng.choice([1, 2, 3, 4])) for _ in range(5))
+    kind = rng.choice(["gemm", "heads", "conv"])
+    if kind == "gemm":
+        first = workload({"name": "up", "gemm": {"M": m, "N": n, "K": k}})
+        return first, workload({"name": "down", "gemm": {"M": m, "N": last, "K": n}})
+    if kind == "heads":
+        first = products("up", {"H": min(h, 2), "M": m, "N": n, "K": min(k, 2)})
+        return first, products("down", {"H": min(h, 2), "M": m, "N": min(last, 2), "K": n})
+    taps = {"R": int(rng.choice([1, 2])), "S": 1}
+    image = {"N": 1, "P": min(m, 3), "Q": min(h, 2)}
+    first = workload({"name": "up", "cnn": {**image, "K": min(n, 2), "C": min(k, 2), **taps}})
+    then = {**image, "K": min(last, 2), "C": min(n, 2), "R": 1, "S": 1}
+    return first, workload({"name": "down", "cnn": then})
+
+
+WEIGHTS = (Fraction(0), Fraction(7, 2), Fraction(60), None)
+
+
+def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) -> bool:
+    """Holds what is found of a random pair against all choices; whether it is cut at the best."""
+    rng = np.random.default_rng(seed)
+    while True:
+        pair, machine = pair_of(rng), accelerator(machine_of(rng))
+        rows = bool(rng.random() < 0.3)
+        try:
+            sums = list(Walk(pair, machine, most, rows).sums())
+        except OverflowError:
+            continue
+        if sums:
+            break
+    lines = PairLines(Pair(*pair, "softmax" if rows else None), machine)
+    for weight in weights:
+        line = lines.prove(weight, 60.0)
+        least = min(c if weight is None else e + float(weight) * c for e, c in sums)
+        where = f"weight {weight} of seed {seed}"
+        assert line.proven, where
+        assert line.point is not None
+        assert float(line.bound) == pytest.approx(least, rel=1e-9), where
+        assert float(line.sum_of(line.point)) == pytest.approx(least, rel=1e-9), where
+    return any(plan.times > 1 for plan in [lines.unpacked(one)[0] for one in lines.points])
+
+
+def test_equals_every_choice() -> None:
+    found = [check(seed, 200, (Fraction(0), Fraction(60))) for seed in range(30)]
+    assert sum(found) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_more_equal_every_choice(block: int) -> None:
+    found = [check(seed, 6000) for seed in range(1000 + 20 * block, 1020 + 20 * block)]
+    assert any(found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_plan_and_its_moves_are_those_of_a_walk(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pair, machine = pair_of(rng), accelerator(machine_of(rng))
+    rows = bool(rng.random() < 0.5)
+    walk = Walk(pair, machine, 0, rows)
+    room = machine.levels[1].capacity_words or 0
+    moves: dict[object, list[tuple[Fraction, int]]] = {}
+    sizes = [pair[0].dimensions[name] for name, _ in walk.axes]
+    every = [[n for n in range(1, size + 1) if size % n == 0] for size in sizes]
+    for factors in itertools.product(*every):
+        cuts = [{a[s]: f for a, f in zip(walk.axes, factors, strict=True)} for s in range(2)]
+        parts = [smaller(work, cut) for work, cut in zip(pair, cuts, strict=True)]
+        for order in itertools.permutations(range(len(sizes))):
+            for kept in walk.choices():
+                found = walk.walk(factors, order, kept, parts)
+                words = parts[0].words(-1) + sum(parts[side].words(t) for side, t in kept)
+                if found is not None and words <= room:
+                    roles = [{parts[s].roles[parts[s].tensors[t].name] for s, t in kept if s == n}
+                             for n in range(2)]  # fmt: skip
+                    key = (factors, frozenset(roles[0]), frozenset(roles[1]), words)
+                    moves.setdefault(key, []).append(found)
+    mine: dict[object, list[tuple[Fraction, int]]] = {}
+    for plan in plans(Pair(*pair, "softmax" if rows else None), machine):
+        key = (plan.factors, frozenset(plan.kept[0]), frozenset(plan.kept[1]), plan.words)
+        mine.setdefault(key, []).append(tuple(plan.moves))
+    assert mine.keys() == moves.keys()
+    for key, several in mine.items():
+        for weight in (0, 1, 1000):
+            assert min(e + weight * c for e, c in several) == min(
+                e + weight * c for e, c in moves[key]
+            ), key
+
+
+def test_attention_by_hand() -> None:
+    # Two heads, two queries, two keys, two deep; a buffer that holds what is asked for and no more.
+    levels = [
+        {"name": "DRAM", "energy_pj": 100.0},
+        {"name": "L2", "energy_pj": 2.0, "capacity_words": 64},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 3},
+    ]
+    machine = accelerator({"name": "by-hand", "mac_energy_pj": 0.0, "levels": levels})
+    sizes = {"H": 2, "M": 2, "N": 2, "K": 2}
+    pair = Pair(products("scores", sizes), products("context", sizes), "softmax", counted=True)
+    assert pair.axes == (("H", "H"), ("M", "M"))  # a row of the softmax is not cut
+    found = {
+        (plan.factors, plan.kept): plan
+        for plan in plans(pair, machine)
+        if plan.factors in ((1, 1), (2, 1), (2, 2))
+    }
+    nothing: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    # Eight scores are read and written in the buffer by the softmax, however they are cut.
+    assert {found[factors, nothing].moves for factors in ((1, 1), (2, 1), (2, 2))} == {(32, 0)}
+    assert found[(2, 2), nothing].words == 2  # one row
+    # Keys of a head, four words, stay while its queries come: fetched twice, at 102 pJ a word.
+    keys = found[(2, 2), (("weight",), ())]
+    assert keys.words == 2 + 4
+    assert keys.order == (0, 1)
+    assert keys.moves == (32 + 2 * 4 * 102, 0)
+    lines = PairLines(pair, machine)
+    line = lines.prove(Fraction(0), 60.0)
+    assert line.proven
+    assert line.point is not None
+    # Once each: queries, keys and values in, context out. The rest is on the chip: both operations
+    # alone, in a buffer that holds all, less the scores' way out and back.
+    alone = [
+        least_sum(MapSpace(work, machine), Fraction(0)) for work in (pair.producer, pair.consumer)
+    ]
+    there_and_back = 8 * 100 + 8 * (100 + 2)
+    assert line.bound == sum(one.bound for one in alone) - there_and_back + 32
