@@ -51,6 +51,8 @@ class _Asked:
     network: str | None
     jointly: bool
     resident: bool
+    fused: bool
+    moves: bool
     problems: Place | None
     continued: Place | None
     timeloop: bool
@@ -89,6 +91,9 @@ class _Asked:
             raise click.UsageError("--jointly is for --network.")
         if self.resident and not self.jointly:
             raise click.UsageError("--resident is for --network --jointly.")
+        for name, asked in (("fused", self.fused), ("moves", self.moves)):
+            if asked and not self.resident:
+                raise click.UsageError(f"--{name} is for --network --jointly --resident.")
 
     def check_options(self, given: Mapping[str, Any]) -> None:
         """Refuses options that are for other problems than these.
@@ -116,6 +121,12 @@ class _Asked:
 )
 @click.option(
     "--resident", is_flag=True, help="Of --jointly: choose what stays on the chip between layers."
+)
+@click.option(
+    "--fused", is_flag=True, help="Of --resident: also tile two layers in a row together."
+)
+@click.option(
+    "--moves", is_flag=True, help="Of --resident: count softmax and activations between layers."
 )
 @click.option("--max-cycles", type=int, help="Of --jointly: the most cycles of the least energy.")
 @click.option(
@@ -247,7 +258,7 @@ def search(
         _search_timeloop(request, asked, output, as_json)
         return
     if asked.resident:
-        _search_resident(request, output, page, as_json)
+        _search_resident(request, asked, output, page, as_json)
         return
     if asked.jointly:
         _search_jointly(request, output, page, as_json)
@@ -429,13 +440,13 @@ def _search_jointly(
 
 
 def _search_resident(
-    request: Request, output: Place | None, page: Place | None, as_json: bool
+    request: Request, asked: _Asked, output: Place | None, page: Place | None, as_json: bool
 ) -> None:
-    from orchestrator.networks.resident_result import search_resident
+    from orchestrator.networks.search_resident import search_resident
 
     if request.top > 1 or request.pad or page is not None:
         raise ConfigError("--top, --pad and --html are not for --resident.")
-    result = search_resident(request)
+    result = search_resident(request, fused=asked.fused, moves=asked.moves)
     if output is not None:
         result.save(output)
     click.echo(json_text(result.to_dict()) if as_json else result.picture())

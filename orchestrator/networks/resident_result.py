@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from costmodel.accelerators import Accelerator
-from costmodel.chains import Step, load_chain
-from costmodel.exact.objective import KINDS
-from costmodel.exact_any.weighted import Point
+from costmodel.chains import Step
 from costmodel.loop_nest.records import mapping_record
 from costmodel.resident import shared_buffer
-from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, place
-from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Optimum
-from orchestrator.networks.resident import LEAST_SECONDS, Resident, Way, Ways, begin
-from orchestrator.networks.search_jointly import SECONDS
+from orchestrator.networks.resident import Way
+from orchestrator.networks.runs_of_steps import PairRow, Ran, as_run
 from orchestrator.records.found_mapping import MappingCosts, save_records
 from orchestrator.report.document import LEFT, Table
 from orchestrator.report.shown import Fact, Shown, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent, value_text
-from orchestrator.runs.interrupts import interruptible
-from orchestrator.runs.live import Live
-from orchestrator.schemas.search import ResidentAnswer, ResidentLayer
+from orchestrator.schemas.search import FusedPair, ResidentAnswer, ResidentLayer
 
 HEADER = ("layer", "count", "reads from", "output", "words on chip", "energy, mJ", "cycles")
 FORMATS = (LEFT, "{:,}", LEFT, LEFT, "{:,}", "{:.5g}", "{:,.0f}")
+
+PAIR_HEADER = (
+    "pair", "fused", "outer loops", "kept", "words", "apart, mJ", "stays, mJ", "fused, mJ",
+    "apart, cycles", "stays, cycles", "fused, cycles",
+)  # fmt: skip
+PAIR_FORMATS = (LEFT, LEFT, LEFT, LEFT, "{:,}", *["{:.5g}"] * 3, *["{:,.0f}"] * 3)
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +44,8 @@ class ResidentOptimum(Shown):
         found: the choice, a mapping per step, and what bounds it.
         alone: the same where nothing stays.
         interrupted: whether an interruption ended it.
+        staying: where tensors may stay but none is tiled together; None: so is `found`.
+        pairs: what fusing is worth for each two layers that could be tiled together.
     """
 
     network: str
@@ -55,11 +55,14 @@ class ResidentOptimum(Shown):
     found: Optimum
     alone: Optimum
     interrupted: bool
+    staying: Optimum | None = None
+    pairs: tuple[PairRow, ...] = ()
 
     @property
     def seconds(self) -> float:
         """How long the search took, with and without tensors that stay."""
-        return self.found.seconds + self.alone.seconds
+        staying = 0.0 if self.staying is None else self.staying.seconds
+        return self.found.seconds + self.alone.seconds + staying
 
     @property
     def worth(self) -> float:
@@ -72,37 +75,41 @@ class ResidentOptimum(Shown):
         found = self.found
         return MappingCosts(float(found.energy), found.cycles, self.accelerator.clock_ghz)
 
-    def _each(self) -> Iterator[tuple[Step, Way, Point, int]]:
-        for step, way, point in zip(self.steps, self.path, self.found.choice, strict=True):
-            lying = set(way.before)
-            words = sum(self.steps[one].words for one in lying) + way.stays * step.words
-            yield step, way, point, words
+    @property
+    def _each(self) -> list[Ran]:
+        return as_run(self.steps, self.path, self.found.choice)
 
     def rows(self) -> list[ResidentLayer]:
         """A row per layer in the network's order; costs are those of one occurrence."""
         clock = self.accelerator.clock_ghz
         return [
             {
-                "workload": step.workload.name,
-                "count": step.count,
-                "input_stays": step.source in way.before,
-                "output_stays": way.stays,
-                "resident_words": words,
-                **MappingCosts(float(point.energy), point.cycles, clock).to_dict(),
+                "workload": ran.step.workload.name,
+                "count": ran.step.count,
+                "input_stays": ran.input_stays,
+                "output_stays": ran.output_stays,
+                "resident_words": ran.words,
+                "fused": ran.fused,
+                "iterations": ran.times,
+                **MappingCosts(float(ran.energy), ran.cycles, clock).to_dict(),
             }
-            for step, way, point, words in self._each()
+            for ran in self._each
         ]
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """A mapping record per layer, on the machine as the layer finds it."""
+        """A mapping record per layer, on the machine as the layer finds it.
+
+        Of layers that are tiled together it is that of one iteration.
+        """
         return [
             {
-                "layer": step.workload.name,
-                "count": step.count,
-                **mapping_record(way.lines.space, point.code),
+                "layer": ran.step.workload.name,
+                "count": ran.step.count,
+                **({"iterations": ran.times} if ran.fused else {}),
+                **mapping_record(ran.space, ran.code),
             }
-            for step, way, point, _ in self._each()
+            for ran in self._each
         ]
 
     def save(self, path: str | Path | Place) -> None:
@@ -117,10 +124,12 @@ class ResidentOptimum(Shown):
             "accelerator": self.accelerator.name,
             "objective": found.objective,
             "resident": True,
+            "fused": self.staying is not None,
             "buffer": shared_buffer(self.accelerator).name,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
             "layers": self.rows(),
+            "pairs": [self._pair(row) for row in self.pairs],
             "totals": {
                 **self.costs.to_dict(),
                 "proven": found.gap == 0,
@@ -129,8 +138,27 @@ class ResidentOptimum(Shown):
                 "lines": len(found.cuts),
                 "alone": float(self.alone.value),
                 "alone_proven": self.alone.gap == 0,
+                "staying": None if self.staying is None else float(self.staying.value),
                 "worth": self.worth,
             },
+        }
+
+    def _pair(self, row: PairRow) -> FusedPair:
+        clock = self.accelerator.clock_ghz
+        ways = (row.fused, row.staying, row.alone)
+        fused, staying, alone = (
+            MappingCosts(float(energy), cycles, clock).to_dict() for energy, cycles in ways
+        )
+        return {
+            "producer": row.producer,
+            "consumer": row.consumer,
+            "chosen": row.chosen,
+            "outer": [[name, factor] for name, factor in row.outer],
+            "kept": list(row.kept),
+            "words": row.words,
+            "fused": fused,
+            "staying": staying,
+            "alone": alone,
         }
 
     def facts(self) -> Iterable[Fact]:
@@ -143,12 +171,22 @@ class ResidentOptimum(Shown):
         could = sum(step.until > place for place, step in enumerate(self.steps))
         name = shared_buffer(self.accelerator).name
         yield "stay in " + name, f"{stays} of {could} tensors that another layer reads"
+        if self.staying is not None:
+            chosen = sum(row.chosen for row in self.pairs)
+            yield "tiled together", f"{chosen} of {len(self.pairs)} pairs that could be"
         objective = found.objective
         before = value_text(objective, float(self.alone.value), clock)
         least = "" if self.alone.gap == 0 else f" at most ({percent(self.alone.gap, up=True)} open)"
         yield "worth", f"{percent(self.worth)} of {objective}{least}: {before} where nothing stays"
+        if self.staying is not None:
+            value = self.staying.value
+            share = percent(float(1 - found.value / value))
+            less = value_text(objective, float(value), clock)
+            yield "of it fusing", f"{share}: {less} where tensors stay whole or not at all"
+        fused = "" if self.staying is None else " or are tiled together in this form"
         if found.gap == 0:
-            yield "proven optimal", f"no mappings and tensors that stay have a lower {objective}"
+            what = f"no mappings and tensors that stay{fused}"
+            yield "proven optimal", f"{what} have a lower {objective}"
         else:
             bound = value_text(objective, float(found.bound), clock)
             gap = percent(found.gap, up=True)
@@ -158,13 +196,27 @@ class ResidentOptimum(Shown):
             f"{len(found.layers)} proofs a line, {len(found.cuts)} lines, {self.seconds:.2f} s",
         )
 
+    def _pairs_table(self) -> Table:
+        rows = [
+            (
+                f"{row.producer} > {row.consumer}", "yes" if row.chosen else "no",
+                " ".join(f"{name}:{factor}" for name, factor in row.outer) or "none",
+                ", ".join(row.kept) or "none", row.words,
+                *(millijoules(float(way[0])) for way in (row.alone, row.staying, row.fused)),
+                *(way[1] for way in (row.alone, row.staying, row.fused)),
+            )
+            for row in self.pairs
+        ]  # fmt: skip
+        return Table("pairs", "", PAIR_HEADER, PAIR_FORMATS, rows, [])
+
     def picture(self) -> str:
         """The table and the totals, as text."""
         rows = [
             (
                 row["workload"], row["count"],
                 "chip" if row["input_stays"] else "DRAM",
-                "stays" if row["output_stays"] else "to DRAM",
+                f"tile, {row['iterations']} times" if row["fused"] and row["output_stays"]
+                else "stays" if row["output_stays"] else "to DRAM",
                 row["resident_words"], millijoules(row["energy_pj"]), row["latency_cycles"],
             )
             for row in self.rows()
@@ -175,65 +227,7 @@ class ResidentOptimum(Shown):
             "",
             *table_lines(Table("layers", "", HEADER, FORMATS, rows, [])),
             "",
+            *([*table_lines(self._pairs_table()), ""] if self.pairs else []),
             *aligned(self.facts()),
         ]
         return "\n".join([*lines, *(["interrupted: the best so far."] * self.interrupted)])
-
-
-def search_resident(request: Request, stream: TextIO | None = None) -> ResidentOptimum:
-    """Finds what stays on the chip and all mappings for the least objective of a network.
-
-    Args:
-        request: its workload is the network; `seconds` and `gap` are those of the network.
-        stream: takes the progress; standard error if None.
-
-    Raises:
-        ConfigError: an option that does not fit, a network without order, a machine without a
-            shared buffer, a layer that cannot be proven.
-        DataError: nothing is certain in the time.
-    """
-    for name, given in (
-        ("searcher", request.searcher not in (None, "exact")),
-        ("iterations", request.iterations is not None),
-        ("keep", bool(request.keep)),
-        ("explain", request.explain),
-        ("max_cycles", request.max_cycles is not None),
-        ("max_energy_pj", request.max_energy_pj is not None),
-    ):
-        if given:
-            raise ConfigError(f"{name}: what stays on the chip is chosen by proofs, without it.")
-    if request.objective not in KINDS:
-        raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
-    seconds = SECONDS if request.seconds is None else request.seconds
-    if not seconds > 0:
-        raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
-    name, steps = load_chain(request.network)
-    device, live = request.device, Live(stream or sys.stderr)
-    buffer = shared_buffer(device)
-    ways = Ways(steps, device)
-    bare = [replace(step, source=None, until=place) for place, step in enumerate(steps)]
-    alone = Ways(bare, device, known=ways)
-    live.line(
-        f"choosing what stays in {buffer.name} and mappings of {len(steps)} layers of {name} on "
-        f"{device.name}: {len(ways.layers)} distinct"
-    )
-    started = time.monotonic()
-    with interruptible() as interrupted:
-
-        def run(some: Ways, ends: float) -> tuple[Optimum, list[Way]]:
-            begin(some, max(LEAST_SECONDS, ends - time.monotonic()))
-            left = max(LEAST_SECONDS, ends - time.monotonic())
-            proof = Resident(
-                some, request.objective, seconds=left, gap=request.gap,
-                say=lambda text: live.update(lambda: f"  {text}"), stop=interrupted.is_set,
-            )  # fmt: skip
-            return proof.run(), proof.path
-
-        # What is proven where nothing stays is a part of the whole proof.
-        before, _ = run(alone, started + seconds / 2)
-        found, path = run(ways, started + seconds)
-        stopped = interrupted.is_set()
-    live.end()
-    if found.bound <= 0 or before.bound <= 0:
-        raise DataError(f"{name} on {device.name}: nothing is certain; expected more seconds.")
-    return ResidentOptimum(name, device, tuple(steps), tuple(path), found, before, stopped)

@@ -290,10 +290,36 @@ class ResidentLayer(Costs):
     input_stays: bool
     output_stays: bool
     resident_words: int
+    fused: bool
+    iterations: int
+
+
+class FusedPair(TypedDict):
+    """Two layers that could be tiled together, and what each way to run them takes.
+
+    Attributes:
+        outer: dimension and trip count of each outer loop, the outermost first.
+        kept: tensors whose pieces stay between iterations.
+        words: in the buffer beside the tiles of the layer that runs.
+    """
+
+    producer: str
+    consumer: str
+    chosen: bool
+    outer: list[list[str | int]]
+    kept: list[str]
+    words: int
+    fused: Costs
+    staying: Costs
+    alone: Costs
 
 
 class ResidentTotals(Costs):
-    """The whole network, and what it costs where nothing stays."""
+    """The whole network, and what it costs where nothing stays.
+
+    Attributes:
+        staying: the objective where tensors stay whole or not at all; null: fusing was not asked.
+    """
 
     proven: bool
     lower_bound: float
@@ -301,6 +327,7 @@ class ResidentTotals(Costs):
     lines: int
     alone: float
     alone_proven: bool
+    staying: float | None
     worth: float
 
 
@@ -311,10 +338,12 @@ class ResidentAnswer(TypedDict):
     accelerator: str
     objective: Objective
     resident: Literal[True]
+    fused: bool
     buffer: str
     seconds: float
     interrupted: bool
     layers: list[ResidentLayer]
+    pairs: list[FusedPair]
     totals: ResidentTotals
 
 

@@ -35,9 +35,9 @@ def cut_axes(pair: tuple[Workload, Workload], rows: bool) -> list[tuple[str, str
         moving = [(d, c) for d, c in into.terms if consumer.dimensions[d] > 1]
         if rows and place == len(read.axes) - 1:
             continue
-        if len(moving) == 1 and moving[0][1] == 1:
-            if 1 < producer.dimensions[name] == consumer.dimensions[moving[0][0]]:
-                found.append((name, moving[0][0]))
+        alone = len(moving) == 1 and moving[0][1] == 1
+        if alone and 1 < producer.dimensions[name] == consumer.dimensions[moving[0][0]]:
+            found.append((name, moving[0][0]))
     return found[:3]
 
 
@@ -67,7 +67,7 @@ class Walk:
         sizes = [self.pair[0].dimensions[name] for name, _ in self.axes]
         every = [[n for n in range(1, size + 1) if size % n == 0] for size in sizes]
         for factors in itertools.product(*every):
-            for order in itertools.permutations(range(len(sizes))):
+            for order in itertools.permutations(a for a, f in enumerate(factors) if f > 1):
                 for kept in self.choices():
                     yield from self.of(factors, order, kept)
 
@@ -89,10 +89,12 @@ class Walk:
         """What outer loops and kept tensors cost with every mapping of their parts."""
         cuts = [{a[s]: f for a, f in zip(self.axes, factors, strict=True)} for s in range(2)]
         parts = [smaller(work, cut) for work, cut in zip(self.pair, cuts, strict=True)]
+        words = parts[0].words(-1) + sum(parts[side].words(t) for side, t in kept)
+        if words > (self.buffer.capacity_words or 0):
+            return
         moves = self.walk(factors, order, kept, parts)
         if moves is None:
             return
-        words = parts[0].words(-1) + sum(parts[side].words(t) for side, t in kept)
         fronts = []
         for side, part in enumerate(parts):
             roles = [part.roles[part.tensors[t].name] for s, t in kept if s == side]

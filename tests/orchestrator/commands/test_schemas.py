@@ -103,7 +103,7 @@ CASES = [
     ("search-network-jointly", "search --network {folder}/network.yaml --jointly"),
     (
         "search-network-resident",
-        "search --network {folder}/chain.yaml --jointly --resident --objective energy",
+        "search --network {folder}/chain.yaml --jointly --resident --fused --objective energy",
     ),
     ("tile", "tile gemm:M=64,N=64,K=64 --model tiling --iterations 30"),
     ("verify", "verify {folder}/one.certificate.json"),

@@ -73,14 +73,8 @@ def fronts_of(steps: list[Step], machine: Accelerator, most: int) -> dict[Any, P
     return fronts
 
 
-def check(seed: int, most: int) -> bool | None:
-    """Holds what is found of a random chain against all choices; whether anything stays."""
-    rng = np.random.default_rng(seed)
-    while True:
-        steps, machine = chain_of(rng), accelerator(machine_of(rng))
-        fronts = fronts_of(steps, machine, most)
-        if fronts is not None and all(fronts[place, (), ()] for place in range(len(steps))):
-            break
+def every_stay(steps: list[Step], fronts: dict[Any, Pairs]) -> Pairs:
+    """Energy and cycles of every choice of tensors that stay and of mappings on the fronts."""
     sums: Pairs = []
     for stay in itertools.product((False, True), repeat=len(steps) - 1):
         chosen = []
@@ -93,6 +87,18 @@ def check(seed: int, most: int) -> bool | None:
             (sum(e for e, _ in choice), sum(c for _, c in choice))
             for choice in itertools.product(*chosen)
         ]
+    return sums
+
+
+def check(seed: int, most: int) -> bool | None:
+    """Holds what is found of a random chain against all choices; whether anything stays."""
+    rng = np.random.default_rng(seed)
+    while True:
+        steps, machine = chain_of(rng), accelerator(machine_of(rng))
+        fronts = fronts_of(steps, machine, most)
+        if fronts is not None and all(fronts[place, (), ()] for place in range(len(steps))):
+            break
+    sums = every_stay(steps, fronts)
     stays = False
     for objective, (a, b) in POWERS.items():
         ways = Ways(steps, machine)
