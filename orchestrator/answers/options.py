@@ -55,7 +55,7 @@ class SearchOptions(LayerOptions, total=False):
     top: int
     pad: bool
     islands: int | None
-    workers: int
+    workers: int | None
     factors: Literal["perfect", "imperfect"] | None
     counting: Literal["timeloop", "true"] | None
 

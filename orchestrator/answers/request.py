@@ -49,7 +49,8 @@ class Request:
         max_cycles: of a network's own optimum: the most cycles of its least energy.
         max_energy_pj: likewise, the most energy of its fewest cycles, pJ.
         islands: how many searches with that searcher exchange their best; None: it is one search.
-        workers: how many islands are searched at a time, on Ray; 1: in this process.
+        workers: how many islands are searched, or pieces of a proof settled, at a time, on Ray;
+            1: in this process. None: islands likewise, and a proof is not shared out.
         store: where answers are kept and looked for; None: nowhere.
     """
 
@@ -74,19 +75,17 @@ class Request:
     max_cycles: int | None = None
     max_energy_pj: float | None = None
     islands: int | None = None
-    workers: int = 1
+    workers: int | None = None
     store: Store | None = None
 
     def __post_init__(self) -> None:
-        """Refuses workers that nobody gives work to.
+        """Refuses fewer than one worker.
 
         Raises:
             ConfigError: what was expected.
         """
-        if self.workers < 1:
+        if self.workers is not None and self.workers < 1:
             raise ArgumentError("workers", f": expected at least 1, got {self.workers}.")
-        if self.workers > 1 and self.islands is None:
-            raise ArgumentError("workers", " is for islands, or for a simulator of your own.")
 
     @property
     def on_islands(self) -> Mapping[str, Any]:

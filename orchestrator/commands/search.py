@@ -104,6 +104,7 @@ class _Asked:
         here = {
             "max_cycles": (self.jointly, "--network --jointly"),
             "max_energy_pj": (self.jointly, "--network --jointly"),
+            "workers": (self.single and self.continued is None, "a single WORKLOAD"),
             "islands": (self.single and self.continued is None, "a single WORKLOAD"),
             "why_not": (self.single, "a single WORKLOAD"),
             "html": (self.single or self.jointly, "a single WORKLOAD"),
@@ -189,7 +190,9 @@ class _Asked:
 )
 @click.option("--islands", type=int, help="So many searches side by side that exchange their best.")
 @click.option(
-    "--workers", type=int, help="Side by side, on Ray: islands, or evaluators of --simulator."
+    "--workers",
+    type=int,
+    help="Side by side, on Ray: pieces of a proof, islands, or evaluators of --simulator.",
 )
 @click.option("--events", type=PLACE, help="Of --simulator: the log that a search goes on from.")
 @click.option("--query-seconds", type=float, help="Of --simulator: the most that a query may take.")
@@ -237,9 +240,7 @@ def search(
     for name, given in simulated.items():
         if given is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} is for --simulator.")
-    if workers is not None and options["islands"] is None:
-        raise click.UsageError("--workers is for --islands or --simulator.")
-    options["workers"] = 1 if workers is None else workers
+    options["workers"] = workers
     check_page(page)
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -143,10 +144,17 @@ class Tasks(Generic[Item, Answer]):
         self._retries = retries
         self._most = cores
         self._deaths: dict[int, int] = {}
-        self._waiting = enumerate(items)
+        self._waiting = iter(items)
+        self._added: deque[Item] = deque()
+        self._numbers = itertools.count()
         self._again: list[tuple[int, Item]] = []
         self._pending: dict[Any, tuple[int, Item]] = {}
         self._window, self._counted = 0, -RECOUNT_SECONDS
+        self._give_out()
+
+    def add(self, item: Item) -> None:
+        """Takes another item, which comes before those that were to be read yet."""
+        self._added.append(item)
         self._give_out()
 
     @property
@@ -205,8 +213,13 @@ class Tasks(Generic[Item, Answer]):
             self._counted = time.monotonic()
         free = max(0, self._window - len(self._pending))
         again, self._again = self._again, []
-        for number, item in (*again, *itertools.islice(self._waiting, free)):
+        fresh = itertools.islice(itertools.chain(self._drained(), self._waiting), free)
+        for number, item in (*again, *((next(self._numbers), item) for item in fresh)):
             self._pending[self._task.remote(item)] = number, item
+
+    def _drained(self) -> Iterator[Item]:
+        while self._added:
+            yield self._added.popleft()
 
 
 def node_was_lost(error: BaseException) -> bool:

@@ -246,7 +246,7 @@ def _search_workload(
                 live.update(progress)
 
         try:
-            if request.workers > 1:
+            if request.islands is not None and (request.workers or 1) > 1:
                 _run_on_ray(request, searcher, evaluator, ended, after_step)
             else:
                 searcher.run(evaluator, after_step)
@@ -282,7 +282,7 @@ def _run_on_ray(
     from searchers.islands import Islands
 
     assert isinstance(searcher, Islands)  # `method` asks for it
-    run_on_ray(searcher, evaluator, request.workers, ended.is_set, after_step)
+    run_on_ray(searcher, evaluator, request.workers or 1, ended.is_set, after_step)
 
 
 def _nothing_found(
@@ -355,7 +355,11 @@ def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searche
     from costmodel.loop_nest.model import LoopNestModel
 
     def make() -> searchers.Searcher:
-        return searchers.make(name, space, seed=request.seed, **parameters)
+        if request.workers is None or request.islands is not None:
+            return searchers.make(name, space, seed=request.seed, **parameters)
+        from orchestrator.search.shared_proof import shared_exact
+
+        return shared_exact(request, name, space, parameters)
 
     parameters = _parameters(request, name, space)
     with live.preparing(searchers.searcher_class(name).preparation):

@@ -1,0 +1,64 @@
+"""`search --workers`: a proof shared out over Ray, its certificate, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import answer, call
+
+from mapspace.errors import MapspaceError
+from orchestrator.runs.ray_runtime import Tasks
+from orchestrator.search.shared_proof import OnRay
+
+PROBLEM = ("search", "gemm:M=64,N=48,K=32", "--accelerator", "eyeriss")
+
+
+def test_any_number_of_workers_writes_the_same_certificate(
+    ray_runtime: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for the seconds that it took."""
+    texts = []
+    for workers in ("1", "2", "4"):
+        output = tmp_path / f"{workers}.jsonl"
+        found = answer(capsys, *PROBLEM, "--workers", workers, "--output", output)
+        assert found["proven"]
+        certificate = json.loads(output.with_suffix(".certificate.json").read_text())
+        assert certificate.pop("seconds") > 0
+        texts.append(json.dumps(certificate))
+    assert texts[0] == texts[1] == texts[2]
+    alone = answer(capsys, *PROBLEM)
+    assert alone["edp"] == pytest.approx(found["edp"], rel=2e-12)
+    assert call("verify", output.with_suffix(".certificate.json")) == 0
+
+
+def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = object.__new__(OnRay)
+    pool._tasks = object.__new__(Tasks)
+    monkeypatch.setattr(Tasks, "ready", lambda self, seconds: [(None, None)])
+    with pytest.raises(MapspaceError, match="kept dying on a piece"):
+        pool.ready(0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*PROBLEM, "--workers", "0"], "--workers: expected at least 1, got 0"),
+        ([*PROBLEM, "--workers", "129"], "--workers: expected 1 to 128, got 129"),
+        ([*PROBLEM, "--workers", "2", "--top", "3"], "--workers is for the best tiling"),
+        ([*PROBLEM, "--workers", "2", "--searcher", "genetic"], "not for genetic"),
+        (["search", PROBLEM[1], "--workers", "2"], "on mm256 with gemm:M=64,N=48,K=32 there is no"),
+        (
+            ["search", "--network", "alexnet", "--workers", "2"],
+            "--workers is for a single WORKLOAD",
+        ),
+    ],
+)
+def test_misuse_is_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
