@@ -152,7 +152,7 @@ def shared_exact(
             "hierarchy to be shared out; leave them out.",
         )
     if request.top > 1:
-        raise ArgumentError("workers", " is for the best tiling, not for --top.")
+        raise ArgumentError("workers", " is for the best tiling alone, not for several.")
     options = ExactOptions.read(name, None, parameters)
     problem = Problem(space.workload, space.accelerator, options.objective, options.keep)
     pool: Pool

@@ -46,7 +46,7 @@ def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -
     [
         ([*PROBLEM, "--workers", "0"], "--workers: expected at least 1, got 0"),
         ([*PROBLEM, "--workers", "129"], "--workers: expected 1 to 128, got 129"),
-        ([*PROBLEM, "--workers", "2", "--top", "3"], "--workers is for the best tiling"),
+        ([*PROBLEM, "--workers", "2", "--top", "3"], "is for the best tiling alone"),
         ([*PROBLEM, "--workers", "2", "--searcher", "genetic"], "not for genetic"),
         (["search", PROBLEM[1], "--workers", "2"], "on mm256 with gemm:M=64,N=48,K=32 there is no"),
         (
