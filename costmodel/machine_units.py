@@ -6,7 +6,7 @@ not in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from costmodel.components import FROM_FILE, in_watts
@@ -61,12 +61,25 @@ def area_mm2(machine: Machine) -> float | None:
     """Area of all memories and units on the chip, mm2; None where one of them is not known."""
     if without_area(machine):
         return None
+    areas = [0.0 if level.is_dram else level.area_mm2 or 0.0 for level in machine.levels]
+    return summed_area(areas, [level.fanout for level in machine.levels], machine.mac_area_mm2)
+
+
+def summed_area(
+    areas: Sequence[float], fanouts: Sequence[int], mac_area_mm2: float | None
+) -> float:
+    """Area of all instances, mm2: never less where one of the numbers is more.
+
+    Args:
+        areas: of an instance of each level, outermost first, mm2.
+        fanouts: children of an instance of each.
+        mac_area_mm2: of a unit, mm2.
+    """
     count, total = 1, 0.0
-    for level in machine.levels:
-        if not level.is_dram:
-            total += count * (level.area_mm2 or 0.0)
-        count *= level.fanout
-    return total + count * (machine.mac_area_mm2 or 0.0)
+    for area, fanout in zip(areas, fanouts, strict=True):
+        total += count * area
+        count *= fanout
+    return total + count * (mac_area_mm2 or 0.0)
 
 
 def leakage_w(machine: Machine) -> float:

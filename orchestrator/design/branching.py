@@ -49,8 +49,8 @@ class Settled(NamedTuple):
     machine, of which a layer is not proven in its time."""
     bound: float
     """What no machine of it undercuts, in pJ and cycles of the whole workload."""
-    area_bits: float
-    """The least area of it."""
+    area: float
+    """The least area of it, in the unit that the design is drawn over."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Found:
     """A machine of which every layer has a mapping."""
 
     places: tuple[int, ...]
-    area_bits: float
+    area: float
+    """In the unit that the design is drawn over."""
     value: float
     """Its objective, of the sums over the layers, in pJ and cycles at a clock of 1 GHz."""
     eligible: bool
@@ -160,7 +161,7 @@ class Branching:
     @property
     def front(self) -> list[Found]:
         """The eligible machines by rising area of which none has less in both; or only the best."""
-        return sorted(self._edge, key=lambda found: found.area_bits)
+        return sorted(self._edge, key=lambda found: found.area)
 
     def _push(self, box: Box, bound: float) -> None:
         heapq.heappush(self._open, (bound, next(self._order), box))
@@ -180,9 +181,9 @@ class Branching:
         """Settles a box without looking at its machines, if that can be done by now."""
         corner = self._grid.corner(box)
         bound = self._total([lower for lower, _ in self._between(corner)], corner)
-        area, most = self._grid.area_bits(box), self._design.limits.area_bits
+        area = self._grid.area(box)
         why: Why | None = None
-        if most is not None and area > most:
+        if self._grid.too_large(box, self._design.limits):
             why = "area"
         elif bound == math.inf:
             why = "infeasible"
@@ -194,7 +195,7 @@ class Branching:
 
     def _beats(self, found: Found, value: float, area: float) -> bool:
         """Whether a machine is at least as good as what has this value and this area at least."""
-        return found.value <= value and (self._design.find == "best" or found.area_bits <= area)
+        return found.value <= value and (self._design.find == "best" or found.area <= area)
 
     def take(self, box: Box) -> bool:
         """Settles a box of one machine by its proofs, if they are all there."""
@@ -207,15 +208,13 @@ class Branching:
         found = self._evaluate(tuple(first for first, _ in box), proofs)
         self.found.append(found)
         if found.eligible and not any(
-            self._beats(other, found.value, found.area_bits) for other in self._edge
+            self._beats(other, found.value, found.area) for other in self._edge
         ):
             self._edge = [
-                other
-                for other in self._edge
-                if not self._beats(found, other.value, other.area_bits)
+                other for other in self._edge if not self._beats(found, other.value, other.area)
             ]
             self._edge.append(found)
         exact = math.inf in bounds or all(proof.status == "proven" for proof in proofs)
         why: Why = "proven" if exact else "open"
-        self.settled.append(Settled(box, why, self._total(bounds, corner), found.area_bits))
+        self.settled.append(Settled(box, why, self._total(bounds, corner), found.area))
         return True

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator, Level
+from costmodel.components import LevelSources
 from costmodel.levels import CAPACITIES, ActionEnergies
+from costmodel.machine_units import summed_area
 from mapspace.errors import ConfigError
-from orchestrator.sweep.config import AreaProxy
+from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import changed, require_axis
 
 Box = tuple[tuple[int, int], ...]
@@ -38,6 +40,13 @@ _LESS = frozenset(
 )  # fmt: skip
 _MORE = frozenset({"read_bandwidth", "write_bandwidth", "bandwidth"})
 _LESS_OF_MACHINE = frozenset({"mac_energy_pj", "cycles_per_mac"})
+# Keys of a level on which its component's figures depend, or which stand for one of these.
+_FELT = CAPACITIES | {
+    "component", "block_words", "word_bits", "energy_pj", "leakage_pj", "area_mm2", "technology",
+}  # fmt: skip
+_OF_COMPONENTS = frozenset({"component", "mac_component", "mac_leakage_pj"})
+# Combinations of other keys beyond which no order along a key is looked for.
+MOST_CONTEXTS = 1000
 
 
 @dataclass(frozen=True)
@@ -70,40 +79,57 @@ class MachineGrid:
         size: how many machines it has.
     """
 
-    def __init__(
-        self,
-        base: Accelerator,
-        grid: Mapping[str, tuple[Any, ...]],
-        scaling: str,
-        area: AreaProxy,
-        where: str,
-    ) -> None:
+    def __init__(self, base: Accelerator, design: Sweep, where: str) -> None:
         """Looks up every key.
 
         Args:
             base: what the grid changes.
-            grid: values per key.
-            scaling: how energies follow capacities, as in a sweep.
-            area: what stands for the chip area.
+            design: the grid, how energies follow capacities, and what area is.
             where: what messages start with.
 
         Raises:
             ConfigError: an unknown key, or a value that makes no machine.
         """
-        self._base, self._scaling, self._where, self._area = base, scaling, where, area
+        grid = design.grid or {}
+        self._base, self._design, self._where = base, design, where
         for key in grid:
             require_axis(key, base, where)
         self.axes = tuple(self._axis(key, values, grid) for key, values in grid.items())
         self.size = math.prod(len(axis.values) for axis in self.axes)
         self._areas: dict[tuple[int, ...], float] = {}
         self._ideals: dict[Corner, Accelerator] = {}
+        self._least_of: dict[tuple[Any, ...], Any] = {}
 
-    def _axis(self, key: str, values: tuple[Any, ...], grid: Mapping[str, Any]) -> Axis:
-        machines = [self._changed({key: value}) for value in values]
-        if not _has_an_order(key, self._base, grid):
+    def _axis(self, key: str, values: tuple[Any, ...], grid: Mapping[str, tuple[Any, ...]]) -> Axis:
+        """An axis with its order: ranks under all values of the other keys that a figure hangs on.
+
+        A component's figures depend on several keys, and which of two sizes costs less may differ
+        from one node to the next; each combination of such keys has rows of its own.
+        """
+        others = felt_with(key, self._base, grid)
+        contexts = math.prod(len(grid[other]) for other in others)
+        ordered = _has_an_order(key, self._base, grid) and contexts <= MOST_CONTEXTS
+        if not ordered:
+            for value in values:
+                self._changed({key: value})
             return Axis(key, values, np.empty((0, len(values)), np.int64))
         level = key.rpartition(".")[0]
-        told = np.array([_figures(machine, level) for machine in machines]).T
+        told = np.array(
+            [
+                row
+                for told in itertools.product(*(grid[other] for other in others))
+                for row in zip(
+                    *(
+                        _figures(
+                            self._changed({**dict(zip(others, told, strict=True)), key: value}),
+                            level,
+                        )
+                        for value in values
+                    ),
+                    strict=True,
+                )
+            ]
+        )
         told = told[[len(set(row)) > 1 for row in told.tolist()]]
         if not len(told):
             return Axis(key, values, np.empty((0, len(values)), np.int64))
@@ -138,8 +164,54 @@ class MachineGrid:
             for axis, (first, stop) in zip(self.axes, box, strict=True)
         )
         if least not in self._areas:
-            self._areas[least] = self._area.bits(self.machine(least))
+            self._areas[least] = self._design.proxy.bits(self.machine(least))
         return self._areas[least]
+
+    def area_mm2(self, box: Box) -> float:
+        """What no machine of a box is smaller than, mm2: of every part the least area.
+
+        A larger memory may be the smaller component, so that all values of a box are looked at.
+        """
+        ranges = tuple(enumerate(box))
+        owner = [axis.key.rpartition(".")[0] for axis in self.axes]
+        whole = [one for one in ranges if not owner[one[0]]]
+        areas, fanouts = [], []
+        for level in self._base.levels:
+            own = [one for one in ranges if owner[one[0]] == level.name]
+            network = [one for one in own if self._field(one[0]) in ("fanout", "mesh")]
+            felt = [one for one in own if one not in network]
+            areas.append(self._least("area_mm2", level.name, (*whole, *felt)))
+            fanouts.append(self._least("fanout", level.name, tuple(network)))
+        return summed_area(areas, fanouts, self._least("mac_area_mm2", "", tuple(whole)))
+
+    def _field(self, axis: int) -> str:
+        return self.axes[axis].key.rpartition(".")[2]
+
+    def _least(self, field: str, name: str, ranges: tuple[tuple[int, tuple[int, int]], ...]) -> Any:
+        """The least of a number of a level, or of the machine, where only some axes matter."""
+        asked = field, name, ranges
+        if asked not in self._least_of:
+            keys = [self.axes[axis].key for axis, _ in ranges]
+            values = [self.axes[axis].values[first:stop] for axis, (first, stop) in ranges]
+            found = []
+            for given in itertools.product(*values):
+                machine: Any = self._changed(dict(zip(keys, given, strict=True)))
+                owner = machine.levels[machine.level_names.index(name)] if name else machine
+                outside = field == "area_mm2" and owner.is_dram
+                found.append(0.0 if outside else getattr(owner, field) or 0.0)
+            self._least_of[asked] = min(found)
+        return self._least_of[asked]
+
+    def area(self, box: Box) -> float:
+        """The least area of a box in the unit that the design is drawn over."""
+        in_bits = self._design.area_column == "area_bits"
+        return self.area_bits(box) if in_bits else self.area_mm2(box)
+
+    def too_large(self, box: Box, limits: Limits) -> bool:
+        """Whether every machine of a box is above a limit of the area."""
+        return (limits.area_bits is not None and self.area_bits(box) > limits.area_bits) or (
+            limits.area_mm2 is not None and self.area_mm2(box) > limits.area_mm2
+        )
 
     def corner(self, box: Box) -> Corner:
         """Where the ideal of a box takes its figures from."""
@@ -182,19 +254,25 @@ class MachineGrid:
         ]
         if not mixed:
             return machine
-        levels = list(machine.levels)
+        of_level: dict[str, dict[str, list[Any]]] = {}
         for axis, places in mixed:
             name = axis.key.rpartition(".")[0]
+            chosen = [axis.values[place] for place in sorted(set(places))]
+            of_level.setdefault(name, {})[axis.key] = chosen
+        levels = list(machine.levels)
+        for name, several in of_level.items():
             position = machine.level_names.index(name)
             given = [
-                self._changed({**values, axis.key: axis.values[place]}).levels[position]
-                for place in sorted(set(places))
+                self._changed({**values, **dict(zip(several, chosen, strict=True))}).levels[
+                    position
+                ]
+                for chosen in itertools.product(*several.values())
             ]
             levels[position] = _best_of(given)
         return machine.model_copy(update={"levels": tuple(levels)})
 
     def _changed(self, parameters: Mapping[str, Any]) -> Accelerator:
-        return changed(self._base, parameters, self._scaling, self._where)
+        return changed(self._base, parameters, self._design.energy_scaling, self._where)
 
 
 def split(grid: MachineGrid, box: Box) -> list[Box]:
@@ -275,6 +353,30 @@ def _has_an_order(key: str, base: Accelerator, grid: Mapping[str, Any]) -> bool:
     )
 
 
+def felt_with(key: str, base: Accelerator, grid: Mapping[str, Any]) -> list[str]:
+    """The other keys of a grid on which a component's figures depend beside this one.
+
+    Without components none: every figure then depends on one key alone.
+    """
+    made = base.mac_component is not None or base.mac_leakage_pj > 0
+    made |= any(level.component is not None for level in base.levels)
+    made |= any(other.rpartition(".")[2] in _OF_COMPONENTS for other in grid)
+    name = key.rpartition(".")[0]
+    if not made or not name:
+        return []
+    # The units' leakage is in the innermost level's.
+    felt = _FELT | ({"fanout", "mesh"} if name == base.level_names[-1] else set())
+    if key.rpartition(".")[2] not in felt:
+        return []
+    return [
+        other
+        for other in grid
+        if other not in {key, *_LESS_OF_MACHINE}
+        and (not (level := other.rpartition(".")[0]) or level == name)
+        and (not level or other.rpartition(".")[2] in felt)
+    ]
+
+
 def _silent(level: Level) -> bool:
     """Whether a level's network has neither form nor price."""
     free = level.hop_energy_pj == level.router_pj == level.ingress_pj == 0
@@ -282,14 +384,28 @@ def _silent(level: Level) -> bool:
 
 
 def _best_of(levels: list[Level]) -> Level:
-    """A level with the best of every figure of several that differ in one key and what follows."""
-    energies = [min(column) for column in zip(*(level.energies for level in levels), strict=True)]
-    capacities = [level.capacity_words for level in levels]
-    known = [capacity for capacity in capacities if capacity is not None]
-    if len(known) != len(levels):
+    """A level with the best of every figure of several; none of them may have all of these."""
+    if any(level.capacity_words is None for level in levels):
         raise ConfigError("a capacity without limit is no value of a grid with energies that grow.")
-    read, fill, update = energies
+    read, fill, update = (
+        min(column) for column in zip(*(level.energies for level in levels), strict=True)
+    )
     one = read == fill == update and not isinstance(levels[0].energy_pj, ActionEnergies)
-    energy = read if one else ActionEnergies(read=read, fill=fill, update=update)
-    best = max(levels, key=lambda level: level.capacity_words or 0)
-    return best.model_copy(update={"energy_pj": energy})
+    best: dict[str, Any] = {
+        key: min(getattr(level, key) for level in levels) for key in _LESS - {"energy_pj"}
+    }
+    for key in _MORE:
+        rates = [getattr(level, key) for level in levels]
+        best[key] = None if None in rates else max(rates)
+    largest = max(levels, key=lambda level: level.capacity_words or 0)
+    return largest.model_copy(
+        update={
+            **best,
+            "energy_pj": read if one else ActionEnergies(read=read, fill=fill, update=update),
+            "fanout": max(level.fanout for level in levels),
+            # It is no component that there is.
+            "component": None,
+            "area_mm2": None,
+            "sources": LevelSources(),
+        }
+    )

@@ -15,9 +15,12 @@ from orchestrator.sweep.plan import (
     Architecture,
     Layer,
     SweepPlan,
+    architecture_of,
     layers_of,
     named_accelerator,
     require_areas,
+    require_mm2,
+    require_scaling,
     require_spaces,
 )
 from orchestrator.sweep.proofs import Proof
@@ -38,9 +41,7 @@ class DesignPlan:
 
     def architecture(self, places: tuple[int, ...]) -> Architecture:
         """A machine of the grid as a sweep has it."""
-        machine = self.grid.machine(places)
-        area = self.design.area.bits(machine)
-        return Architecture(machine.name, machine, self.grid.parameters(places), area)
+        return architecture_of(self.design, self.grid.machine(places), self.grid.parameters(places))
 
     def collected(self, machines: Mapping[tuple[int, ...], Sequence[Proof]]) -> SweepResults:
         """Machines and their layers' proofs as a sweep of them would have them."""
@@ -56,7 +57,7 @@ class DesignPlan:
         column = {"latency": "latency_cycles", "energy": "energy_pj"}.get(objective, objective)
         value = float(row[column]) / float(row["clock_ghz"]) ** CYCLES_IN[objective]
         eligible = bool(row["within_limits"]) and math.isfinite(value)
-        return Found(places, float(row["area_bits"]), value, eligible)
+        return Found(places, float(row[self.design.area_column]), value, eligible)
 
 
 def prepare_design(design: Design, where: str) -> DesignPlan:
@@ -73,12 +74,15 @@ def prepare_design(design: Design, where: str) -> DesignPlan:
     """
     layers = layers_of(design, where)
     plan = planned(design, named_accelerator(design.base, where), layers, where)
-    least, most = min(map(plan.grid.area_bits, plan.grid.roots())), design.limits.area_bits
-    if most is not None and least > most:
-        raise ConfigError(
-            f"{where}: limits: area_bits: expected at least {least:,.0f}, the smallest machine's "
-            f"area, got {most:,.0f}."
-        )
+    for box in plan.grid.roots():
+        require_mm2(design, plan.grid.machine(tuple(first for first, _ in box)), where)
+    for key, area_of in (("area_bits", plan.grid.area_bits), ("area_mm2", plan.grid.area_mm2)):
+        most = getattr(design.limits, key)
+        if most is not None and (least := min(map(area_of, plan.grid.roots()))) > most:
+            raise ConfigError(
+                f"{where}: limits: {key}: expected at least {least:,.10g}, the smallest machine's "
+                f"area, got {most:,.10g}."
+            )
     require_spaces([plan.grid.ideal(plan.grid.corner(x)) for x in plan.grid.roots()], layers, where)
     return plan
 
@@ -95,5 +99,6 @@ def planned(design: Design, base: Accelerator, layers: Sequence[Layer], where: s
             f"{where}: grid: expected at most {MOST_MACHINES:,} machines, got {size:,}."
         )
     require_areas(design, base.level_names[1:], where)
-    grid = MachineGrid(base, design.grid or {}, design.energy_scaling, design.area, where)
+    require_scaling(design, base, where)
+    grid = MachineGrid(base, design, where)
     return DesignPlan(design, base, tuple(layers), grid)

@@ -1,4 +1,4 @@
-"""Sweep experiments: a YAML file that names accelerators, workloads and an area proxy.
+"""Sweep experiments: a YAML file that names accelerators, workloads and what area is.
 
 ```yaml
 kind: sweep
@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
@@ -68,11 +69,30 @@ class AreaProxy(StrictModel):
         return area * machine.word_bits
 
 
+def _kind_of_area(value: object) -> str | None:
+    if isinstance(value, Mapping | AreaProxy):
+        return "proxy"
+    return "mm2" if isinstance(value, str) else None
+
+
+Area = Annotated[
+    Annotated[AreaProxy, Tag("proxy")] | Annotated[Literal["mm2"], Tag("mm2")],
+    Discriminator(
+        _kind_of_area,
+        custom_error_type="area",
+        custom_error_message="expected mm2, or the weights of the proxy in bits",
+    ),
+]
+"""Square millimetres of the machine's components, or the proxy."""
+
+
 class Limits(StrictModel):
     """What an accelerator may cost at most to be on the front; all workloads together."""
 
     area_bits: PositiveNumber | None = None
     """Area proxy, bits."""
+    area_mm2: PositiveNumber | None = None
+    """Area of the memories and units, mm2."""
     power_w: PositiveNumber | None = None
     """Mean power while the workloads run, W: the levels' and the multiply-accumulates' energy."""
     energy_mj: PositiveNumber | None = None
@@ -81,7 +101,10 @@ class Limits(StrictModel):
     """Time, one workload after another, ms."""
 
     def __str__(self) -> str:
-        units = {"area_bits": "bits", "power_w": "W", "energy_mj": "mJ", "latency_ms": "ms"}
+        units = {
+            "area_bits": "bits", "area_mm2": "mm2", "power_w": "W", "energy_mj": "mJ",
+            "latency_ms": "ms",
+        }  # fmt: skip
         return ", ".join(
             f"{key.partition('_')[0]} at most {value:,g} {units[key]}"
             for key, value in self.model_dump(exclude_none=True).items()
@@ -110,12 +133,27 @@ class Sweep(StrictModel):
     """Time of one proof; what is then not proven is kept with its gap."""
     energy_scaling: Literal["none", "sqrt"] = "none"
     """`sqrt`: a level's energy per access grows with the square root of its capacity."""
-    area: AreaProxy = AreaProxy()
-    """What stands for the chip area."""
+    area: Area = AreaProxy()
+    """What accelerators are drawn over: a proxy's weights, or `mm2`."""
     limits: Limits = Limits()
     """What an accelerator may cost at most to be on the front."""
     points_per_task: Size = 16
     """Points that one Ray task proves one after another, at the most."""
+
+    @property
+    def proxy(self) -> AreaProxy:
+        """The proxy, which results have in any case."""
+        return self.area if isinstance(self.area, AreaProxy) else AreaProxy()
+
+    @property
+    def area_column(self) -> Literal["area_bits", "area_mm2"]:
+        """The column of results that stands for the area."""
+        return "area_bits" if isinstance(self.area, AreaProxy) else "area_mm2"
+
+    @property
+    def needs_mm2(self) -> bool:
+        """Whether every machine's area in mm2 must be known."""
+        return self.area_column == "area_mm2" or self.limits.area_mm2 is not None
 
     @model_validator(mode="after")
     def _check(self) -> Sweep:

@@ -10,7 +10,9 @@ from typing import Any
 
 from costmodel.accelerators import Accelerator, Level, accelerator
 from costmodel.affine import Workload
+from costmodel.components import without_looked_up
 from costmodel.levels import CAPACITIES, ActionEnergies
+from costmodel.machine_units import area_mm2, without_area
 from costmodel.networks import load_network
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
@@ -33,12 +35,14 @@ class Architecture:
         accelerator: the machine.
         parameters: its values on the grid's axes; empty where there is no grid.
         area_bits: its area proxy, bits.
+        area_mm2: its memories' and units' area, mm2; None: not known.
     """
 
     name: str
     accelerator: Accelerator
     parameters: Mapping[str, Any]
     area_bits: float
+    area_mm2: float | None
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,11 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
     require_unique("accelerators", [machine.name for machine, _ in machines], where)
     level_names = {name for machine, _ in machines for name in machine.level_names[1:]}
     require_areas(sweep, level_names, where)
+    for machine, _ in machines:
+        require_mm2(sweep, machine, where)
     require_spaces([machine for machine, _ in machines], layers, where)
     architectures = tuple(
-        Architecture(machine.name, machine, parameters, sweep.area.bits(machine))
-        for machine, parameters in machines
+        architecture_of(sweep, machine, parameters) for machine, parameters in machines
     )
     return SweepPlan(sweep, architectures, layers)
 
@@ -124,9 +129,47 @@ def require_areas(sweep: Sweep, level_names: Collection[str], where: str) -> Non
     Raises:
         ConfigError: there is no level of a name.
     """
-    for name in sweep.area.levels:
+    for name in sweep.proxy.levels:
         if name not in level_names:
             raise ConfigError(f"{where}: area: levels: {unknown_name('level', name, level_names)}")
+
+
+def require_mm2(sweep: Sweep, machine: Accelerator, where: str) -> None:
+    """Refuses a machine without an area in mm2 where that is asked for.
+
+    Raises:
+        ConfigError: a part's area is not known.
+    """
+    missing = without_area(machine) if sweep.needs_mm2 else ()
+    if missing:
+        key = "area: mm2" if sweep.area_column == "area_mm2" else "limits: area_mm2"
+        raise ConfigError(
+            f"{where}: {key}: expected a machine whose parts all have an area, got "
+            f"{machine.name} without that of {', '.join(missing)}; give area_mm2 or component "
+            "(of MACs mac_area_mm2 or mac_component)."
+        )
+
+
+def require_scaling(sweep: Sweep, base: Accelerator, where: str) -> None:
+    """Refuses to scale energies that follow the size of a component already.
+
+    Raises:
+        ConfigError: there are such.
+    """
+    for level in base.levels:
+        if sweep.energy_scaling != "none" and level.component is not None:
+            raise ConfigError(
+                f"{where}: energy_scaling: expected none, got {sweep.energy_scaling}: the energies "
+                f"of {base.name}'s {level.name} are those of a component of its size."
+            )
+
+
+def architecture_of(
+    sweep: Sweep, machine: Accelerator, parameters: Mapping[str, Any]
+) -> Architecture:
+    """A machine with its areas."""
+    bits = sweep.proxy.bits(machine)
+    return Architecture(machine.name, machine, parameters, bits, area_mm2(machine))
 
 
 def _on_grid(sweep: Sweep, where: str, layers: int) -> list[tuple[Accelerator, dict[str, Any]]]:
@@ -134,6 +177,7 @@ def _on_grid(sweep: Sweep, where: str, layers: int) -> list[tuple[Accelerator, d
     if sweep.grid is None:
         return []
     base = named_accelerator(sweep.base, where)
+    require_scaling(sweep, base, where)
     for key in sweep.grid:
         require_axis(key, base, where)
     points = math.prod(len(values) for values in sweep.grid.values()) * layers
@@ -159,8 +203,8 @@ def require_axis(key: str, base: Accelerator, where: str) -> None:
 def changed(
     base: Accelerator, parameters: Mapping[str, Any], scaling: str, where: str
 ) -> Accelerator:
-    """The base accelerator with a point's values."""
-    data = base.model_dump()
+    """The base accelerator with a point's values; what its components cost is looked up anew."""
+    data = without_looked_up(base.model_dump())
     name = " ".join(f"{key}={value}" for key, value in parameters.items()) or base.name
     levels = {level["name"]: level for level in data["levels"]}
     for key, value in parameters.items():

@@ -55,7 +55,7 @@ def sweep_document(results: SweepResults) -> Document:
     objective = column_text(results.objective_column)
     figure = Figure(
         Path(FIGURE_FILE).stem,
-        f"{objective} against the area proxy",
+        f"{objective} against {_area_text(results)}",
         partial(draw_front, results),
         meaning(results),
     )
@@ -100,7 +100,8 @@ def draw_front(results: SweepResults, path: Path) -> None:
     """
     from matplotlib.lines import Line2D
 
-    column, front = results.objective_column, results.front
+    area, column, front = results.plan.sweep.area_column, results.objective_column, results.front
+    axes = area, column
     # A logarithmic axis has no place for 0, nor for what has no mapping.
     drawn = results.architectures[results.architectures[column] > 0]
     drawn = drawn.assign(**{column: in_shown_unit(column, drawn[column])})
@@ -111,16 +112,16 @@ def draw_front(results: SweepResults, path: Path) -> None:
     hues = _hues(kinds)
     proven = (drawn["proven"] == drawn["points"]).to_numpy()
     within = drawn["within_limits"].to_numpy(dtype=bool)
-    _dots(panel, drawn[proven & ~within], column, OUTSIDE, hollow=False)
-    _dots(panel, drawn[~proven & ~within], column, OUTSIDE, hollow=True)
+    _dots(panel, drawn[proven & ~within], axes, OUTSIDE, hollow=False)
+    _dots(panel, drawn[~proven & ~within], axes, OUTSIDE, hollow=True)
     for kind in kinds:
         of_kind = (drawn["processing_elements"] == kind).to_numpy() & within
-        _dots(panel, drawn[of_kind & proven], column, hues[kind], hollow=False)
-        _dots(panel, drawn[of_kind & ~proven], column, hues[kind], hollow=True)
-    panel.step(front["area_bits"], front[column], where="post", color=INK, lw=1.3, zorder=2)
+        _dots(panel, drawn[of_kind & proven], axes, hues[kind], hollow=False)
+        _dots(panel, drawn[of_kind & ~proven], axes, hues[kind], hollow=True)
+    panel.step(front[area], front[column], where="post", color=INK, lw=1.3, zorder=2)
     named = results.plan.sweep.grid is None and len(drawn) <= MOST_NAMES
     for row in drawn.to_dict("records"):
-        at = (row["area_bits"], row[column])
+        at = (row[area], row[column])
         if row["front"]:
             _label(panel, str(row["front"]), at, left=True)
         if named:
@@ -128,7 +129,7 @@ def draw_front(results: SweepResults, path: Path) -> None:
     if len(drawn):
         panel.set_xscale("log")
         panel.set_yscale("log")
-    panel.set_xlabel("area proxy, bits of buffer")
+    panel.set_xlabel("area, mm2" if area == "area_mm2" else "area proxy, bits of buffer")
     panel.set_ylabel(f"{column_text(column)}, all layers")
     handles = [Line2D([], [], color=INK, lw=1.3, label="Pareto front")]
     if len(kinds) <= MOST_HUES:
@@ -151,18 +152,28 @@ def front_table(results: SweepResults) -> tuple[list[str], list[list[str]]]:
 def _table(results: SweepResults, chosen: pd.DataFrame) -> Table:
     """Architectures: their place on the front, axes, area and costs."""
     extra = ["ED2P, J s^2"] if results.plan.sweep.objective == "ed2p" else []
-    costs = ("area, bits", "energy, mJ", "cycles", "time, ms", "power, W", "EDP, J s", *extra)
+    area = results.plan.sweep.area_column
+    costs = (
+        f"area, {area.partition('_')[2]}",
+        "energy, mJ",
+        "cycles",
+        "time, ms",
+        "power, W",
+        "EDP, J s",
+        *extra,
+    )
     header = ("#", *axis_names(results), *costs, "proven")
     return Table("accelerators", "", header, (RIGHT,) * len(header), _rows(results, chosen))
 
 
 def _rows(results: SweepResults, chosen: pd.DataFrame) -> list[tuple[str, ...]]:
+    area = results.plan.sweep.area_column
     extra = ["ed2p_js2"] if results.plan.sweep.objective == "ed2p" else []
     return [
         (
             str(row["front"] or ""),
             *(str(row[name]) for name in axis_names(results)),
-            f"{row['area_bits']:,.0f}",
+            f"{row['area_bits']:,.0f}" if area == "area_bits" else f"{row[area]:.4g}",
             f"{millijoules(row['energy_pj']):.5g}",
             f"{row['latency_cycles']:,.0f}",
             f"{1e3 * row['latency_s']:.5g}",
@@ -201,7 +212,7 @@ def text_summary(results: SweepResults, *, most_rows: int = 30) -> str:
     others = len(results.architectures) - len(front)
     if others:
         lines.append(f"{others:,} others are off the front, see {ARCHITECTURES_FILE}")
-    title = f"Pareto front of {column_text(results.objective_column)} against the area proxy"
+    title = f"Pareto front of {column_text(results.objective_column)} against {_area_text(results)}"
     return "\n".join([title, "", *lines, "", best_line(results), counts_line(results)])
 
 
@@ -220,12 +231,22 @@ def meaning(results: SweepResults) -> str:
     """What the totals and the area are."""
     sweep = results.plan.sweep
     layers = sum(layer.count for layer in results.plan.layers)
+    area = (
+        "Area is that of the memories and the multiply-accumulate units, without wires, networks "
+        "and control."
+        if sweep.area_column == "area_mm2"
+        else "Area is a proxy: the bits of the on-chip buffers and "
+        f"{sweep.proxy.processing_element:g} words per processing element."
+    )
     return (
         f"Energy and time are sums over {layers} layers, EDP is the product of the sums, power "
         "their quotient, each accelerator at its own clock; every mapping is the best for its own "
-        f"layer's {sweep.objective}. Area is a proxy: the bits of the on-chip buffers and "
-        f"{sweep.area.processing_element:g} words per processing element."
+        f"layer's {sweep.objective}. {area}"
     )
+
+
+def _area_text(results: SweepResults) -> str:
+    return "the area" if results.plan.sweep.area_column == "area_mm2" else "the area proxy"
 
 
 def _hues(kinds: list[int]) -> dict[int, Any]:
@@ -236,10 +257,12 @@ def _hues(kinds: list[int]) -> dict[int, Any]:
     return dict(zip(kinds, colormaps["viridis"](shades), strict=True))
 
 
-def _dots(panel: Axes, rows: pd.DataFrame, column: str, colour: Any, *, hollow: bool) -> None:
+def _dots(
+    panel: Axes, rows: pd.DataFrame, axes: tuple[str, str], colour: Any, *, hollow: bool
+) -> None:
     panel.scatter(
-        rows["area_bits"],
-        rows[column],
+        rows[axes[0]],
+        rows[axes[1]],
         s=np.where(rows["front"] > 0, 46, 20),
         facecolors="none" if hollow else [colour],
         edgecolors=[colour],

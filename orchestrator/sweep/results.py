@@ -48,6 +48,7 @@ POINT_TYPES = {
     "power_w": "float64",
     "lower_bound": "float64",
     "gap": "float64",
+    "area_mm2": "float64",
 }
 
 
@@ -59,7 +60,7 @@ class SweepResults(Shown):
         plan: what was swept.
         points: a row per point, in the plan's order: architecture, then workload.
         architectures: a row per architecture: `points` proofs asked for, `proven`, `infeasible`
-            and `unsolved` ones, totals (nan where a point has no mapping), `area_bits`,
+            and `unsolved` ones, totals (nan where a point has no mapping), `area_bits`, `area_mm2`,
             `within_limits`, `front`: rank by area on the Pareto front of those within the limits,
             from 1, 0 off it.
     """
@@ -104,7 +105,7 @@ class SweepResults(Shown):
             yield "best", f"{best['architecture']}: {column_text(column)} {value:.6g}"
 
     def _repr_html_(self) -> str:
-        columns = ["architecture", "area_bits", self.objective_column]
+        columns = ["architecture", self.plan.sweep.area_column, self.objective_column]
         table: str = self.front[columns].to_html(index=False)
         return f"{super()._repr_html_()}\n{table}"
 
@@ -139,7 +140,7 @@ def collect(plan: SweepPlan, proofs: Mapping[str, Proof]) -> SweepResults:
     )
     objective = architectures[OBJECTIVE_COLUMNS[plan.sweep.objective]].to_numpy(dtype=np.float64)
     within = architectures["within_limits"].to_numpy(dtype=bool)
-    area = architectures["area_bits"].to_numpy(dtype=np.float64)
+    area = architectures[plan.sweep.area_column].to_numpy(dtype=np.float64)
     # Of two as good in latency the one of less energy is better; of others, the faster one.
     tie = "energy_pj" if plan.sweep.objective == "latency" else "latency_s"
     ties = architectures[tie].to_numpy(dtype=np.float64)
@@ -170,16 +171,21 @@ def front_ranks(
 
 def parameters_of(machine: Accelerator) -> dict[str, Any]:
     """An accelerator as flat columns, such as `L1.capacity_words`; only what is given."""
-    content = machine.model_dump(exclude={"name", "levels"})
+    content = _columns("", machine.model_dump(exclude={"name", "levels"}))
     content["processing_elements"] = machine.processing_elements
     for level in machine.levels:
-        for key, value in level.model_dump(exclude={"name"}).items():
-            parts = value.items() if isinstance(value, dict) else [("", value)]
-            for part, single in parts:
-                if single is not None:
-                    column = f"{level.name}.{key}" + (f".{part}" if part else "")
-                    content[column] = _flat(single)
+        found = _columns(f"{level.name}.", level.model_dump(exclude={"name"}))
+        content |= {key: _flat(value) for key, value in found.items() if value is not None}
     return content
+
+
+def _columns(prefix: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys and values, those of a mapping each by itself."""
+    found: dict[str, Any] = {}
+    for key, value in entry.items():
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        found |= {f"{prefix}{key}" + (f".{part}" if part else ""): one for part, one in parts}
+    return found
 
 
 def _flat(value: Any) -> Any:
@@ -211,6 +217,7 @@ def _point_rows(plan: SweepPlan, proofs: Mapping[str, Proof]) -> list[dict[str, 
                     "count": layer.count,
                     **parameters,
                     "area_bits": architecture.area_bits,
+                    "area_mm2": architecture.area_mm2,
                     "status": proof.status,
                     "proven": proof.status == "proven",
                     "energy_pj": proof.energy_pj,
@@ -243,6 +250,7 @@ def _totals(architecture: Architecture, rows: pd.DataFrame, limits: Limits) -> d
     si = physical(energy, cycles, machine.clock_ghz)
     spent = {
         "area_bits": architecture.area_bits,
+        "area_mm2": np.nan if architecture.area_mm2 is None else architecture.area_mm2,
         "power_w": si["power_w"],
         "energy_mj": millijoules(energy),
         "latency_ms": 1e3 * si["latency_s"],
@@ -254,6 +262,7 @@ def _totals(architecture: Architecture, rows: pd.DataFrame, limits: Limits) -> d
         "clock_ghz": machine.clock_ghz,
         "word_bits": machine.word_bits,
         "area_bits": architecture.area_bits,
+        "area_mm2": spent["area_mm2"],
         "points": len(rows),
         "proven": proven,
         "infeasible": infeasible,

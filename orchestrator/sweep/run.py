@@ -187,7 +187,8 @@ def _begin_line(plan: SweepPlan, problems: int, missing: int) -> str:
 
 def _metrics(results: SweepResults) -> Iterator[tuple[str, float, int]]:
     points, column, best = results.points, results.objective_column, results.best
-    by_area = results.architectures.sort_values("area_bits", kind="stable")
+    area = results.plan.sweep.area_column
+    by_area = results.architectures.sort_values(area, kind="stable")
     yield "points", float(len(points)), 0
     yield "architectures", float(len(by_area)), 0
     yield "front_size", float(len(results.front)), 0
@@ -197,6 +198,6 @@ def _metrics(results: SweepResults) -> Iterator[tuple[str, float, int]]:
     yield "largest_gap", float(points["gap"].fillna(0).max()), 0
     yield f"best_{column}", math.nan if best is None else float(best[column]), 0
     for series, rows in (("architecture", by_area), ("front", results.front)):
-        for name in ("area_bits", column):
+        for name in (area, column):
             for step, value in enumerate(rows[name]):
                 yield f"{series}_{name}", float(value), step

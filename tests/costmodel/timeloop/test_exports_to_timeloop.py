@@ -64,6 +64,7 @@ def test_sets_of_public_projects(name: str, tmp_path: Path) -> None:
 
 
 UNSAYABLE = {
+    "edge-22nm": "Buffer.leakage_pj",
     "eyeriss": "eyeriss.GLB.spatial: K along either axis beside others along one",
     "mindmappings": "mindmappings.levels: banks",
     "mindmappings-released": "mindmappings-released.overflow: bypass",
@@ -81,8 +82,8 @@ def test_every_preset(name: str, tmp_path: Path) -> None:
     clock = [f"{name}.clock_ghz: {machine.clock_ghz:g}"] if machine.clock_ghz != 1 else []
     assert written.left_out[:1] == ((refused,) if refused else tuple(clock))
     read = imported(written.text, tmp_path)
-    if "mindmappings" in name:
-        return  # Timeloop has no banks
+    if "mindmappings" in name or name == "edge-22nm":
+        return  # Timeloop has no banks, and its files no leakage
     again = MapSpace(*read.problem())
     space = MapSpace(work, machine)
     space = space if space.orders is None else space.orders.spaces[0]

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapspace as ms
-from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.accelerators import AcceleratorSource
+from costmodel import LoopNestModel, MapSpace, accelerator, component_tables, workload
+from costmodel.accelerators import Accelerator, AcceleratorSource
+from costmodel.component_tables import Figures
 from costmodel.costs import Objective
+from costmodel.machine_units import area_mm2
 from mapspace.errors import ConfigError
 from orchestrator.design.bounds import least_total
 from orchestrator.design.branching import CYCLES_IN
@@ -43,6 +45,37 @@ LARGE = {
     "DRAM.read_bandwidth": [0.5, 1.0, 2.0, 4.0],
     "L2.read_bandwidth": [4.0, 8.0],
 }
+# At 32 nm a read of the L2 of 1,024 words costs less than one of 512: its layout is another one.
+COMPONENTS: dict[str, Any] = {
+    "name": "parts",
+    "node_nm": 32,
+    "clock_ghz": 0.5,
+    "mac_component": "int-mac",
+    "levels": [
+        {"name": "DRAM", "component": "lpddr4", "block_words": 4, "bandwidth": 2.0},
+        {
+            "name": "L2",
+            "capacity_words": 512,
+            "component": {"kind": "sram", "banks": 2},
+            "block_words": 4,
+            "fanout": 4,
+            "read_bandwidth": 4.0,
+        },
+        {"name": "L1", "capacity_words": 16, "component": "registers"},
+    ],
+}
+SIZES: dict[str, list[Any]] = {
+    "L1.capacity_words": [8, 16, 64],
+    "L2.capacity_words": [128, 512, 1024],
+    "L2.fanout": [2, 4, 8],
+}
+MM2: dict[str, Any] = {"base": COMPONENTS, "grid": SIZES, "area": "mm2"}
+MIXED: dict[str, list[Any]] = {
+    "L2.capacity_words": [128, 512, 1024],
+    "L1.capacity_words": [8, 12, 16, 24, 32, 64],
+    "L1.fanout": [2, 4, 8],
+    "node_nm": [22, 32, 45],
+}
 LAYERS = ["gemm:M=8,N=12,K=6", "gemm:M=4,N=4,K=16"]
 
 
@@ -63,6 +96,11 @@ def swept(folder: Path, **changes: object) -> SweepResults:
     return sweep(plan, folder, execute=map)
 
 
+def machine_grid(base: Accelerator, grid: dict[str, Any], **changes: Any) -> MachineGrid:
+    sought = {"kind": "design", "name": "x", "workloads": LAYERS, "grid": grid, **changes}
+    return MachineGrid(base, Design.model_validate(sought), "x")
+
+
 def machines_of(box: Box) -> set[tuple[int, ...]]:
     return set(itertools.product(*(range(first, stop) for first, stop in box)))
 
@@ -72,6 +110,23 @@ def machines_of(box: Box) -> set[tuple[int, ...]]:
     [
         {"energy_scaling": "sqrt"},
         {"objective": "ed2p", "workloads": LAYERS[:1], "limits": {"area_bits": 9000.0}},
+        {**MM2, "workloads": LAYERS[:1], "limits": {"area_mm2": 0.02, "power_w": 0.11}},
+        pytest.param(MM2, marks=pytest.mark.slow),
+        pytest.param({**MM2, "objective": "energy"}, marks=pytest.mark.slow),
+        pytest.param({**MM2, "grid": {**SIZES, "node_nm": [22, 32]}}, marks=pytest.mark.slow),
+        pytest.param(
+            {
+                **MM2,
+                "grid": {
+                    "L1.capacity_words": [8, 12, 16, 32, 64],
+                    "L2.capacity_words": [128, 256, 512, 1024, 2048],
+                    "L2.fanout": [2, 3, 4, 6, 8],
+                    "DRAM.bandwidth": [0.5, 1.0, 2.0, 4.0],
+                    "L2.read_bandwidth": [4.0, 8.0],
+                },
+            },
+            marks=pytest.mark.slow,
+        ),
         pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"grid": LARGE, "energy_scaling": "sqrt"}, marks=pytest.mark.slow),
         pytest.param({"objective": "energy", "energy_scaling": "sqrt"}, marks=pytest.mark.slow),
@@ -89,7 +144,7 @@ def test_the_front_is_that_of_the_whole_sweep(changes: dict[str, Any], tmp_path:
     assert found.proven
     column = every.objective_column
     rows = [
-        frame[["area_bits", column]].to_numpy(dtype=np.float64)
+        frame[[plan.design.area_column, column]].to_numpy(dtype=np.float64)
         for frame in (found.machines.front, every.front)
     ]
     assert rows[0] == pytest.approx(rows[1], rel=1e-12)
@@ -111,7 +166,7 @@ def test_the_front_is_that_of_the_whole_sweep(changes: dict[str, Any], tmp_path:
         for places in machines_of(box.box):
             row = values[tuple(plan.grid.parameters(places).values())]
             assert box.bound <= row[quantity] / row["clock_ghz"] ** power or box.why == "infeasible"
-            assert box.area_bits <= row["area_bits"]
+            assert box.area <= row[plan.design.area_column]
 
 
 def test_the_best_needs_fewer_proofs_than_the_front(tmp_path: Path) -> None:
@@ -220,6 +275,13 @@ def test_no_certificate_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixtur
         ({"grid": {"L9.fanout": [1]}}, "Unknown level 'L9'"),
         ({"grid": {"L1.capacity_words": list(range(1, 5000)), "L2.fanout": [*range(1, 5000)]}},
          "at most 10,000,000 machines"),
+        ({"area": "mm2"}, "area: mm2: .*without that of L2, L1, MAC; give area_mm2 or component"),
+        ({"limits": {"area_mm2": 1.0}}, "limits: area_mm2: .*without that of L2, L1, MAC"),
+        ({**MM2, "limits": {"area_mm2": 1e-3}}, "area_mm2: expected at least 0.004548"),
+        ({**MM2, "area": "cm2"}, "'mm2'"),
+        ({**MM2, "area": 3}, "expected mm2, or the weights of the proxy"),
+        ({**MM2, "energy_scaling": "sqrt"}, "parts's DRAM are those of a component of its size"),
+        ({**MM2, "grid": {"L2.capacity_words": [128, 8]}}, "L2.capacity_words=8: .*nearest: 1,024"),
     ],
 )  # fmt: skip
 def test_misuse(changes: dict[str, Any], message: str) -> None:
@@ -237,7 +299,7 @@ def test_keys_have_an_order_only_where_more_is_never_worse() -> None:
             )
             for key in keys
         }
-        built = MachineGrid(accelerator(base), grid, "none", AreaProxy(), "x")
+        built = machine_grid(accelerator(base), grid)
         return [axis.ordered for axis in built.axes]
 
     assert ordered("mm256", "L1.capacity_words", "L2.fanout", "L1.energy_pj") == [True] * 3
@@ -265,7 +327,7 @@ def test_a_box_is_no_better_than_its_ideal(
     one: list[int], other: list[int], seed: int, scaling: str
 ) -> None:
     """What a machine of a box can do its ideal can do at no more energy and in no more cycles."""
-    grid = MachineGrid(
+    grid = machine_grid(
         accelerator("mm256-bw"),
         {
             "L1.capacity_words": (8, 64, 16),
@@ -273,9 +335,7 @@ def test_a_box_is_no_better_than_its_ideal(
             "L2.fanout": (4, 2, 8),
             "DRAM.bandwidth": (0.5, None, 2.0),
         },
-        scaling,
-        AreaProxy(),
-        "x",
+        energy_scaling=scaling,
     )
     box = tuple((min(a, b), max(a, b) + 1) for a, b in zip(one, other, strict=True))
     machine, ideal = grid.machine(tuple(one)), grid.ideal(grid.corner(box))
@@ -289,6 +349,71 @@ def test_a_box_is_no_better_than_its_ideal(
     assert (at_best.latency_cycles[valid] <= costs.latency_cycles[valid]).all()
     assert grid.area_bits(box) <= AreaProxy().bits(machine)
     assert machines_in(box) == len(machines_of(box))
+
+
+def ragged(seed: int) -> Callable[..., Figures]:
+    """A table in which nothing follows the size: what costs least differs from node to node."""
+
+    def sram(node_nm: float, width_bits: int, ports: int, banks: int, bits: int) -> Figures:
+        drawn = np.random.default_rng([seed, int(node_nm), width_bits, bits]).uniform(1, 3, 4)
+        read, write, area, leakage = drawn.tolist()
+        return Figures(read, write, area, leakage * 1e-6, "drawn").rounded()
+
+    return sram
+
+
+PLACES = st.tuples(*(st.integers(0, len(values) - 1) for values in MIXED.values()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(PLACES, PLACES, PLACES, st.booleans(), st.integers(0, 2**32 - 1))
+def test_a_box_of_components_is_no_better_than_its_ideal(
+    one: tuple[int, ...], other: tuple[int, ...], third: tuple[int, ...], nodes: bool, seed: int
+) -> None:
+    """Though energies, leakage and area follow size, fan-out and node together, in any way."""
+    # With so many units the base's leakage is the units' to the last digit.
+    inner = {**COMPONENTS["levels"][2], "component": "sram", "fanout": 4096}
+    base = {**COMPONENTS, "levels": [*COMPONENTS["levels"][:2], inner]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(component_tables, "sram", ragged(seed))
+        values = {**MIXED, "node_nm": MIXED["node_nm"] if nodes else [45]}
+        grid = machine_grid(accelerator(base), values, area="mm2")
+        box = tuple((min(a, b), max(a, b) + 1) for a, b in zip(one, other, strict=True))
+        # No order is known of nodes.
+        box = (*box[:3], (one[3], one[3] + 1) if nodes else (0, 1))
+        ranges = zip(third, box, strict=True)
+        within = tuple(min(max(place, first), stop - 1) for place, (first, stop) in ranges)
+        alone = tuple((place, place + 1) for place in within)
+        machine, ideal = grid.machine(within), grid.ideal(grid.corner(box))
+        size = area_mm2(machine)
+        assert size is not None
+        assert grid.area_mm2(box) <= size == grid.area_mm2(alone)
+        # Ranks that say a corner is no worse say the same of its figures.
+        assert (grid.ranks(grid.corner(box)) >= grid.ranks(grid.corner(alone))).all()
+    for level, best in zip(machine.levels, ideal.levels, strict=True):
+        assert all(a >= b for a, b in zip(level.energies, best.energies, strict=True))
+        assert level.leakage_pj >= best.leakage_pj
+        assert (level.capacity_words or 0) <= (best.capacity_words or 0)
+        assert level.fanout <= best.fanout
+    work = workload("gemm:M=8,N=12,K=6")
+    code = MapSpace(work, machine).sample(np.random.default_rng(seed), 20)
+    costs = LoopNestModel().evaluate(MapSpace(work, machine), code)
+    at_best = LoopNestModel().evaluate(MapSpace(work, ideal), code)
+    valid = np.isfinite(costs.energy_pj)
+    assert (at_best.energy_pj[valid] <= costs.energy_pj[valid] * (1 + 1e-12)).all()
+    assert (at_best.latency_cycles[valid] <= costs.latency_cycles[valid]).all()
+
+
+def test_the_ideal_takes_the_least_energy_whatever_size_has_it() -> None:
+    grid = machine_grid(accelerator(COMPONENTS), {"L2.capacity_words": [512, 1024]})
+    small, large = (grid.machine((place,)).levels[1] for place in (0, 1))
+    assert large.energies[0] < small.energies[0]
+    assert large.energies[1] > small.energies[1]
+    ideal = grid.ideal(grid.corner(((0, 2),))).levels[1]
+    assert ideal.capacity_words == 1024
+    assert ideal.energies == (large.energies[0], *small.energies[1:])
+    assert ideal.leakage_pj == small.leakage_pj < large.leakage_pj
+    assert (ideal.component, ideal.area_mm2) == (None, None)
 
 
 @given(
