@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -273,6 +274,32 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_upload(path: Place) -> Iterator[Path]:
+    """A local file to write, which becomes a file of any place only if the block succeeds."""
+    if isinstance(path, Path):
+        with whole_file(path) as temporary:
+            yield temporary
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        path.write_bytes(temporary.read_bytes())
+
+
+def opened(file: Place) -> Any:
+    """A file as Arrow reads it, part by part.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    import pyarrow as pa
+
+    if isinstance(file, Path):
+        return pa.OSFile(str(file), "rb")
+    return file.filesystem.open_input_file(file.key)
 
 
 def remove_unfinished(path: Place) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,9 @@ class LiveBenchmark:
 
     def add(self, runs: Iterable[Run], *, before: bool = True) -> None:
         """Takes finished searches, of before this call or of now."""
-        by_pair: dict[Pair, list[Run]] = {}
-        for run in runs:
-            by_pair.setdefault((run.searcher, run.workload), []).append(run)
-        for pair, own in by_pair.items():
-            found = sum_of(self.plan, own)
+        # One trial after another, as there may be many.
+        for pair, own in groupby(runs, key=lambda run: (run.searcher, run.workload)):
+            found = sum_of(self.plan, list(own))
             self._add(pair, found.count, found.logs)
             self.progress.advance(found.count, before=before)
         self.progress.show(self.looks, now=True)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from orchestrator.benchmark.mlflow_children import Children
+from orchestrator.comparison.many_runs import CURVES_FILE, RUNS_FILE
 from orchestrator.comparison.page import REPORT_FILE
 from orchestrator.comparison.results import Results, percent_name
 from orchestrator.comparison.results_files import (
     CERTIFICATES_FOLDER,
-    CURVES_FILE,
     RECORDS_FILE,
     SUMMARY_FILE,
 )
@@ -67,9 +67,10 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
             settings = {**results.experiment, **results.provenance}
             log_params(client, parent, {**settings, "optimum_proven": results.proven})
             _log_summary(client, parent, results)
-            for name in (CURVES_FILE, SUMMARY_FILE, RECORDS_FILE):
-                # Runs from before there were records, or of a model without, have none.
-                if name != RECORDS_FILE or (folder / name).exists():
+            for name in (CURVES_FILE, SUMMARY_FILE, RECORDS_FILE, RUNS_FILE):
+                # Runs from before there were records, or of a model without, have none, and few
+                # runs are in the summary.
+                if name in (CURVES_FILE, SUMMARY_FILE) or (folder / name).exists():
                     client.log_artifact(parent, str(folder / name))
             if (folder / CERTIFICATES_FOLDER).is_dir():
                 client.log_artifacts(parent, str(folder / CERTIFICATES_FOLDER), CERTIFICATES_FOLDER)

@@ -13,8 +13,12 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+import numpy as np
 
 from costmodel.models import COST_MODELS
 from mapspace.errors import MapspaceError
@@ -23,11 +27,13 @@ from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
 from orchestrator.benchmark.live_curves import LiveBenchmark
+from orchestrator.benchmark.made_runs import MadeRuns
 from orchestrator.benchmark.reference_optima import Optima, best_measured
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
 from orchestrator.comparison import results_files as results_module
+from orchestrator.comparison.many_runs import MOST_IN_MEMORY, Pair, write_runs
 from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, write_report
-from orchestrator.comparison.results import ROUNDING, Results
+from orchestrator.comparison.results import ROUNDING, Results, Run
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.run_folder import Experiment, Say, say
 from orchestrator.store.address import content_digest
@@ -84,20 +90,16 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         self.progress.stage("proving the optima", unit="workloads", total=len(plan.workloads))
         optima = Optima(plan, folder, self.say, self.store)
         live = LiveBenchmark(plan, self.progress, self.say, optima.known, self.limits)
-        runs, spent = run_searches(
+        made, spent = run_searches(
             plan, folder, CHECKPOINT_SECONDS, live, self.store, beside=optima
         )
         bounds = optima.bounds()
-        if spent:
-            self.say(f"{self.name}: {overhead(len(runs), **spent)}")
         if plan.cost_model.measured:
-            runs += run_peers(plan, folder, self.say)
+            made.add(run_peers(plan, folder, self.say))
+        labels = [*(entry.label for entry in plan.benchmark.searchers), *plan.benchmark.peers]
+        runs = _together(made, itertools.product(labels, plan.workloads), folder)
         if not bounds:
             bounds = {name: best_measured(runs, name) for name in plan.workloads}
-        labels = [*(entry.label for entry in plan.benchmark.searchers), *plan.benchmark.peers]
-        pairs = itertools.product(labels, plan.workloads)
-        order = {pair: position for position, pair in enumerate(pairs)}
-        runs.sort(key=lambda run: (order[run.searcher, run.workload], run.seed))
         identity = self.identity()
         results = Results(
             experiment={
@@ -105,19 +107,16 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
                 "searchers": [*identity["experiment"]["searchers"], *entries(plan)],
             },
             bounds=bounds,
-            runs=tuple(runs),
-            provenance={**identity["provenance"], **_environment(plan), **spent},
+            runs=runs,
+            provenance={**identity["provenance"], **_environment(plan)},
         )
+        if spent:
+            seconds = sum(float(results.column("seconds", name).sum()) for name in labels)
+            spent = {"search_seconds": seconds, **spent}
+            self.say(f"{self.name}: {overhead(len(runs), **spent)}")
+            results = replace(results, provenance={**results.provenance, **spent})
         _check_bounds(results)
-        for run in runs:
-            reasons = [run.failure] if run.failure else []
-            if not math.isfinite(run.best_loss):
-                reasons.append("found no mapping within its budget")
-            if reasons:
-                self.progress.fail(
-                    f"{run.searcher} on {run.workload}, seed {run.seed}: {'; '.join(reasons)}"
-                )
-                self.say(f"{run.searcher} on {run.workload}, seed {run.seed}: {'; '.join(reasons)}")
+        self._tell_failures(results)
         claim.check()
         # First the records: a folder with a summary is finished.
         save_best(plan, runs, folder)
@@ -125,6 +124,21 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         # What is needed is in the two files; the states are for continuing only.
         remove_folder(folder / SEARCHES_FOLDER)
         return results
+
+    def _tell_failures(self, results: Results) -> None:
+        """Says which searches failed or found nothing."""
+        for pair in itertools.product(results.searchers, results.workloads):
+            lost = ~np.isfinite(results.column("best_loss", *pair))
+            if not lost.any() and not results.column("failure", *pair).any():
+                continue
+            for run in results.of(*pair):
+                reasons = [run.failure] if run.failure else []
+                if not math.isfinite(run.best_loss):
+                    reasons.append("found no mapping within its budget")
+                if reasons:
+                    line = f"{run.searcher} on {run.workload}, seed {run.seed}"
+                    self.progress.fail(f"{line}: {'; '.join(reasons)}")
+                    self.say(f"{line}: {'; '.join(reasons)}")
 
     def load(self, folder: Place) -> Results:
         """Reads the results."""
@@ -167,6 +181,14 @@ def run_benchmark(
         store: where searches that were made before are read, and new ones kept; None: nowhere.
     """
     return BenchmarkExperiment(plan, say=progress, store=store).run(folder)
+
+
+def _together(made: MadeRuns, pairs: Iterable[Pair], folder: Place) -> Sequence[Run]:
+    """All runs in the order of their pairs; many are written to their files meanwhile."""
+    batches = filter(None, map(made.of, pairs))
+    if len(made) > MOST_IN_MEMORY:
+        return write_runs(batches, folder)
+    return tuple(run for runs in batches for run in runs)
 
 
 def overhead(
@@ -213,9 +235,10 @@ def _check_bounds(results: Results) -> None:
     Raises:
         MapspaceError: one found less than the least: cost model and proof contradict each other.
     """
-    for run in results.runs:
-        least = results.bounds[run.workload].reference
-        if run.best_loss < least * (1 - ROUNDING):
+    for searcher, workload in itertools.product(results.searchers, results.workloads):
+        least = results.bounds[workload].reference
+        if (results.column("best_loss", searcher, workload) < least * (1 - ROUNDING)).any():
+            run = min(results.of(searcher, workload), key=lambda run: run.best_loss)
             raise MapspaceError(
                 f"{run.workload}: expected no {results.objective_name} below {least!r}, which is "
                 f"certified as the least, but {run.searcher} with seed {run.seed} found "

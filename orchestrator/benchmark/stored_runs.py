@@ -123,14 +123,12 @@ class Questions:
         return digest_of(content)[:32], digest_of(f"[{content},{limits}]")[:32]
 
 
-def searches_of(plan: Plan) -> list[Search]:
+def searches_of(plan: Plan) -> Iterator[Search]:
     """All searches of a benchmark."""
-    return [
-        (entry.label, workload, seed)
-        for workload in plan.workloads
-        for entry in plan.benchmark.searchers
-        for seed in plan.benchmark.seeds_of(entry)
-    ]
+    for workload in plan.workloads:
+        for entry in plan.benchmark.searchers:
+            for seed in plan.benchmark.seeds_of(entry):
+                yield entry.label, workload, seed
 
 
 def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:

@@ -12,7 +12,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
 from orchestrator.benchmark.few_searches import are_few, run_here
 from orchestrator.benchmark.live_curves import LiveBenchmark
+from orchestrator.benchmark.made_runs import MadeRuns
 from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.stored_runs import (
     KNOWN_FILE,
@@ -29,6 +31,7 @@ from orchestrator.benchmark.stored_runs import (
     known_runs,
     searches_of,
 )
+from orchestrator.comparison.many_runs import MOST_IN_MEMORY
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.store.folder import Store
@@ -42,6 +45,8 @@ BlockTask = tuple[SearcherEntry, str, int]
 SEARCHES_FOLDER = "searches"
 BLOCKS_FILE = "blocks.npz"
 ERRORS_FILE = "errors.txt"
+# Runs that go into the store together: of a million, those of a pair fill the memory ten times.
+KEPT_AT_ONCE = 10_000
 
 
 def run_searches(
@@ -52,7 +57,7 @@ def run_searches(
     store: Store | None = None,
     *,
     beside: Optima | None = None,
-) -> tuple[list[Run], dict[str, float]]:
+) -> tuple[MadeRuns, dict[str, float]]:
     """Runs or continues the searches of a benchmark on Ray.
 
     Args:
@@ -65,11 +70,10 @@ def run_searches(
             unless there was nothing to search.
 
     Returns:
-        The runs, and what they took: `search_seconds` of all searches, which leave out what a
-        searcher and its queries did not need, `proof_seconds` of what was proven beside them,
-        `elapsed_seconds` and `processors`. The second is empty where the two cannot be compared: in
-        a run that was continued or answered from the store in part, in blocks, and where seconds
-        are virtual or a measurement's own.
+        The runs, and what they took: `proof_seconds` of what was proven beside them,
+        `elapsed_seconds` and `processors`. The second is empty where that cannot be compared with
+        the seconds of the searches: in a run that was continued or answered from the store in part,
+        in blocks, and where seconds are virtual or a measurement's own.
 
     Raises:
         ConfigError: the host cannot run a searcher.
@@ -89,15 +93,17 @@ def run_searches(
         live.say(f"{plan.benchmark.name}: {len(known):,} of {count:,} searches are in the store")
     live.begin(len(known) + len(left), known)
     if not left:
-        return known, {}
+        return MadeRuns(known), {}
     if (beside is None or not beside.left) and are_few(plan, known, left):
         live.say(f"{plan.benchmark.name}: the other {len(left):,} are made in this process")
-        runs, spent = _run_trials(plan, states, seconds, live, left), dict[str, float]()
+        made, spent = _run_trials(plan, states, seconds, live, left), dict[str, float]()
     else:
-        runs, spent = _run_on_ray(plan, states, seconds, live, left, beside)
+        made, spent = _run_on_ray(plan, states, seconds, live, left, beside)
     if store is not None:
-        keep_runs(plan, runs, store)
-    return runs + known, spent if comparable else {}
+        for runs in made.batches(KEPT_AT_ONCE):
+            keep_runs(plan, runs, store)
+    made.add(known)
+    return made, spent if comparable else {}
 
 
 def _run_on_ray(
@@ -107,7 +113,7 @@ def _run_on_ray(
     live: LiveBenchmark,
     searches: Sequence[Search],
     beside: Optima | None,
-) -> tuple[list[Run], dict[str, float]]:
+) -> tuple[MadeRuns, dict[str, float]]:
     """Runs searches on Ray, and proofs beside them; see `run_searches`."""
     started = time.monotonic()
     whole_searches = plan.benchmark.host == "trials"
@@ -120,14 +126,13 @@ def _run_on_ray(
             beside.begin()
             callbacks.append(Looking(beside.look))
         if whole_searches:
-            runs = _run_trials(plan, states, seconds, live, searches, callbacks)
+            made = _run_trials(plan, states, seconds, live, searches, callbacks)
         else:
-            runs = _run_blocks(plan, states, seconds, live, searches, callbacks)
+            made = MadeRuns(_run_blocks(plan, states, seconds, live, searches, callbacks))
         if beside is not None:
             beside.wait()
         elapsed = time.monotonic() - started
-    return runs, {
-        "search_seconds": sum(run.seconds for run in runs),
+    return made, {
         "proof_seconds": 0.0 if beside is None else beside.seconds,
         "elapsed_seconds": elapsed,
         "processors": processors,
@@ -147,7 +152,7 @@ def _run_trials(
     live: LiveBenchmark,
     searches: Sequence[Search],
     callbacks: Sequence[Any] | None = None,
-) -> list[Run]:
+) -> MadeRuns:
     """Host `trials`: a trial is (searcher, workload, seeds).
 
     Args:
@@ -158,11 +163,28 @@ def _run_trials(
         searches: what is to be searched.
         callbacks: of Tune, which schedules the trials; None: they are made in this process.
     """
+    from orchestrator.benchmark.search_trial import finished_runs
+
     benchmark = plan.benchmark
     tasks = _tasks(plan, searches)
     there = file_sizes(states).keys() - {KNOWN_FILE}
-    done = _finished([task for task in tasks if task["file"] in there], states)
-    live.add(run for runs in done.values() for run in runs)
+    made, done = MadeRuns(), set[str]()
+
+    def take(tasks: Iterable[dict[str, Any]]) -> Iterator[Run]:
+        """Takes trials that are finished; the runs of many stay in their files."""
+        for task in tasks:
+            file = states / task["file"]
+            runs = finished_runs(file, task)
+            if runs is None:
+                continue
+            done.add(task["file"])
+            if len(searches) > MOST_IN_MEMORY:
+                made.add_trial(file, task)
+            else:
+                made.add(runs)
+            yield from runs
+
+    live.add(take(task for task in tasks if task["file"] in there))
     left = [task for task in tasks if task["file"] not in done]
     if there:
         live.say(f"{benchmark.name}: continuing; {len(done)} of {len(tasks)} trials are finished")
@@ -178,7 +200,7 @@ def _run_trials(
         else:
             _tune_trials(plan, left, states, seconds, live, callbacks)
         written = file_sizes(states)
-        done |= _finished([task for task in left if task["file"] in written], states)
+        deque(take(task for task in left if task["file"] in written), maxlen=0)
     live.check(task for task in tasks if task["file"] not in done)
     for task in tasks:
         if task["file"] not in done:
@@ -186,7 +208,7 @@ def _run_trials(
                 f"{states / task['file']}: a trial has ended whose result is not here; the same "
                 "command continues it."
             )
-    return [run for runs in done.values() for run in runs]
+    return made
 
 
 def _tune_trials(
@@ -229,14 +251,6 @@ def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:
     ]
     # Names of experiments are no names of files; a file itself says whose state it holds.
     return [{**task, "file": f"{number}.npz"} for number, task in enumerate(tasks)]
-
-
-def _finished(tasks: Sequence[dict[str, Any]], states: Place) -> dict[str, list[Run]]:
-    """The runs of those trials that are finished, by their files, which are all there."""
-    from orchestrator.benchmark.search_trial import finished_runs
-
-    found = {task["file"]: finished_runs(states / task["file"], task) for task in tasks}
-    return {file: runs for file, runs in found.items() if runs is not None}
 
 
 def _processors(entry: SearcherEntry) -> Any:

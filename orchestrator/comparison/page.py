@@ -16,11 +16,11 @@ from orchestrator.comparison.cells import TIMES
 from orchestrator.comparison.figures import draw_curves, draw_final
 from orchestrator.comparison.latency_replay import applies, bills_of
 from orchestrator.comparison.latency_section import latency_blocks, paper_points
+from orchestrator.comparison.many_runs import CURVES_FILE, RUNS_FILE
 from orchestrator.comparison.paper_section import paper_tables
 from orchestrator.comparison.results import Results
 from orchestrator.comparison.results_files import (
     CERTIFICATES_FOLDER,
-    CURVES_FILE,
     RECORDS_FILE,
     SUMMARY_FILE,
     load,
@@ -79,7 +79,8 @@ def is_result(name: str) -> bool:
     *folders, file = name.split("/")
     if folders and folders[-1] == CERTIFICATES_FOLDER:
         return len(folders) <= 2
-    return len(folders) <= 1 and file in (CURVES_FILE, SUMMARY_FILE, RECORDS_FILE, TRACKING_FILE)
+    files = (CURVES_FILE, RUNS_FILE, SUMMARY_FILE, RECORDS_FILE, TRACKING_FILE)
+    return len(folders) <= 1 and file in files
 
 
 def write_report(
@@ -142,7 +143,12 @@ def benchmark_document(found: dict[Path, Results], folder: Path) -> Document:
     """
     every = list(found.values())
     searches = sum(len(results.runs) for results in every)
-    queries = sum(run.true_queries + run.surrogate_queries for r in every for run in r.runs)
+    queries = sum(
+        int(results.column(name, label).sum())
+        for results in every
+        for label in results.searchers
+        for name in ("true_queries", "surrogate_queries")
+    )
     count = "1 benchmark" if len(every) == 1 else f"{len(every)} benchmarks"
     sections = [_section(results, place, folder) for place, results in found.items()]
     return Document(
@@ -229,7 +235,10 @@ def _shortcomings(results: Results) -> list[str]:
     failures = [
         f"{run.searcher} on {run.workload}, seed {run.seed}, after {run.iterations:,} "
         f"iterations: {run.failure}"
-        for run in results.runs
+        for label in results.searchers
+        for workload in results.workloads
+        if results.column("failure", label, workload).any()
+        for run in results.of(label, workload)
         if run.failure
     ]
     if failures:

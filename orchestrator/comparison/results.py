@@ -9,7 +9,8 @@ wherever it occurs. A confidence interval is Student's t on the logarithms over 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -81,6 +82,60 @@ class Run:
         moments = self.evaluation if axis == "evaluation" else self.time
         index = np.searchsorted(moments, np.asarray(grid), side="right") - 1
         return np.where(index >= 0, self.loss[np.maximum(index, 0)], np.inf)
+
+
+Column = Literal[
+    "seed", "best_loss", "iterations", "true_queries", "surrogate_queries", "seconds", "failure"
+]
+"""What a run has one value of."""
+
+
+class PairedRuns(Sequence[Run], ABC):
+    """Runs that are found by searcher and workload, in memory or in files."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Searcher and workload, in the order of the runs."""
+
+    @abstractmethod
+    def of(self, searcher: str, workload: str) -> Sequence[Run]:
+        """The runs of one searcher on one workload; none where there are none."""
+
+    @abstractmethod
+    def column(self, name: Column, searcher: str, workload: str) -> npt.NDArray[Any]:
+        """`[S]` one value of each of them, without their curves."""
+
+
+class RunsInMemory(PairedRuns):
+    """Runs that are all at hand."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        # Of many, looking for them takes longest.
+        found: dict[tuple[str, str], list[Run]] = {}
+        for run in runs:
+            found.setdefault((run.searcher, run.workload), []).append(run)
+        self._by_pair = {pair: tuple(own) for pair, own in found.items()}
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Searcher and workload, in the order of the runs."""
+        return tuple(self._by_pair)
+
+    def of(self, searcher: str, workload: str) -> tuple[Run, ...]:
+        """The runs of one searcher on one workload."""
+        return self._by_pair.get((searcher, workload), ())
+
+    def column(self, name: Column, searcher: str, workload: str) -> npt.NDArray[Any]:
+        """`[S]` one value of each of them."""
+        return np.array([getattr(run, name) for run in self.of(searcher, workload)])
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._runs[index]
 
 
 @dataclass(frozen=True)
@@ -196,24 +251,25 @@ class Results:
     Attributes:
         experiment: the experiment as it was run, JSON types only.
         bounds: per workload.
-        runs: in the experiment's order: searcher, then workload, then seed.
+        runs: in the experiment's order: searcher, then workload, then seed; of many those that are
+            asked for are read from files.
         provenance: what computed it: model, versions, processors.
     """
 
     experiment: Mapping[str, Any]
     bounds: Mapping[str, Bounds]
-    runs: tuple[Run, ...]
+    runs: Sequence[Run]
     provenance: Mapping[str, Any]
 
     @cached_property
     def searchers(self) -> tuple[str, ...]:
         """Labels, in the experiment's order."""
-        return tuple(dict.fromkeys(searcher for searcher, _ in self._by_pair))
+        return tuple(dict.fromkeys(searcher for searcher, _ in self._paired.pairs))
 
     @cached_property
     def workloads(self) -> tuple[str, ...]:
         """Names, in the experiment's order."""
-        return tuple(dict.fromkeys(workload for _, workload in self._by_pair))
+        return tuple(dict.fromkeys(workload for _, workload in self._paired.pairs))
 
     @property
     def objective_name(self) -> str:
@@ -248,37 +304,42 @@ class Results:
         return "seconds" if self.experiment.get("seconds") is not None else "evaluation"
 
     @cached_property
-    def _by_pair(self) -> Mapping[tuple[str, str], tuple[Run, ...]]:
-        """The runs of every searcher on every workload: of many, looking for them takes longest."""
-        found: dict[tuple[str, str], list[Run]] = {}
-        for run in self.runs:
-            found.setdefault((run.searcher, run.workload), []).append(run)
-        return {pair: tuple(runs) for pair, runs in found.items()}
+    def _paired(self) -> PairedRuns:
+        return self.runs if isinstance(self.runs, PairedRuns) else RunsInMemory(self.runs)
 
     @cached_property
     def _finals(self) -> dict[tuple[str, str], Interval]:
         """What `final` has answered: tables and figures ask it dozens of times."""
         return {}
 
-    def of(self, searcher: str, workload: str) -> tuple[Run, ...]:
+    def of(self, searcher: str, workload: str) -> Sequence[Run]:
         """The runs of one searcher on one workload, one per seed."""
-        return self._by_pair.get((searcher, workload), ())
+        return self._paired.of(searcher, workload)
+
+    def column(self, name: Column, searcher: str, workload: str | None = None) -> npt.NDArray[Any]:
+        """`[S]` one value of each run of a searcher on one workload or on all."""
+        workloads = self.workloads if workload is None else (workload,)
+        return np.concatenate([self._paired.column(name, searcher, own) for own in workloads])
 
     def fruitless(self, searcher: str, workload: str | None = None) -> Fruitless:
         """How many of a searcher's runs found no mapping, of one workload or of all."""
-        workloads = self.workloads if workload is None else (workload,)
-        runs = [run for name in workloads for run in self.of(searcher, name)]
-        return Fruitless(sum(not math.isfinite(run.best_loss) for run in runs), len(runs))
+        losses = self.column("best_loss", searcher, workload)
+        return Fruitless(int((~np.isfinite(losses)).sum()), len(losses))
 
     def grid(self, workload: str, axis: Axis, points: int = 160) -> FloatArray:
         """`[G]` logarithmic grid over an axis, from the first result to the last spending."""
-        runs = [run for searcher in self.searchers for run in self.of(searcher, workload)]
         if axis == "evaluation":
-            spent = max(run.iterations for run in runs)
+            spent = self._most("iterations", workload)
             return np.unique(np.round(np.geomspace(1.0, max(spent, 2), points)))
-        last = max(run.seconds for run in runs)
-        first = min((float(run.time[0]) for run in runs if run.time[0] > 0), default=last)
+        last = self._most("seconds", workload)
+        begins = (run.time[0] for name in self.searchers for run in self.of(name, workload))
+        first = min((float(begin) for begin in begins if begin > 0), default=last)
         return np.geomspace(min(max(first, last * 1e-4), last * 0.5), last, points)
+
+    def _most(self, name: Column, workload: str) -> float:
+        """The greatest value of a workload's runs."""
+        values = [self.column(name, own, workload) for own in self.searchers]
+        return float(np.concatenate(values).max())
 
     def curve(self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike) -> Interval:
         """Normalised best-so-far over the seeds, `[G]`.
@@ -342,7 +403,7 @@ class Results:
         logs, variances, freedoms = [], [], []
         for workload in self.workloads:
             for name, sign in ((searcher, 1.0), (reference, -1.0)):
-                losses = np.log([run.best_loss for run in self.of(name, workload)])
+                losses = np.log(self.column("best_loss", name, workload))
                 logs.append(sign * float(losses.mean()))
                 if len(losses) > 1:
                     variances.append(float(losses.var(ddof=1)) / len(losses))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,15 @@ from mapspace.bounded_reading import parse_json
 from mapspace.errors import DataError
 from mapspace.storage import Place, place, write_atomically
 from mapspace.strict_yaml import validate
+from orchestrator.comparison.many_runs import (
+    CURVES_FILE,
+    MOST_IN_MEMORY,
+    RUNS_FILE,
+    ManyRuns,
+    curve_columns,
+    curves_schema,
+    write_runs,
+)
 from orchestrator.comparison.results import (
     Bounds,
     FloatArray,
@@ -23,54 +33,37 @@ from orchestrator.comparison.results import (
     percent_name,
 )
 
-CURVES_FILE = "curves.parquet"
+if TYPE_CHECKING:
+    from orchestrator.comparison.summary import Summary
+
 SUMMARY_FILE = "summary.json"
 RECORDS_FILE = "best.jsonl"
 CERTIFICATES_FOLDER = "certificates"
-# Runs whose curves are put end to end at once, for memory.
-RUNS_AT_ONCE = 10_000
 
 
 def save(results: Results, folder: Place | str) -> None:
-    """Writes `curves.parquet` and `summary.json`, each whole or not at all."""
-    import pyarrow as pa
+    """Writes `curves.parquet` and `summary.json`, each whole or not at all.
 
-    folder = place(folder)
-    curves = pa.BufferOutputStream()
-    counted = all(run.counted is not None for run in results.runs)
-    with _writer(curves, counted) as writer:
-        for start in range(0, len(results.runs), RUNS_AT_ONCE):
-            runs = results.runs[start : start + RUNS_AT_ONCE]
-            writer.write_table(pa.table(_columns(runs, counted)))
-    write_atomically(folder / CURVES_FILE, curves.getvalue())
-    write_atomically(folder / SUMMARY_FILE, _summary_text(results).encode())
-
-
-def _writer(file: Any, counted: bool) -> Any:
+    Of many runs the summary has no lines: they are in `runs.parquet`.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"searcher": pa.string(), "workload": pa.string(), "seed": pa.int64()}
-    types |= {"evaluation": pa.int64(), "seconds": pa.float64(), "best_loss": pa.float64()}
-    types |= {"counted": pa.int64()} if counted else {}
-    return pq.ParquetWriter(file, pa.schema(list(types.items())), compression="zstd")
-
-
-def _columns(runs: Sequence[Run], counted: bool) -> dict[str, Any]:
-    """The columns of some runs' curves."""
-    lengths = _lengths(runs)
-    columns: dict[str, Any] = {
-        "searcher": np.repeat(np.array([run.searcher for run in runs], dtype=object), lengths),
-        "workload": np.repeat(np.array([run.workload for run in runs], dtype=object), lengths),
-        "seed": np.repeat(np.array([run.seed for run in runs], dtype=np.int64), lengths),
-        "evaluation": np.concatenate([run.evaluation for run in runs]).astype(np.int64),
-        "seconds": np.concatenate([run.time for run in runs]).astype(np.float64),
-        "best_loss": np.concatenate([run.loss for run in runs]).astype(np.float64),
-    }
-    if counted:
-        parts = [run.counted for run in runs if run.counted is not None]
-        columns["counted"] = np.concatenate(parts).astype(np.int64)
-    return columns
+    folder = place(folder)
+    if len(results.runs) > MOST_IN_MEMORY:
+        there = isinstance(results.runs, ManyRuns) and results.runs.folder == folder
+        if not there:
+            pairs = itertools.product(results.searchers, results.workloads)
+            write_runs((results.of(*pair) for pair in pairs), folder)
+        text = json.dumps(_summary(results), indent=1) + "\n"
+        write_atomically(folder / SUMMARY_FILE, text.encode())
+        return
+    curves = pa.BufferOutputStream()
+    counted = all(run.counted is not None for run in results.runs)
+    with pq.ParquetWriter(curves, curves_schema(counted), compression="zstd") as writer:
+        writer.write_table(pa.table(curve_columns(results.runs, counted)))
+    write_atomically(folder / CURVES_FILE, curves.getvalue())
+    write_atomically(folder / SUMMARY_FILE, _summary_text(results).encode())
 
 
 def _summary_text(results: Results) -> str:
@@ -93,6 +86,13 @@ def load(folder: Place | str) -> Results:
     content = _content(path)
     data = parse_json(content, str(path), DataError)
     summary = validate(Summary, data, str(path), DataError)
+    if summary.runs is None:
+        many = ManyRuns(folder)
+        try:
+            summary.check_pairs(many.pairs)
+        except ValueError as error:
+            raise DataError(f"{folder / RUNS_FILE}: {error}") from None
+        return _results(data, summary, many)
     rows = sum(run.points for run in summary.runs)
     evaluation, seconds, loss, counted = _curves(folder / CURVES_FILE, rows)
     runs, start = [], 0
@@ -110,11 +110,15 @@ def load(folder: Place | str) -> Results:
             )
         )
         start += run.points
+    return _results(data, summary, tuple(runs))
+
+
+def _results(data: Mapping[str, Any], summary: Summary, runs: Sequence[Run]) -> Results:
     return Results(
         # As they were written: whoever compares two runs compares all of it.
         experiment=data["experiment"],
         bounds={name: Bounds(**entry.model_dump()) for name, entry in summary.bounds.items()},
-        runs=tuple(runs),
+        runs=runs,
         provenance=data["provenance"],
     )
 
@@ -186,10 +190,6 @@ def _column(table: Any, name: str, kind: Any) -> Any:
     if not (values >= 0).all():
         raise ValueError(f"the column {name}: expected 0 or more, got {values.min()}")
     return values
-
-
-def _lengths(runs: Sequence[Run]) -> list[int]:
-    return [len(run.loss) for run in runs]
 
 
 def _summary(results: Results) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -17,12 +18,12 @@ from mapspace.strict_yaml import (
     StrictModel,
     shown,
 )
+from orchestrator.comparison.many_runs import GREATEST, LEAST
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
-# Losses in any unit lie far within; their products and squares must stay finite.
-Loss = Annotated[float, Field(strict=True, ge=1e-100, le=1e100)]
+Loss = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST)]
 
 
 class _Open(BaseModel):
@@ -126,25 +127,34 @@ class Summary(StrictModel):
     provenance: Provenance
     bounds: dict[str, Limits]
     searchers: Any = None
-    runs: tuple[Search, ...] = Field(min_length=1)
+    runs: Annotated[tuple[Search, ...], Field(min_length=1)] | None = None
+    """Null where there are so many that they are in a file of their own."""
 
     @model_validator(mode="after")
     def _check(self) -> Summary:
+        if self.runs is not None:
+            self.check_pairs([(run.searcher, run.workload) for run in self.runs])
+        return self
+
+    def check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Holds searchers and workloads of runs against the experiment.
+
+        Raises:
+            ValueError: one is unknown, or a searcher has no runs on a workload.
+        """
         labels = {method.label for method in self.experiment.searchers}
-        done: set[tuple[str, str]] = set()
-        for position, run in enumerate(self.runs):
+        for position, (searcher, workload) in enumerate(pairs):
             for what, name, known in (
-                ("searcher", run.searcher, labels),
-                ("workload", run.workload, self.bounds),
+                ("searcher", searcher, labels),
+                ("workload", workload, self.bounds),
             ):
                 if name not in known:
                     raise ValueError(
                         f"runs[{position}].{what}: expected one of {', '.join(sorted(known))}, "
                         f"got {shown(name)}."
                     )
-            done.add((run.searcher, run.workload))
-        for searcher in dict.fromkeys(run.searcher for run in self.runs):
-            for workload in dict.fromkeys(run.workload for run in self.runs):
+        done = set(pairs)
+        for searcher in dict.fromkeys(searcher for searcher, _ in pairs):
+            for workload in dict.fromkeys(workload for _, workload in pairs):
                 if (searcher, workload) not in done:
                     raise ValueError(f"runs: none of {searcher} on {workload}.")
-        return self

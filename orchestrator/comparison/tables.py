@@ -134,19 +134,18 @@ def spent_table(results: Results) -> Table:
     """What the searches of every method spent."""
     rows: list[Row] = []
     for label in results.searchers:
-        runs = [run for run in results.runs if run.searcher == label]
         entry = next(e for e in results.experiment["searchers"] if e["label"] == label)
         settings = [f"preset={entry['preset']}"] if entry["preset"] else []
         settings += [f"{key}={value}" for key, value in entry["parameters"].items()]
-        seconds = float(np.mean([run.seconds for run in runs]))
-        iterations = float(np.mean([run.iterations for run in runs]))
+        seconds = float(results.column("seconds", label).mean())
+        iterations = float(results.column("iterations", label).mean())
         rows.append(
             (
                 method_cell(results, label),
                 " ".join([entry["name"], *settings]),
                 iterations,
-                float(np.mean([run.true_queries for run in runs])),
-                float(np.mean([run.surrogate_queries for run in runs])),
+                float(results.column("true_queries", label).mean()),
+                float(results.column("surrogate_queries", label).mean()),
                 seconds,
                 iterations / seconds if seconds > 0 else "",
             )
@@ -178,10 +177,7 @@ def reason_text(bounds: Bounds) -> str:
 def seeds_text(results: Results) -> str:
     """How many seeds the methods have, those apart that have another number."""
     shared = len(results.experiment["seeds"])
-    counts = {
-        label: len({run.seed for run in results.runs if run.searcher == label})
-        for label in results.searchers
-    }
+    counts = {label: len(np.unique(results.column("seed", label))) for label in results.searchers}
     others = ", ".join(f"{label}: {n}" for label, n in counts.items() if n != shared)
     return f"{shared} seeds" + (f" ({others})" if others else "")
 

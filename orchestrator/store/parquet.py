@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import DataError
+from mapspace.storage import opened
 from mapspace.strict_yaml import validate
 from orchestrator.store.rows import COLUMNS, Row
 
@@ -94,7 +94,7 @@ def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[
 
     column = COLUMNS.index("question") + 1
     try:
-        with _opened(file) as source:
+        with opened(file) as source:
             parquet = pq.ParquetFile(source, page_checksum_verification=True)
             if parquet.schema_arrow.names != schema().names:
                 raise DataError(f"{file}: expected the columns of a store, found other ones.")
@@ -116,16 +116,3 @@ def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{file}: the file is damaged ({reason.rstrip('.')}).") from error
-
-
-def _opened(file: Place) -> Any:
-    """A Parquet file as Arrow reads it.
-
-    Raises:
-        FileNotFoundError: it is not there.
-    """
-    import pyarrow as pa
-
-    if isinstance(file, Path):
-        return pa.OSFile(str(file), "rb")
-    return file.filesystem.open_input_file(file.key)
