@@ -88,9 +88,9 @@ class TrueEstimates(ScreenedDescent):
         return np.argsort(costs, kind="stable")[:n]
 
 
-def screened(space: MapSpace, seed: int, **parameters: Any) -> Searcher:
-    """The default with other parameters."""
-    return make("gradient", space, seed=seed, predictor=predictor(space, None), **parameters)
+def screened(space: MapSpace, seed: int, folder: str | None = None, **parameters: Any) -> Searcher:
+    """The default with other parameters, or another surrogate than the shipped one."""
+    return make("gradient", space, seed=seed, predictor=predictor(space, folder), **parameters)
 
 
 def _true_values(space: MapSpace, seed: int) -> Searcher:
@@ -238,17 +238,21 @@ def priced(found: Found, problems: list[str], price: float, times: list[float] |
     return shown
 
 
-def bills(found: Found) -> Iterator[Table]:
+def convolutions() -> list[str]:
+    """The convolutions of Table 1."""
+    return [name for name in PROBLEMS[:8] if "mttkrp" not in name]
+
+
+def bills(found: Found, folder: str | None) -> Iterator[Table]:
     """Median seconds until within a share of the optimum of convolutions, and what a bill takes.
 
-    Problems over which the shipped surrogate's bill must be shared until it is saved, against the
-    fastest black box: with its million labels as dear as a true query, and with labels of the
-    exact model, which take seconds.
+    Problems over which the bill of a surrogate (of a folder, else the shipped one) must be shared
+    until it is saved, against the fastest black box: with its labels as dear as a true query, and
+    with labels of the exact model, which take seconds.
     """
-    import surrogate
-
-    problems = [name for name in PROBLEMS[:8] if "mttkrp" not in name]
-    card = surrogate.shipped(workload(problems[0]), accelerator("mm256")).card.training
+    problems = convolutions()
+    space = MapSpace(workload(problems[0]), accelerator("mm256"))
+    card = predictor(space, folder).card.training
     prices = np.array([1e-6, 1e-3, 1e-2, 1e-1, 1.0, 10.0])
     for share in (0.10, 0.05, 0.01):
         shown = Table(f"within {100 * share:g} %", *(f"{price:g} s" for price in prices))
@@ -316,12 +320,16 @@ def main() -> None:
     parser.add_argument("--prices", type=float, nargs="*", help="at equal time: seconds per query")
     parser.add_argument("--times", type=float, nargs="*", help="equal times, seconds")
     parser.add_argument("--bill", action="store_true", help="when the surrogates are paid for")
+    parser.add_argument("--surrogate", metavar="FOLDER", help="of convolutions, as train made it")
     parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     parser.add_argument("--queries", type=int, default=COUNTS[-1])
     parser.add_argument("--output", type=Path, default=Path("gradient.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     problems = [*PROBLEMS[:8]] if arguments.set == "table1" else held_out()
+    if arguments.surrogate:
+        problems = convolutions()
+        METHODS["gradient"] = partial(screened, folder=arguments.surrogate)
     makers = ABLATIONS if arguments.ablation else PRACTISED if arguments.practise else METHODS
     found: Found = {}
     if arguments.output.exists():
@@ -349,7 +357,7 @@ def main() -> None:
         for price in arguments.prices or PRICES:
             console.print(priced(found, problems, price, arguments.times))
     if arguments.bill:
-        for table_of_bill in bills(found):
+        for table_of_bill in bills(found, arguments.surrogate):
             console.print(table_of_bill)
     if arguments.plot:
         plot(found, problems, arguments.plot)
