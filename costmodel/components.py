@@ -9,77 +9,23 @@ written with the machine, and numbers that have a source are not looked up again
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BeforeValidator, ValidationError
+from pydantic import ValidationError
 
 from costmodel import component_tables
+from costmodel.component_entries import (
+    DRAMS,
+    FROM_FILE,
+    LEVEL_FIGURES,
+    MACHINE_BITS,
+    UNIT_FIGURES,
+    Memory,
+    Unit,
+    named,
+)
 from costmodel.component_library import from_library
 from costmodel.component_tables import Figures, NotInTableError, significant
-from mapspace.strict_yaml import Name, Size, StrictModel
-
-FROM_FILE = "file"
-"""The source of a number that a file gives."""
-
-_DRAMS = ("lpddr", "lpddr4", "ddr3", "hbm2", "hbm3", "hbm4")
-LEVEL_FIGURES = ("energy_pj", "leakage_pj", "area_mm2")
-"""The numbers that a level's component stands for."""
-UNIT_FIGURES = ("mac_energy_pj", "mac_leakage_pj", "mac_area_mm2")
-"""Likewise a unit's, in the same order."""
-_MACHINE_BITS = 16
-
-
-class Memory(StrictModel):
-    """What a level is made of."""
-
-    kind: Literal["sram", "registers", "lpddr", "lpddr4", "ddr3", "hbm2", "hbm3", "hbm4"]
-    """A memory of CACTI, registers, or a memory outside the chip."""
-    ports: Size = 1
-    """Ports of an sram that read or write."""
-    banks: Size = 1
-    """Banks of an sram; which tensor lies where does not depend on them."""
-
-
-class Unit(StrictModel):
-    """What a multiply-accumulate unit is made of."""
-
-    kind: Literal["int-mac"]
-    """Integers are multiplied and added."""
-    multiplier_bits: Size | None = None
-    """Width of both factors; null: the machine's words."""
-    adder_bits: Size | None = None
-    """Width of the sum; null: twice that."""
-
-
-def _named(value: object) -> object:
-    """A kind alone stands for the component with its defaults."""
-    return {"kind": value} if isinstance(value, str) else value
-
-
-Component = Annotated[Memory, BeforeValidator(_named)]
-MacComponent = Annotated[Unit, BeforeValidator(_named)]
-
-
-class LevelSources(StrictModel):
-    """Where a level's numbers come from, of those that its file does not give."""
-
-    energy_pj: Name | None = None
-    """Of the energies."""
-    leakage_pj: Name | None = None
-    """Of the leakage, that of the units right below included."""
-    area_mm2: Name | None = None
-    """Of the area."""
-
-
-class MachineSources(StrictModel):
-    """Where the numbers of the multiply-accumulate units come from."""
-
-    mac_energy_pj: Name | None = None
-    """Of the energy."""
-    mac_leakage_pj: Name | None = None
-    """Of the leakage."""
-    mac_area_mm2: Name | None = None
-    """Of the area."""
 
 
 def with_components(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,7 +89,7 @@ def _with_unit(machine: dict[str, Any]) -> dict[str, Any]:
             # Wrong as it is; nothing else is to be missed.
             machine.setdefault("mac_energy_pj", 0.0)
         return machine
-    bits = machine.get("word_bits", _MACHINE_BITS)
+    bits = machine.get("word_bits", MACHINE_BITS)
     clock = machine.get("clock_ghz", 1.0)
     if type(bits) is not int or not isinstance(clock, int | float) or not clock > 0:
         return {"mac_energy_pj": 0.0, **machine}
@@ -201,14 +147,14 @@ def _with_memory(
 
 def _of_level(memory: Memory) -> tuple[str, ...]:
     """The numbers that a component stands for: what is outside the chip has no area."""
-    return LEVEL_FIGURES[:-1] if memory.kind in _DRAMS else LEVEL_FIGURES
+    return LEVEL_FIGURES[:-1] if memory.kind in DRAMS else LEVEL_FIGURES
 
 
 def _memory(
     memory: Memory, level: Mapping[str, Any], machine: Mapping[str, Any], where: str
 ) -> Figures | None:
     """What a level costs per access; None where its file has no numbers to ask with."""
-    word = level.get("word_bits") or machine.get("word_bits", _MACHINE_BITS)
+    word = level.get("word_bits") or machine.get("word_bits", MACHINE_BITS)
     block = level.get("block_words", 1)
     if type(word) is not int or type(block) is not int or word < 1 or block < 1:
         return None
@@ -217,7 +163,7 @@ def _memory(
         raise ValueError(f"{where}: goes with cluster_size 1, got {level['cluster_size']}.")
     if memory.kind != "sram" and (memory.ports, memory.banks) != (1, 1):
         raise ValueError(f"{where}: ports and banks go with kind: sram, not with {memory.kind}.")
-    if memory.kind in _DRAMS:
+    if memory.kind in DRAMS:
         return component_tables.dram(memory.kind, width)
     bits = _bits(level, word)
     if bits is None:
@@ -262,7 +208,7 @@ def _model(model: type[Any], value: object) -> Any:
     if isinstance(value, model):
         return value
     try:
-        return None if value is None else model.model_validate(_named(value))
+        return None if value is None else model.model_validate(named(value))
     except ValidationError:
         return None
 

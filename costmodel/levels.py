@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from costmodel.components import Component, LevelSources
+from costmodel.component_entries import Component, LevelSources
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 Words = Annotated[int, Field(strict=True, ge=0, lt=2**62)]

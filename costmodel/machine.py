@@ -20,7 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from costmodel.components import MacComponent, MachineSources, with_components
+from costmodel.component_entries import MacComponent, MachineSources
+from costmodel.components import with_components
 from costmodel.constraint_entries import Entries
 from costmodel.levels import NETWORK_KEYS, Level
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from costmodel.components import FROM_FILE, in_watts
+from costmodel.component_entries import FROM_FILE
+from costmodel.components import in_watts
 from costmodel.levels import Level
 from costmodel.machine import Machine
 

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator, Level
-from costmodel.components import LevelSources
-from costmodel.levels import CAPACITIES, ActionEnergies
+from costmodel.accelerators import Accelerator
 from costmodel.machine_units import summed_area
-from mapspace.errors import ConfigError
+from orchestrator.design.orders import best_of, felt_with, figures_of, has_an_order
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import changed, require_axis
 
@@ -31,20 +29,6 @@ Corner = tuple[tuple[int, ...], ...]
 """Per axis and figure the place of the value that it is taken from."""
 Ranks = npt.NDArray[np.int64]
 
-# Of a level, and whether more is better; each is a sum's factor or a divisor in the cost model.
-_LESS = frozenset(
-    {
-        "energy_pj", "address_pj", "leakage_pj", "hop_energy_pj", "router_pj", "ingress_pj",
-        "fill_latency", "drain_latency",
-    }
-)  # fmt: skip
-_MORE = frozenset({"read_bandwidth", "write_bandwidth", "bandwidth"})
-_LESS_OF_MACHINE = frozenset({"mac_energy_pj", "cycles_per_mac"})
-# Keys of a level on which its component's figures depend, or which stand for one of these.
-_FELT = CAPACITIES | {
-    "component", "block_words", "word_bits", "energy_pj", "leakage_pj", "area_mm2", "technology",
-}  # fmt: skip
-_OF_COMPONENTS = frozenset({"component", "mac_component", "mac_leakage_pj"})
 # Combinations of other keys beyond which no order along a key is looked for.
 MOST_CONTEXTS = 1000
 
@@ -108,7 +92,7 @@ class MachineGrid:
         """
         others = felt_with(key, self._base, grid)
         contexts = math.prod(len(grid[other]) for other in others)
-        ordered = _has_an_order(key, self._base, grid) and contexts <= MOST_CONTEXTS
+        ordered = has_an_order(key, self._base, grid) and contexts <= MOST_CONTEXTS
         if not ordered:
             for value in values:
                 self._changed({key: value})
@@ -120,7 +104,7 @@ class MachineGrid:
                 for told in itertools.product(*(grid[other] for other in others))
                 for row in zip(
                     *(
-                        _figures(
+                        figures_of(
                             self._changed({**dict(zip(others, told, strict=True)), key: value}),
                             level,
                         )
@@ -268,7 +252,7 @@ class MachineGrid:
                 ]
                 for chosen in itertools.product(*several.values())
             ]
-            levels[position] = _best_of(given)
+            levels[position] = best_of(given)
         return machine.model_copy(update={"levels": tuple(levels)})
 
     def _changed(self, parameters: Mapping[str, Any]) -> Accelerator:
@@ -308,104 +292,3 @@ def _size(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 1.0
     return float(value)
-
-
-def _figures(machine: Accelerator, name: str) -> list[float]:
-    """What of a machine, or of one of its levels, a mapping's cost depends on; more is better."""
-    if not name:
-        return [-machine.mac_energy_pj, -machine.cycles_per_mac]
-    level = machine.levels[machine.level_names.index(name)]
-    return [
-        math.inf if level.capacity_words is None else level.capacity_words,
-        level.fanout,
-        *(
-            math.inf if value is None else value
-            for value in (getattr(level, k) for k in sorted(_MORE))
-        ),
-        *(-energy for energy in level.energies),
-        *(-getattr(level, key) for key in sorted(_LESS - {"energy_pj"})),
-    ]
-
-
-def _has_an_order(key: str, base: Accelerator, grid: Mapping[str, Any]) -> bool:
-    """Whether it is known which values of a key are better, whatever the other axes say."""
-    name, _, field = key.rpartition(".")
-    if not name:
-        return field in _LESS_OF_MACHINE
-    if field in _LESS or field in _MORE:
-        return True
-    position = base.level_names.index(name)
-    levels = base.levels[position:]
-    swept = {other.rpartition(".")[2] for other in grid}
-    # Rules on the share of elements or words in use make less of them better.
-    if base.constraints or base.overflow != "invalid" or swept & {"constraints", "overflow"}:
-        return False
-    if field in CAPACITIES:
-        fixed = not swept & {"word_bits", "banks", "min_utilisation", "multiple_buffering"}
-        return fixed and levels[0].banks is None and levels[0].min_utilisation == 0
-    if field != "fanout":
-        return False
-    network = {"mesh", "spatial", "hop_energy_pj", "router_pj", "ingress_pj", "cluster_size"}
-    return (
-        not swept & network
-        and _silent(levels[0])
-        and all(inner.cluster_size == 1 for inner in levels)
-    )
-
-
-def felt_with(key: str, base: Accelerator, grid: Mapping[str, Any]) -> list[str]:
-    """The other keys of a grid on which a component's figures depend beside this one.
-
-    Without components none: every figure then depends on one key alone.
-    """
-    made = base.mac_component is not None or base.mac_leakage_pj > 0
-    made |= any(level.component is not None for level in base.levels)
-    made |= any(other.rpartition(".")[2] in _OF_COMPONENTS for other in grid)
-    name = key.rpartition(".")[0]
-    if not made or not name:
-        return []
-    # The units' leakage is in the innermost level's.
-    felt = _FELT | ({"fanout", "mesh"} if name == base.level_names[-1] else set())
-    if key.rpartition(".")[2] not in felt:
-        return []
-    return [
-        other
-        for other in grid
-        if other not in {key, *_LESS_OF_MACHINE}
-        and (not (level := other.rpartition(".")[0]) or level == name)
-        and (not level or other.rpartition(".")[2] in felt)
-    ]
-
-
-def _silent(level: Level) -> bool:
-    """Whether a level's network has neither form nor price."""
-    free = level.hop_energy_pj == level.router_pj == level.ingress_pj == 0
-    return level.mesh is None and level.spatial is None and free
-
-
-def _best_of(levels: list[Level]) -> Level:
-    """A level with the best of every figure of several; none of them may have all of these."""
-    if any(level.capacity_words is None for level in levels):
-        raise ConfigError("a capacity without limit is no value of a grid with energies that grow.")
-    read, fill, update = (
-        min(column) for column in zip(*(level.energies for level in levels), strict=True)
-    )
-    one = read == fill == update and not isinstance(levels[0].energy_pj, ActionEnergies)
-    best: dict[str, Any] = {
-        key: min(getattr(level, key) for level in levels) for key in _LESS - {"energy_pj"}
-    }
-    for key in _MORE:
-        rates = [getattr(level, key) for level in levels]
-        best[key] = None if None in rates else max(rates)
-    largest = max(levels, key=lambda level: level.capacity_words or 0)
-    return largest.model_copy(
-        update={
-            **best,
-            "energy_pj": read if one else ActionEnergies(read=read, fill=fill, update=update),
-            "fanout": max(level.fanout for level in levels),
-            # It is no component that there is.
-            "component": None,
-            "area_mm2": None,
-            "sources": LevelSources(),
-        }
-    )

@@ -73,9 +73,8 @@ def short(plan: DesignPlan, places: Places) -> float:
 
 def within(plan: DesignPlan, places: Places) -> bool:
     """Whether a machine's area is within the limit."""
-    most = plan.design.limits.area_bits
     box = tuple((place, place + 1) for place in places)
-    return most is None or plan.grid.area_bits(box) <= most
+    return not plan.grid.too_large(box, plan.design.limits)
 
 
 def at_random(plan: DesignPlan, judge: Judge, seconds: float, seed: int) -> tuple[Places, int]:

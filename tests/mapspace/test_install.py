@@ -20,9 +20,16 @@ from orchestrator.store.folder import NEW, Store
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Distributions whose modules have other names.
-MODULES = {"apache-tvm": "tvm", "xgboost-cpu": "xgboost"}
+MODULES = {
+    "apache-tvm": "tvm",
+    "hwcomponents-cacti": "hwcomponents_cacti",
+    "xgboost-cpu": "xgboost",
+}
 # What nobody imports by name, or an extra that tests alone need.
-OTHERS = {"apache-tvm-ffi", "psutil"}
+OTHERS = {
+    "apache-tvm-ffi", "hwcomponents", "hwcomponents-adc", "hwcomponents-library",
+    "hwcomponents-neurosim", "psutil",
+}  # fmt: skip
 NOT_FOR_COMMANDS = {"all", "dev", "docs", "testing"}
 MEGABYTES = 400
 
