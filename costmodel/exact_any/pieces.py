@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from costmodel.exact_any.assignments import Assignments
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.tables import ChainTables
-from costmodel.exact_any.tilings import Trail
+from costmodel.exact_any.tilings import Trail, Way
 from costmodel.space import Codes
 
 Limit = tuple[float, float]
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
     group: which kept tensors and order; assignments: of these; bounds: what is known of each;
     part and parts: of one assignment's innermost tiles those whose number leaves that remainder;
-    parts 0: the assignments are to be bounded.
+    parts 0: the assignments are to be bounded; begun: where the search was that was given back.
     """
 
     group: int
@@ -45,20 +45,22 @@ class Piece(NamedTuple):
     bounds: tuple[Bounds, ...]
     part: int = 0
     parts: int = 0
+    begun: Way = ()
 
 
 class Settled(NamedTuple):
     """What came of a piece.
 
     codes `[0 .. 1, D]` the best mapping below the limit; bounds: of its assignments; counts: what
-    it took; seconds: of processor time; whole: False of what is to be split.
+    it took; seconds: of processor time; left: where the search is of what is to be split, else
+    None.
     """
 
     codes: Codes
     bounds: tuple[Bounds, ...]
     counts: dict[str, int]
     seconds: float
-    whole: bool
+    left: Way | None
 
 
 class Pool(Protocol):
@@ -90,14 +92,14 @@ class PieceProver(AnyProver):
         self._known.start_below(limit)
         tables = self._tables_of(piece.group)
         if piece.parts:
-            self._tilings.trail = _Share(piece.part, piece.parts)
+            self._tilings.trail = _Share(piece)
             work = self._take_up(one, tables, found, piece.assignments[0])
         else:
             work = self._bound_all(one, tables, found, mates)
-        whole = True
+        way: Way | None = None
         for _ in work:
             if 0 < piece.parts < FINEST and self._counts["tiles"] - before["tiles"] > MOST_TILES:
-                whole = False
+                way = self._tilings.trail.way
                 break
             left = time.thread_time()
             yield
@@ -105,7 +107,7 @@ class PieceProver(AnyProver):
         counts = {name: number - before[name] for name, number in self._counts.items()}
         raised = tuple(read_bounds(found, a) for a in piece.assignments)
         seconds = time.thread_time() - started - paused
-        return Settled(self._known.codes(1), raised, counts, seconds, whole)
+        return Settled(self._known.codes(1), raised, counts, seconds, way)
 
     def _tables_of(self, group: int) -> list[ChainTables]:
         held: tuple[int, list[ChainTables]] | None = getattr(self, "_held", None)
@@ -149,8 +151,8 @@ class Here:
 class _Others(set[int]):
     """The innermost tiles that are through, and those that are other parts'."""
 
-    def __init__(self, part: int, parts: int) -> None:
-        super().__init__()
+    def __init__(self, part: int, parts: int, through: Iterable[int]) -> None:
+        super().__init__(through)
         self._part, self._parts = part, parts
 
     def __contains__(self, tile: object) -> bool:
@@ -161,15 +163,15 @@ class _Others(set[int]):
 class _Share(Trail):
     """A search of one part of an assignment's innermost tiles."""
 
-    def __init__(self, part: int, parts: int) -> None:
-        super().__init__()
-        self._mine = part, parts
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece.begun)
+        self._mine = piece.part, piece.parts
 
     def open(self) -> set[int]:
         """See `Trail`."""
         found = super().open()
         if len(self._through) == 1:
-            self._through[0] = found = _Others(*self._mine)
+            self._through[0] = found = _Others(*self._mine, found)
         return found
 
 

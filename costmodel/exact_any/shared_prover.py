@@ -181,8 +181,8 @@ class SharedProver(AnyProver):
             if merged in settled:
                 left = self._merge(piece, done := settled.pop(merged))
                 low = min(low, left, key=lambda one: self._known.order(*one))
-                if not done.whole:
-                    long.append(piece)
+                if done.left is not None:
+                    long.append(piece._replace(begun=done.left))
             limits.append(self._limit())
         return long
 
@@ -193,7 +193,7 @@ class SharedProver(AnyProver):
         for name, number in done.counts.items():
             self._counts[name] += number
         if piece.parts:
-            return (math.inf, math.inf) if done.whole else self._floor(piece)
+            return (math.inf, math.inf) if done.left is None else self._floor(piece)
         found = self._queue.groups[piece.group][1]
         for a, bounds in zip(piece.assignments, done.bounds, strict=True):
             write_bounds(found, a, bounds)

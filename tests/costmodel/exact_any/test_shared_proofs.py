@@ -16,12 +16,15 @@ from costmodel.exact_any.known import Known
 from costmodel.exact_any.pieces import Here, Limit, Piece, PieceProver, Pool, Settled
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.shared_prover import SharedProver
+from costmodel.exact_any.tilings import Trail, Way
 from mapspace.errors import ConfigError
 
 SMALL = {
     "WINDOW": 3, "PARTS_WINDOW": 3, "LEAST_PARTS": 2, "PARTS": 3, "MOST_PARTS": 3, "FEW": 1,
     "FIRST_PIECES": 4,
 }  # fmt: skip
+
+WAY = Trail.way
 
 
 class Backwards:
@@ -104,6 +107,12 @@ def keeps_its_best(self: Known, limit: tuple[float, float]) -> None:
     self._entries, self._below = [], min(limits, key=lambda one: self.order(*one))
 
 
+def too_far(trail: Trail) -> Way:
+    """The tile in work counts as through."""
+    (tile, through), *deeper = WAY.__get__(trail)
+    return ((tile, (*through, tile)), *deeper)
+
+
 def in_no_order(self: SharedProver, pieces: list[Piece], _: int | None = None) -> Any:
     """Limits of what has come so far."""
     self.lengths.append([])
@@ -122,9 +131,15 @@ def in_no_order(self: SharedProver, pieces: list[Piece], _: int | None = None) -
     [
         (pieces._Others, "__contains__", nobodys),
         (Known, "start_below", keeps_its_best),
+        (pieces._Share, "way", property(too_far)),
         (SharedProver, "_deal", in_no_order),
     ],
-    ids=["a tile is nobody's", "a worker remembers other pieces", "what is split is forgotten"],
+    ids=[
+        "a tile is nobody's",
+        "a worker remembers other pieces",
+        "what is begun is done",
+        "what is split is forgotten",
+    ],
 )
 def test_broken_shares_are_caught(
     owner: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
