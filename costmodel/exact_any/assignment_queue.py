@@ -92,6 +92,16 @@ class AssignmentQueue:
                 return Taken(group, a, known, energy, cycles)
         return None
 
+    def again(self, group: int, a: int) -> None:
+        """Puts an assignment back whose floor rose before a chain bounded it."""
+        found = self.groups[group][1]
+        energy, cycles = float(found.energy[a]), int(found.cycles[a])
+        if np.isinf(energy):  # no tiles fit
+            self._taken[group][a] = True
+            return
+        entry = (*self._order(energy, cycles), group, a, False, energy, cycles)
+        heapq.heappush(self._heap, entry)
+
     def left(self, group: int) -> npt.NDArray[np.bool_]:
         """`[A]` which assignments of a group no chain has bounded yet."""
         return ~self._taken[group]

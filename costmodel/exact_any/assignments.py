@@ -27,14 +27,15 @@ _PIECE = 20_000
 class Assignments(NamedTuple):
     """Assignments with the same kept tensors.
 
-    keeps `[L]` bits; choice `[A, L]` the vector of every level; energy `[A]` pJ and cycles `[A]`
-    that none of its mappings undercuts; slowest `[A]` the port that takes the most cycles and least
+    keeps `[L]` bits; choice `[A, L]` the vector of every level; fixed `[A]` pJ that no tile
+    decides; energy `[A]` pJ and cycles `[A]` that none of its mappings undercuts; slowest `[A]` the port that takes the most cycles and least
     `[A]` how many, -1 where none is limited or known; rate `[A]` at which cycles are added to
     energy, 0 where they are not; chains `[A]` how many have bounded it.
     """
 
     keeps: tuple[int, ...]
     choice: Array
+    fixed: FloatArray
     energy: FloatArray
     cycles: Array
     slowest: Array
@@ -93,11 +94,15 @@ def list_assignments(
     choice = spreads.choices()
     for keeps in choices:
         energy, cycles = np.zeros(len(choice)), np.zeros(len(choice), np.int64)
+        fixed = np.zeros(len(choice))
         for begin in range(0, len(choice), _PIECE):
             piece = slice(begin, begin + _PIECE)
             found = weights(space, keeps, spreads.spatial(choice[piece]))
             energy[piece], cycles[piece] = floors(space, found), found.cycles
+            fixed[piece] = found.fixed
         unknown = np.full((2, len(choice)), -1)
         rate = np.zeros(len(choice))
         chains = np.zeros(len(choice), np.int64)
-        yield Assignments(keeps, choice, energy, cycles, unknown[0], unknown[1], rate, chains)
+        yield Assignments(
+            keeps, choice, fixed, energy, cycles, unknown[0], unknown[1], rate, chains
+        )

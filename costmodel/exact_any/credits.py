@@ -35,10 +35,10 @@ def least_uncredited(
         shape: the operation.
         axis: an axis of several terms.
         extent: `[m]` extents of the tile in the axis's dimensions.
-        jump: `[m]` products of the spatial factors outside, by which steps may grow on the way.
+        jump: `[m]` products of the spatial factors outside, by which steps grow on the way.
         first: the term of the innermost loop, which is credited; m: a loop that does not move the
             axis is innermost.
-        stack: `[DEPTH, m + 4]` scratch.
+        stack: `[DEPTH, 2m + 4]` scratch.
 
     Returns:
         The product; inf where the innermost loop cannot run.
@@ -47,33 +47,31 @@ def least_uncredited(
     terms = shape.term_start[axis + 1] - start
     least = np.inf
     whole = 1.0
-    jumps = 1
     for k in range(terms):
-        jumps *= jump[k]
         whole *= shape.sizes[shape.term_dimension[start + k]] // (extent[k] * jump[k])
-    if first == terms and whole == 1:
+    if whole == 1:
         return 1.0
-    if jumps > 1:
-        # Spatial factors outside enlarge steps: how far the axis moves is open.
-        return 2.0 if first == terms else 1.0
-    # A row: extents, what the loops inside have moved, trips that are charged, the next choice.
+    # A row: extents, what the loops inside have moved, trips that are charged, the next choice, the
+    # innermost loop's step (-1 before it), spatial factors that are still outside.
+    moves, charges, choices, begins, jumps = terms, terms + 1, terms + 2, terms + 3, terms + 4
     depth = 0
     for k in range(terms):
         stack[0, k] = extent[k]
-    stack[0, terms] = 0
-    stack[0, terms + 1] = 1
-    stack[0, terms + 2] = 0
-    fresh = 0 if first == terms else shape.term_coefficient[start + first] * extent[first]
+        stack[0, jumps + k] = jump[k]
+    stack[0, moves] = 0
+    stack[0, charges] = 1
+    stack[0, choices] = 0
+    stack[0, begins] = 0 if first == terms else -1
     while depth >= 0:
-        choice = stack[depth, terms + 2]
-        stack[depth, terms + 2] += 1
-        charged = stack[depth, terms + 1]
+        choice = stack[depth, choices]
+        stack[depth, choices] += 1
+        charged, fresh = stack[depth, charges], stack[depth, begins]
         if choice == 0:
             left = 1.0
             for k in range(terms):
                 size = shape.sizes[shape.term_dimension[start + k]]
                 left *= size // stack[depth, k]
-            if left == 1:
+            if left == 1 and fresh >= 0:
                 least = min(least, charged)
         if charged >= least:
             depth -= 1
@@ -83,19 +81,26 @@ def least_uncredited(
             depth -= 1
             continue
         k, trip = found // 2**40, found % 2**40
-        if depth == 0 and first < terms and k != first:
+        across = k >= terms
+        if across:
+            k -= terms
+        elif fresh < 0 and k != first:
             continue
-        step = shape.term_coefficient[start + k] * stack[depth, k]
-        moved = stack[depth, terms]
-        free = depth == 0 and first < terms
-        if depth > 0:
-            free = step == fresh + moved
-        for other in range(terms):
-            stack[depth + 1, other] = stack[depth, other]
+        for column in range(jumps + terms):
+            stack[depth + 1, column] = stack[depth, column]
         stack[depth + 1, k] *= trip
-        stack[depth + 1, terms] = moved + step
-        stack[depth + 1, terms + 1] = charged if free else charged * trip
-        stack[depth + 1, terms + 2] = 0
+        stack[depth + 1, choices] = 0
+        if across:
+            stack[depth + 1, jumps + k] //= trip
+        else:
+            step = shape.term_coefficient[start + k] * stack[depth, k]
+            moved = stack[depth, moves]
+            # Where the axis rests in the innermost loop, the first that moves it is charged.
+            free = fresh < 0 or ((moved > 0 or first < terms) and step == fresh + moved)
+            if fresh < 0:
+                stack[depth + 1, begins] = step
+            stack[depth + 1, moves] = moved + step
+            stack[depth + 1, charges] = charged if free else charged * trip
         depth += 1
     return least
 
@@ -109,11 +114,17 @@ def _nth_loop(
     depth: int,
     choice: int,
 ) -> int:
-    """The dimension and the trips of the choice-th loop that can stand next; -1 beyond the last."""
+    """The dimension and the trips of the choice-th loop that can stand next; -1 beyond the last.
+
+    Spatial loops, of any share of the factors outside, come after the temporal ones: the dimension
+    plus the number of terms.
+    """
     count = 0
-    for k in range(terms):
-        d = shape.term_dimension[start + k]
-        left = shape.sizes[d] // stack[depth, k]
+    for k in range(2 * terms):
+        d = shape.term_dimension[start + k % terms]
+        left = stack[depth, terms + 4 + k % terms]
+        if k < terms:
+            left = shape.sizes[d] // (stack[depth, k] * left)
         for row in range(shape.divisor_start[d], shape.divisor_start[d + 1]):
             trip = shape.divisors[row]
             if trip < 2 or left % trip:
@@ -165,3 +176,34 @@ def fill_credits(
                     value = least_uncredited(shape, axis, extent, jump, first, stack)
                 place = shape.credit_start[axis] + first * shape.credit_cells[axis] + cell
                 credit[place] = value
+
+
+class Credits:
+    """The credits of an operation, from slots outwards, each computed once."""
+
+    def __init__(self, shape: Shape) -> None:
+        """Knows none yet."""
+        self._shape = shape
+        self._found: dict[bytes, FloatArray] = {}
+
+    def outwards(self, outer: Array) -> FloatArray:
+        """`[L, X cells]` those of every level's slot.
+
+        Args:
+            outer: `[L + 1, n]` products of the spatial factors outside every level and a MAC.
+        """
+        return np.stack([self._from_slot(row) for row in outer[:-1]])
+
+    def _from_slot(self, outer: Array) -> FloatArray:
+        key = outer.tobytes()
+        if key not in self._found:
+            shape = self._shape
+            terms = np.diff(shape.term_start)
+            sizes = (1 + terms) * shape.credit_cells
+            credit = np.ones(int(sizes[shape.credit_start >= 0].sum()) + 1)
+            widest = int(terms.max(initial=1))
+            scratch = np.zeros((DEPTH, 2 * widest + 4), np.int64)
+            taken, left = np.zeros((2, widest), np.int64)
+            fill_credits(shape, outer, credit, scratch, taken, left)
+            self._found[key] = credit
+        return self._found[key]

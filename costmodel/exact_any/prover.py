@@ -29,6 +29,7 @@ from costmodel.exact.progress import AnyLevelsProgress, Earlier
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
+from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, list_assignments
 from costmodel.exact_any.known import SLACK, Known
@@ -64,6 +65,7 @@ def load_compiled() -> None:
         {
             "name": "two-fan-outs",
             "mac_energy_pj": 1.0,
+            "bypass": "searched",
             "levels": [
                 {"name": "DRAM", "energy_pj": 200},
                 {"name": "L2", "energy_pj": 6, "capacity_words": 64, "fanout": 2},
@@ -143,6 +145,7 @@ class AnyProver(ProofRun):
         self._halted = threading.Event()
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1)
+        self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
         self._steps = 0
         self._built = False
         self._work = self._prove()
@@ -206,6 +209,11 @@ class AnyProver(ProofRun):
                 if self._settles:
                     return
                 continue
+            if not known:
+                yield from self._raise_floors(one, np.array([a]))
+                if found.energy[a] > energy:
+                    queue.again(group, a)
+                    continue
             if group not in tables:
                 tables.clear()
                 tiles = one.lattice.tiles(found.keeps)
@@ -215,6 +223,8 @@ class AnyProver(ProofRun):
                 yield from self._take_up(one, tables[group], found, a)
                 continue
             mates = self._mates(one, found, a, queue.left(group))
+            yield from self._raise_floors(one, mates)
+            mates = self._able(found, mates)
             queue.bounding(group, mates)
             yield from self._bound_all(one, tables[group], found, mates)
             for mate in mates.tolist():
@@ -237,9 +247,38 @@ class AnyProver(ProofRun):
         # They differ in what the innermost fan-out spreads alone.
         last = max((v for v, rows in enumerate(one.spreads.vectors) if len(rows) > 1), default=0)
         same = left & (found.choice[:, :last] == found.choice[a, :last]).all(axis=1)
-        mates = np.flatnonzero(same)
-        able = [self._known.beats(float(found.energy[m]), int(found.cycles[m])) for m in mates]
-        return mates[able]
+        return self._able(found, np.flatnonzero(same))
+
+    def _able(self, found: Assignments, chosen: Array) -> Array:
+        """Those of assignments that could win."""
+        energy, cycles = found.energy[chosen].tolist(), found.cycles[chosen].tolist()
+        return chosen[[self._known.beats(*bounds) for bounds in zip(energy, cycles, strict=True)]]
+
+    def _raise_floors(self, one: OneOrder, chosen: Array) -> Iterator[None]:
+        """Raises the floors of spatial factors, under all kept tensors, to what levels apart need.
+
+        Args:
+            one: the order of buffers.
+            chosen: assignments with these factors, of any kept tensors.
+        """
+        keeps = self._keeps[one.number]
+        if len(keeps) == 1:
+            return
+        if one.number not in self._apart:
+            groups = [found for number, found in self._queue.groups if number == one.number]
+            self._apart[one.number] = Apart(one, keeps), groups, set()
+        apart, groups, raised = self._apart[one.number]
+        for a in chosen.tolist():
+            if a in raised:
+                continue
+            spatial = one.spreads.spatial(groups[0].choice[a : a + 1])[0]
+            for floors in apart.floors(spatial):
+                if floors is None:
+                    yield
+                    continue
+                for found, floor in zip(groups, floors.tolist(), strict=True):
+                    found.energy[a] = max(found.energy[a], (found.fixed[a] + floor) * (1 - SLACK))
+            raised.add(a)
 
     def _bound_all(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array

@@ -12,7 +12,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.chain import build_boundary, build_slot
 from costmodel.exact_any.chain_arrays import Scratch, empty_chain
-from costmodel.exact_any.credits import DEPTH, fill_credits
+from costmodel.exact_any.credits import Credits
 from costmodel.exact_any.entering import Around
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tiles import FloatArray, Tiles
@@ -44,34 +44,13 @@ class ChainTables:
         self.tiles = tiles
         self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
         self.around: Around | None = None
-        self._credits: dict[bytes, FloatArray] = {}
+        self._credits = Credits(shape)
         self._levels = len(keeps)
         self._scratch = Scratch(
             np.zeros(shape.sizes.size),
             np.zeros(int(np.diff(self.tiles.start).max()), np.int64),
             np.zeros(shape.divisors.size, np.int64),
         )
-
-    def _credit(self, outer: Array) -> FloatArray:
-        """The credits from a slot outwards."""
-        key = outer.tobytes()
-        if key not in self._credits:
-            shape = self._shape
-            starts, cells = shape.credit_start, shape.credit_cells
-            terms = np.diff(shape.term_start)
-            credit = np.ones(int(((1 + terms) * cells)[starts >= 0].sum()) + 1)
-            widest = int(terms.max(initial=1))
-            scratch = np.zeros((DEPTH, widest + 4), np.int64)
-            fill_credits(
-                shape,
-                outer,
-                credit,
-                scratch,
-                np.zeros(widest, np.int64),
-                np.zeros(widest, np.int64),
-            )
-            self._credits[key] = credit
-        return self._credits[key]
 
     def _idle(self, spatial: Array) -> Array:
         """`[L]` the dimensions, as bits, that may be taken to run inside a level's tile.
@@ -102,7 +81,7 @@ class ChainTables:
             inside: `[L, n]` what tiles of every level will be asked for: multiples of that; None:
                 what this assignment needs. The tables serve others with the same factors outside.
         """
-        credit = np.stack([self._credit(row) for row in outer[:-1]])
+        credit = self._credits.outwards(outer)
         if inside is None:
             inside = products_inside(spatial)
         # Outside all fan-outs the tables serve every assignment.

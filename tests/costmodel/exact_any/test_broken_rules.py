@@ -76,7 +76,7 @@ BREAKS = {
     "no step is ever credited by coincidence": (
         "credits.py",
         "least_uncredited",
-        "free = step == fresh + moved",
+        "step == fresh + moved",
         "free = False",
     ),
     "loops further out are as idle as those of the next slot": (

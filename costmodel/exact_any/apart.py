@@ -1,0 +1,227 @@
+"""Floors of assignments, level by level: what enters the tiles of each level at least by itself.
+
+Which tensors are kept may be searched, and then there are hundreds of sets of them. What enters a
+level's tiles depends on what this level keeps and on the next level outwards that keeps it, and
+these are few: so the least of every level is found once for all sets, and a set's floor is the sum
+(lemma 11 of docs/inside/proof-any-levels.md).
+
+Letters: L levels, n dimensions, T tensors, G sets of kept tensors, C rows of weights of a level, M
+sets of tensors that a level keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.arrays.tables import Array
+from costmodel.compiled import lean, part
+from costmodel.exact_any.chain import step_of
+from costmodel.exact_any.credits import Credits
+from costmodel.exact_any.entering import (
+    Around,
+    Crossing,
+    charge_moving,
+    least_resting,
+    open_dims,
+    trips_outside,
+)
+from costmodel.exact_any.layout import OneOrder
+from costmodel.exact_any.shape import Shape
+from costmodel.exact_any.tables import products_inside
+from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.exact_any.weights import weights
+
+
+class Rows(NamedTuple):
+    """What words that enter a level's tiles may cost, and scratch.
+
+    weight `[C, T]` pJ per word; kept `[C]` which of the sets of tensors the level keeps; fits
+    `[cells, M]` which of them it has room for; trips `[n]` and words `[T]` scratch.
+    """
+
+    weight: FloatArray
+    kept: Array
+    fits: Array
+    trips: FloatArray
+    words: FloatArray
+
+
+@lean
+def least_of_level(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    level: int,
+    rows: Rows,
+    least: FloatArray,
+) -> None:
+    """The least that words entering a level's tiles cost, by row, over all of its tiles.
+
+    Args:
+        shape: the operation.
+        tiles: all cells, at every level.
+        around: the spatial factors; its weights are not read.
+        level: an inner one.
+        rows: the weights.
+        least: `[C]` filled; inf where no tile fits.
+    """
+    for c in range(least.size):
+        least[c] = np.inf
+    for i in range(tiles.cell.size):
+        d, n, held = 0, shape.sizes.size, 0
+        while d < n and tiles.extent[i, d] % around.inner[level, d] == 0:
+            d += 1
+        if d < n:
+            continue
+        for m in range(rows.fits.shape[1]):
+            held += rows.fits[i, m]
+        if held == 0:
+            continue
+        j = step_of(shape, tiles, around, level, i)
+        if j < 0:
+            continue
+        outer = around.outer[level - 1]
+        all_trips = trips_outside(shape, tiles.extent[j], outer, rows.trips)
+        if all_trips == 0:
+            continue
+        crossing = Crossing(level, i, j, rows.trips, all_trips)
+        if all_trips == 1:
+            for t in range(shape.sliding.size):
+                rows.words[t] = tiles.words[i, t]
+            _lower(rows, i, least)
+            continue
+        for kind in range(shape.class_rest.size):
+            if open_dims(shape, kind, rows.trips, 0):
+                _fill_entering(shape, tiles, around, crossing, kind, rows.words)
+                _lower(rows, i, least)
+
+
+@part
+def _fill_entering(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    crossing: Crossing,
+    kind: int,
+    words: FloatArray,
+) -> None:
+    """The words `[T]` that enter a tile at least where a loop of a class runs innermost outside."""
+    credit = around.credit[crossing.level - 1]
+    for t in range(shape.sliding.size):
+        if (shape.class_rest[kind] >> t) & 1:
+            place = tiles.place[crossing.outer]
+            passes = least_resting(shape, t, place, crossing.trips, credit)
+            words[t] = tiles.words[crossing.inner, t] * passes
+        else:
+            slide = shape.class_slide[kind]
+            words[t] = charge_moving(shape, tiles, around, crossing, t, slide)
+
+
+@part
+def _lower(
+    rows: Rows,
+    i: int,
+    least: FloatArray,
+) -> None:
+    """Lowers every row's least to what it charges for words, where its tensors fit."""
+    for c in range(least.size):
+        if rows.fits[i, rows.kept[c]] == 0:
+            continue
+        cost = 0.0
+        for t in range(rows.words.size):
+            cost += rows.weight[c, t] * rows.words[t]
+        least[c] = min(least[c], cost)
+
+
+class Apart:
+    """The levels of an order of buffers, each by itself, for all sets of kept tensors."""
+
+    def __init__(self, one: OneOrder, keeps: Sequence[tuple[int, ...]]) -> None:
+        """Finds out which sets of kept tensors are the same for a level.
+
+        Args:
+            one: the order.
+            keeps: `[G]` kept tensors of every level, as bits.
+        """
+        self._one = one
+        shape, lattice = one.shape, one.lattice
+        levels, tensors = len(keeps[0]), shape.sliding.size
+        cells = shape.cells
+        self._tiles = Tiles(
+            start=np.zeros(levels + 1, np.int64),
+            cell=np.arange(cells),
+            extent=np.ascontiguousarray(lattice.extent),
+            place=np.ascontiguousarray(lattice.place),
+            words=np.ascontiguousarray(lattice.words.T.astype(np.float64)),
+            full=np.ones(cells, np.int64),
+            at=np.tile(np.arange(cells, dtype=np.int32), (levels, 1)),
+        )
+        self._credits = Credits(shape)
+        bits = (np.array(keeps)[:, :, None] >> np.arange(tensors)) & 1
+        paths = (bits << np.arange(levels)[:, None]).sum(axis=1)
+        # A word's price depends on the levels that keep its own tensor alone.
+        different, place = np.unique(paths, return_inverse=True)
+        everything = (1 << tensors) - 1
+        self._paths = [
+            tuple(everything * int(path >> level & 1) for level in range(levels))
+            for path in different
+        ]
+        place = place.reshape(paths.shape)
+        self._rows: list[tuple[Array, Array, Array, Array]] = []
+        for level in range(1, levels):
+            kept = bits[:, level] > 0
+            outside = paths & ((1 << level) - 1)
+            nearest = np.where(outside > 0, np.frexp(outside.astype(np.float64))[1], 0)
+            _, first, which = np.unique(
+                np.where(kept, 1 + nearest, 0), axis=0, return_index=True, return_inverse=True
+            )
+            masks = np.array([keeps[g][level] for g in first])
+            sets, mask = np.unique(masks, return_inverse=True)
+            fits = [lattice.fits(level, int(one_set)) for one_set in sets]
+            self._rows.append(
+                (
+                    which.reshape(-1), place[first],
+                    np.ascontiguousarray(np.column_stack(fits).astype(np.int64)),
+                    mask.reshape(-1),
+                )
+            )  # fmt: skip
+        self._least: dict[tuple[int, bytes, bytes], FloatArray] = {}
+
+    def floors(self, spatial: Array) -> Iterator[FloatArray | None]:
+        """`[G]` pJ that words entering tiles cost at least, by set of kept tensors: at the end.
+
+        Args:
+            spatial: `[L, n]` factors below every level.
+
+        Yields:
+            None after every piece of work, at last the floors, without what no tile decides.
+        """
+        shape, space = self._one.shape, self._one.space
+        found = [weights(space, keeps, spatial[None]) for keeps in self._paths]
+        weight = np.stack([each.weight[0] for each in found])
+        outer = found[0].outer[0]
+        # Outside all fan-outs the least serves every assignment.
+        inner = np.where((outer[:-1] == 1).all(axis=1)[:, None], 1, products_inside(spatial))
+        levels, tensors = len(inner), shape.sliding.size
+        around = Around(
+            np.ascontiguousarray(spatial), np.ascontiguousarray(outer), weight[0].copy(),
+            self._credits.outwards(outer), np.ascontiguousarray(inner),
+            np.zeros((levels, tensors), np.int64), np.zeros(levels, np.int64),
+        )  # fmt: skip
+        total: FloatArray | None = None
+        for level, (which, paths, fits, kept) in enumerate(self._rows, 1):
+            charged = np.ascontiguousarray(weight[paths, level, np.arange(tensors)])
+            factors = np.concatenate([outer[level - 1], outer[level], inner[level]])
+            key = level, factors.tobytes(), charged.tobytes()
+            if key not in self._least:
+                rows = Rows(charged, kept, fits, np.zeros(shape.sizes.size), np.zeros(tensors))
+                least = np.empty(len(charged))
+                least_of_level(shape, self._tiles, around, level, rows, least)
+                self._least[key] = least
+                yield None
+            here = self._least[key][which]
+            total = here if total is None else total + here
+        yield total
