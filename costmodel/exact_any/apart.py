@@ -32,21 +32,39 @@ from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.shape import Shape
 from costmodel.exact_any.tables import products_inside
 from costmodel.exact_any.tiles import FloatArray, Tiles
-from costmodel.exact_any.weights import weights
+from costmodel.exact_any.weights import Weights, weights
+
+BLOCK = 256
+"""Assignments that are weighed at a time."""
 
 
 class Rows(NamedTuple):
     """What words that enter a level's tiles may cost, and scratch.
 
-    weight `[C, T]` pJ per word; kept `[C]` which of the sets of tensors the level keeps; fits
-    `[cells, M]` which of them it has room for; trips `[n]` and words `[T]` scratch.
+    weight `[C, T]` pJ per word; kept `[C]` which of the sets of tensors the level keeps; cells
+    those with room for one at least; fits `[cells, M]` for which; trips `[n]` and words `[T]`
+    scratch.
     """
 
     weight: FloatArray
     kept: Array
+    cells: Array
     fits: Array
     trips: FloatArray
     words: FloatArray
+
+
+class LevelRows(NamedTuple):
+    """The rows of a level: which `[G]` row is a set's, paths `[C, T]` whose weights make a row.
+
+    fits `[cells, M]` 1 where a set of tensors has room, cells those with any, kept `[C]` the set.
+    """
+
+    which: Array
+    paths: Array
+    fits: Array
+    cells: Array
+    kept: Array
 
 
 @lean
@@ -70,15 +88,11 @@ def least_of_level(
     """
     for c in range(least.size):
         least[c] = np.inf
-    for i in range(tiles.cell.size):
-        d, n, held = 0, shape.sizes.size, 0
+    for i in rows.cells:
+        d, n = 0, shape.sizes.size
         while d < n and tiles.extent[i, d] % around.inner[level, d] == 0:
             d += 1
         if d < n:
-            continue
-        for m in range(rows.fits.shape[1]):
-            held += rows.fits[i, m]
-        if held == 0:
             continue
         j = step_of(shape, tiles, around, level, i)
         if j < 0:
@@ -139,14 +153,15 @@ def _lower(
 class Apart:
     """The levels of an order of buffers, each by itself, for all sets of kept tensors."""
 
-    def __init__(self, one: OneOrder, keeps: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, one: OneOrder, keeps: Sequence[tuple[int, ...]], choice: Array) -> None:
         """Finds out which sets of kept tensors are the same for a level.
 
         Args:
             one: the order.
             keeps: `[G]` kept tensors of every level, as bits.
+            choice: `[A, L]` the vectors of assignments.
         """
-        self._one = one
+        self._one, self._choice = one, choice
         shape, lattice = one.shape, one.lattice
         levels, tensors = len(keeps[0]), shape.sliding.size
         cells = shape.cells
@@ -170,39 +185,58 @@ class Apart:
             for path in different
         ]
         place = place.reshape(paths.shape)
-        self._rows: list[tuple[Array, Array, Array, Array]] = []
-        for level in range(1, levels):
-            kept = bits[:, level] > 0
-            outside = paths & ((1 << level) - 1)
-            nearest = np.where(outside > 0, np.frexp(outside.astype(np.float64))[1], 0)
-            _, first, which = np.unique(
-                np.where(kept, 1 + nearest, 0), axis=0, return_index=True, return_inverse=True
-            )
-            masks = np.array([keeps[g][level] for g in first])
-            sets, mask = np.unique(masks, return_inverse=True)
-            fits = [lattice.fits(level, int(one_set)) for one_set in sets]
-            self._rows.append(
-                (
-                    which.reshape(-1), place[first],
-                    np.ascontiguousarray(np.column_stack(fits).astype(np.int64)),
-                    mask.reshape(-1),
-                )
-            )  # fmt: skip
+        self._rows = [self._rows_of(level, bits, paths, place) for level in range(1, levels)]
         self._least: dict[tuple[int, bytes, bytes], FloatArray] = {}
+        self._blocks: dict[int, list[Weights]] = {}
 
-    def floors(self, spatial: Array) -> Iterator[FloatArray | None]:
+    def _rows_of(self, level: int, bits: Array, paths: Array, place: Array) -> LevelRows:
+        """The rows of a level.
+
+        Args:
+            level: an inner one.
+            bits: `[G, L, T]` 1 where a level keeps a tensor.
+            paths: `[G, T]` the levels that keep it, as bits.
+            place: `[G, T]` which of the different ones.
+        """
+        lattice = self._one.lattice
+        kept = bits[:, level] > 0
+        outside = paths & ((1 << level) - 1)
+        nearest = np.frexp(outside.astype(np.float64))[1]
+        _, first, which = np.unique(
+            np.where(kept, 1 + nearest, 0), axis=0, return_index=True, return_inverse=True
+        )
+        masks = (kept[first] << np.arange(kept.shape[1])).sum(axis=1)
+        sets, mask = np.unique(masks, return_inverse=True)
+        fits = np.column_stack([lattice.fits(level, int(one_set)) for one_set in sets])
+        cells = np.flatnonzero(fits.any(axis=1))
+        return LevelRows(
+            which.reshape(-1), place[first], np.ascontiguousarray(fits.astype(np.int64)), cells,
+            mask.reshape(-1),
+        )  # fmt: skip
+
+    def _weights(self, a: int) -> tuple[FloatArray, Array]:
+        """Weights `[paths, L + 1, T]` of an assignment, and `[L + 1, n]` its factors outside."""
+        block, row = divmod(a, BLOCK)
+        if block not in self._blocks:
+            self._blocks.clear()
+            spatial = self._one.spreads.spatial(self._choice[block * BLOCK :][:BLOCK])
+            space = self._one.space
+            self._blocks[block] = [weights(space, keeps, spatial) for keeps in self._paths]
+        found = self._blocks[block]
+        return np.stack([each.weight[row] for each in found]), found[0].outer[row]
+
+    def floors(self, a: int) -> Iterator[FloatArray | None]:
         """`[G]` pJ that words entering tiles cost at least, by set of kept tensors: at the end.
 
         Args:
-            spatial: `[L, n]` factors below every level.
+            a: the assignment whose spatial factors these are.
 
         Yields:
             None after every piece of work, at last the floors, without what no tile decides.
         """
-        shape, space = self._one.shape, self._one.space
-        found = [weights(space, keeps, spatial[None]) for keeps in self._paths]
-        weight = np.stack([each.weight[0] for each in found])
-        outer = found[0].outer[0]
+        shape = self._one.shape
+        spatial = self._one.spreads.spatial(self._choice[a : a + 1])[0]
+        weight, outer = self._weights(a)
         # Outside all fan-outs the least serves every assignment.
         inner = np.where((outer[:-1] == 1).all(axis=1)[:, None], 1, products_inside(spatial))
         levels, tensors = len(inner), shape.sliding.size
@@ -211,17 +245,17 @@ class Apart:
             self._credits.outwards(outer), np.ascontiguousarray(inner),
             np.zeros((levels, tensors), np.int64), np.zeros(levels, np.int64),
         )  # fmt: skip
-        total: FloatArray | None = None
-        for level, (which, paths, fits, kept) in enumerate(self._rows, 1):
-            charged = np.ascontiguousarray(weight[paths, level, np.arange(tensors)])
+        total = np.zeros(len(self._rows[0].which))
+        for level, of in enumerate(self._rows, 1):
+            charged = np.ascontiguousarray(weight[of.paths, level, np.arange(tensors)])
             factors = np.concatenate([outer[level - 1], outer[level], inner[level]])
             key = level, factors.tobytes(), charged.tobytes()
             if key not in self._least:
-                rows = Rows(charged, kept, fits, np.zeros(shape.sizes.size), np.zeros(tensors))
+                trips, words = np.zeros(shape.sizes.size), np.zeros(tensors)
+                rows = Rows(charged, of.kept, of.cells, of.fits, trips, words)
                 least = np.empty(len(charged))
                 least_of_level(shape, self._tiles, around, level, rows, least)
                 self._least[key] = least
                 yield None
-            here = self._least[key][which]
-            total = here if total is None else total + here
+            total += self._least[key][of.which]
         yield total

@@ -28,9 +28,10 @@ class Assignments(NamedTuple):
     """Assignments with the same kept tensors.
 
     keeps `[L]` bits; choice `[A, L]` the vector of every level; fixed `[A]` pJ that no tile
-    decides; energy `[A]` pJ and cycles `[A]` that none of its mappings undercuts; slowest `[A]` the port that takes the most cycles and least
-    `[A]` how many, -1 where none is limited or known; rate `[A]` at which cycles are added to
-    energy, 0 where they are not; chains `[A]` how many have bounded it.
+    decides; energy `[A]` pJ and cycles `[A]` that none of its mappings undercuts; slowest `[A]` the
+    port that takes the most cycles and least `[A]` how many, -1 where none is limited or known;
+    rate `[A]` at which cycles are added to energy, 0 where they are not; chains `[A]` how many have
+    bounded it.
     """
 
     keeps: tuple[int, ...]

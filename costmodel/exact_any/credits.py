@@ -19,6 +19,9 @@ from costmodel.exact_any.tiles import FloatArray
 DEPTH = 64
 """Loops that a sequence may hold: more than sizes below 2^62 have prime factors."""
 
+MOST_LOOKED = 20_000
+"""Loops looked at where spatial factors stand among them, before a lesser bound will do."""
+
 
 @lean
 def least_uncredited(
@@ -46,8 +49,9 @@ def least_uncredited(
     start = shape.term_start[axis]
     terms = shape.term_start[axis + 1] - start
     least = np.inf
-    whole = 1.0
+    whole, spread = 1.0, False
     for k in range(terms):
+        spread = spread or jump[k] > 1
         whole *= shape.sizes[shape.term_dimension[start + k]] // (extent[k] * jump[k])
     if whole == 1:
         return 1.0
@@ -62,7 +66,12 @@ def least_uncredited(
     stack[0, charges] = 1
     stack[0, choices] = 0
     stack[0, begins] = 0 if first == terms else -1
+    looked = 0
     while depth >= 0:
+        looked += 1
+        if looked > MOST_LOOKED and spread:
+            # The first loop alone is charged: less than any sequence needs.
+            return 2.0 if first == terms else 1.0
         choice = stack[depth, choices]
         stack[depth, choices] += 1
         charged, fresh = stack[depth, charges], stack[depth, begins]

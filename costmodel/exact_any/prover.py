@@ -266,13 +266,12 @@ class AnyProver(ProofRun):
             return
         if one.number not in self._apart:
             groups = [found for number, found in self._queue.groups if number == one.number]
-            self._apart[one.number] = Apart(one, keeps), groups, set()
+            self._apart[one.number] = Apart(one, keeps, groups[0].choice), groups, set()
         apart, groups, raised = self._apart[one.number]
         for a in chosen.tolist():
             if a in raised:
                 continue
-            spatial = one.spreads.spatial(groups[0].choice[a : a + 1])[0]
-            for floors in apart.floors(spatial):
+            for floors in apart.floors(a):
                 if floors is None:
                     yield
                     continue

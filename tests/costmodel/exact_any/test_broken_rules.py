@@ -77,7 +77,31 @@ BREAKS = {
         "credits.py",
         "least_uncredited",
         "step == fresh + moved",
-        "free = False",
+        "False",
+    ),
+    "spatial factors outside a tile never enlarge steps": (
+        "credits.py",
+        "_nth_loop",
+        "range(2 * terms)",
+        "range(terms)",
+    ),
+    "levels apart: all tensors move": (
+        "apart.py",
+        "_fill_entering",
+        "(shape.class_rest[kind] >> t) & 1",
+        "False",
+    ),
+    "levels apart: a row for one set of tensors serves all": (
+        "apart.py",
+        "_rows_of",
+        "np.where(kept, 1 + nearest, 0)",
+        "np.where(kept, 1, 0)",
+    ),
+    "levels apart: the least is that of the last tile": (
+        "apart.py",
+        "_lower",
+        "min(least[c], cost)",
+        "cost",
     ),
     "loops further out are as idle as those of the next slot": (
         "entering.py",

@@ -1,0 +1,113 @@
+"""Floors of levels apart: against the least energy of every assignment, by all of its mappings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_hierarchies import random_machine, smaller
+from small_problems import every_mapping, random_parts
+
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.arrays.projections import PART_OF_INPUT
+from costmodel.exact_any.apart import Apart
+from costmodel.exact_any.assignments import list_assignments
+from costmodel.exact_any.layout import lay_out
+from costmodel.exact_any.spatial import keep_choices
+from mapspace.errors import ConfigError
+
+TWO = {
+    "name": "two",
+    "mac_energy_pj": 1.0,
+    "bypass": "searched",
+    "levels": [
+        {"name": "DRAM", "energy_pj": 100.0},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 3},
+    ],
+}
+
+
+def _floors(space: MapSpace) -> dict[tuple[object, ...], float]:
+    """The floor of every assignment: kept tensors, spatial factors."""
+    one, keeps = lay_out(0, space, None), keep_choices(space)
+    groups = list(list_assignments(space, one.spreads, keeps))
+    found: dict[tuple[object, ...], float] = {}
+    apart = Apart(one, keeps, groups[0].choice)
+    for a, spatial in enumerate(one.spreads.spatial(groups[0].choice)):
+        *_, floors = apart.floors(a)
+        assert floors is not None
+        for group, floor in zip(groups, floors.tolist(), strict=True):
+            found[group.keeps, spatial.tobytes()] = float(group.fixed[a]) + floor
+    return found
+
+
+def _enumerated(space: MapSpace, most: int) -> dict[tuple[object, ...], float] | None:
+    """The least energy of every assignment by all mappings; None where they are too many."""
+    codes = every_mapping(space, most)
+    if codes is None or not len(codes):
+        return None
+    energies = LoopNestModel().evaluate(space, codes).energy_pj
+    found: dict[tuple[object, ...], float] = {}
+    names, dimensions = space.workload.tensor_names, space.workload.dimension_names
+    columns = np.ones(codes.shape[1], bool)
+    columns[[c for c in space.tables.order_column if c >= 0]] = False
+    memory: dict[bytes, tuple[object, ...]] = {}
+    for code, energy in zip(codes, energies.tolist(), strict=True):
+        short = code[columns].tobytes()
+        if short not in memory:
+            levels = space.describe(code).levels
+            keeps = tuple(sum(1 << names.index(n) for n in level.keep) for level in levels)
+            rows = [[level.spatial.get(d, 1) for d in dimensions] for level in levels]
+            memory[short] = keeps, np.array(rows, np.int64).tobytes()
+        found[memory[short]] = min(found.get(memory[short], np.inf), energy)
+    return found
+
+
+def check_floors(seed: int, most: int) -> tuple[int, int]:
+    """Holds the floors of a random problem whose bypass is searched against its mappings.
+
+    Returns:
+        How many assignments have mappings, and how many floors are met.
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        try:
+            machine = {**random_machine(rng), "bypass": "searched"}
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+        if len(keep_choices(space)) > 1 and (exact := _enumerated(space, most)) is not None:
+            break
+    floors = _floors(space)
+    for key, energy in exact.items():
+        assert floors[key] <= energy * (1 + 1e-9) + 1e-9, f"{seed}: {key}"
+    met = sum(floors[key] >= energy * (1 - 1e-9) for key, energy in exact.items())
+    return len(exact), met
+
+
+def test_no_mapping_is_below_the_floor_of_its_assignment() -> None:
+    counts = np.array([check_floors(seed, 600) for seed in range(15)])
+    assignments, met = counts.sum(axis=0)
+    assert assignments > 150
+    assert met > assignments / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_no_mapping_of_more_is_below_the_floor_of_its_assignment(block: int) -> None:
+    for seed in range(1000 + 50 * block, 1050 + 50 * block):
+        check_floors(seed, 30_000)
+
+
+def test_a_floor_counted_by_hand() -> None:
+    """A 2 x 2 x 2 product, one word of each tensor at L1, or of two, or of one.
+
+    With all at L1 the tests of hierarchies count 2052. If the output alone is kept, its loop rests:
+    L1 fills nothing, as all 4 words begin there, and DRAM reads 8 words of A and of B for the MACs
+    and takes 4 of Z; L1 updates 8 sums, of which 4 are new: 4 reads.
+    """
+    space = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator(TWO))
+    floors = {key[0]: floor for key, floor in _floors(space).items()}
+    assert floors[7, 7] == pytest.approx(2052.0)
+    (output,) = 1 << np.flatnonzero(space.tables.part_kind != PART_OF_INPUT)
+    assert floors[7, output] == pytest.approx(8 + 100 * (8 + 8 + 4) + (8 + 4))
