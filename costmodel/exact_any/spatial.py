@@ -5,10 +5,11 @@ Letters: n dimensions, V vectors.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def every_axes(space: MapSpace, level: int, factors: Array) -> list[int]:
     return list(_heights(tuple(factors.tolist()), width, height, fixed, barred))
 
 
-@lru_cache(maxsize=100_000)
+@functools.lru_cache(maxsize=100_000)
 def _heights(
     factors: tuple[int, ...], width: int, height: int, fixed: int, barred: int
 ) -> tuple[int, ...]:
@@ -104,5 +105,5 @@ def keep_choices(
     return [
         keeps
         for keeps in itertools.product(*options)
-        if not everything & ~int(np.bitwise_or.reduce(keeps))
+        if not everything & ~functools.reduce(operator.or_, keeps)
     ]

@@ -76,7 +76,8 @@ def check_floors(seed: int, most: int) -> tuple[int, int]:
             space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
         except ConfigError:
             continue
-        if len(keep_choices(space)) > 1 and (exact := _enumerated(space, most)) is not None:
+        exact = _enumerated(space, most)
+        if exact is not None and len(keep_choices(space)) > 1:
             break
     floors = _floors(space)
     for key, energy in exact.items():
