@@ -224,7 +224,7 @@ class AnyProver(ProofRun):
                 continue
             mates = self._mates(one, found, a, queue.left(group))
             yield from self._raise_floors(one, mates)
-            mates = self._able(found, mates)
+            mates = self._could_win(found, mates)
             queue.bounding(group, mates)
             yield from self._bound_all(one, tables[group], found, mates)
             for mate in mates.tolist():
@@ -247,9 +247,9 @@ class AnyProver(ProofRun):
         # They differ in what the innermost fan-out spreads alone.
         last = max((v for v, rows in enumerate(one.spreads.vectors) if len(rows) > 1), default=0)
         same = left & (found.choice[:, :last] == found.choice[a, :last]).all(axis=1)
-        return self._able(found, np.flatnonzero(same))
+        return self._could_win(found, np.flatnonzero(same))
 
-    def _able(self, found: Assignments, chosen: Array) -> Array:
+    def _could_win(self, found: Assignments, chosen: Array) -> Array:
         """Those of assignments that could win."""
         energy, cycles = found.energy[chosen].tolist(), found.cycles[chosen].tolist()
         return chosen[[self._known.beats(*bounds) for bounds in zip(energy, cycles, strict=True)]]
