@@ -6,7 +6,8 @@ layers:
   - {name: down, gemm: {M: 64, N: 64, K: 256}, count: 12, input: up}   # reads what `up` writes
 ```
 
-`until: NAME` says that a layer's output is needed again after another, as by a residual addition.
+`until: NAME` says that a layer's output is needed again after another, as by a residual addition;
+`between: softmax` (or `normalisation`, `activation`) what is done to it before it is read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costmodel.affine import Workload
-from costmodel.networks import NetworkSource, listed_layers
+from costmodel.networks import Listed, NetworkSource, listed_layers
 from costmodel.transformers import transformer_layers
 from costmodel.workloads import named_layers, network_names
 from mapspace.errors import ConfigError
@@ -47,15 +48,6 @@ class Step:
         return self.workload.words(-1)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    workload: Workload
-    count: int
-    input: str | None
-    until: str | None
-    between: str | None = None
-
-
 def load_chain(source: NetworkSource) -> tuple[str, list[Step]]:
     """A network's layers in their order.
 
@@ -75,13 +67,13 @@ def load_chain(source: NetworkSource) -> tuple[str, list[Step]]:
         if entries:
             return source, _steps(entries, where)
     name, listed = listed_layers(source)
-    return name, _steps([_Entry(*one) for one in listed], where)
+    return name, _steps(listed, where)
 
 
-def _preset(name: str) -> list[_Entry]:
+def _preset(name: str) -> list[Listed]:
     """Convolutional networks: every layer reads the one before, but for projections."""
     layers = sorted(named_layers(name), key=lambda one: _place(name, one[0]))
-    found: list[_Entry] = []
+    found: list[Listed] = []
     block_input: str | None = None
     last: str | None = None
     waiting: dict[str, str] = {}
@@ -93,7 +85,7 @@ def _preset(name: str) -> list[_Entry]:
         ):
             block_input = last
         shortcut = block is not None and block[3] == "shortcut"
-        found.append(_Entry(work, 1, block_input if shortcut else last, None))
+        found.append(Listed(work, 1, block_input if shortcut else last, None, None))
         if block is not None and block[3] == "3" and int(block[2]) > 1 and block_input:
             waiting[block_input] = label  # the addition behind the block reads it again
         if not shortcut:
@@ -116,7 +108,7 @@ FEEDERS = {"context": ("scores", "softmax"), "down": ("up", "activation")}
 """Layers of a transformer that read another's output, and what is done to it on the way."""
 
 
-def _transformer(source: str) -> list[_Entry]:
+def _transformer(source: str) -> list[Listed]:
     layers = transformer_layers(source)
     if layers is None:
         return []
@@ -128,12 +120,12 @@ def _transformer(source: str) -> list[_Entry]:
         linked = before.get(feeder) if feeder else None
         # A gated layer reads the product of two.
         reads = linked[0] if linked is not None and linked[1] == count else None
-        found.append(_Entry(work, count, reads, None, between if reads else None))
+        found.append(Listed(work, count, reads, None, between if reads else None))
         before[kind] = work.name, count
     return found
 
 
-def _steps(entries: Sequence[_Entry], where: str) -> list[Step]:
+def _steps(entries: Sequence[Listed], where: str) -> list[Step]:
     places = {entry.workload.name: place for place, entry in enumerate(entries)}
     if len(places) < len(entries):
         raise ConfigError(f"{where}: layers: two layers have one name; give each its own.")
@@ -153,6 +145,8 @@ def _steps(entries: Sequence[_Entry], where: str) -> list[Step]:
                 untils[place] = max(untils[place], at)
             else:
                 untils[at] = max(untils[at], place)
+        if entry.between is not None and entry.input is None:
+            raise ConfigError(f"{where}: layers[{name}].between: expected an input beside it.")
         if entry.input is not None and list(entry.workload.roles.values()).count("input") != 1:
             raise ConfigError(f"{where}: layers[{name}].input: expected one tensor of role input.")
         sources.append(None if entry.input is None else places[entry.input])

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Tensor, Workload
-from costmodel.levels import Level
+from costmodel.moves import FILL, READ, UPDATE, Access, Moved, changed_on_chip, moved
 from costmodel.resident import ROLES, shared_buffer
 
 MOST_AXES = 3
@@ -32,57 +32,6 @@ MOST_AXES = 3
 
 ROW_OPERATORS = ("softmax", "normalisation")
 """Operators between two others that look at a whole row, the intermediate's last axis, at once."""
-
-READ, FILL, UPDATE = range(3)
-
-
-class Moved(NamedTuple):
-    """What moving words costs: pJ, and cycles in which nothing else runs."""
-
-    energy: Fraction
-    cycles: int
-
-    def times(self, count: int) -> Moved:
-        """As often as that."""
-        return Moved(count * self.energy, count * self.cycles)
-
-
-class Access(NamedTuple):
-    """Words of a tensor read (0), filled (1) or updated (2) at a level."""
-
-    level: Level
-    action: int
-    words: int
-    addressed: bool = True
-
-
-def moved(machine: Accelerator, accesses: Iterable[Access]) -> Moved:
-    """What accesses cost that run at one time, with nothing beside them.
-
-    Args:
-        machine: its levels down to the shared buffer leak meanwhile.
-        accesses: what is read and written.
-    """
-    accesses = tuple(accesses)
-    energy, cycles = Fraction(0), 0
-    for level, action, words, addressed in accesses:
-        blocks = -(-words // level.block_words)
-        energy += blocks * Fraction(repr(float(level.energies[action])))
-        energy += addressed * words * Fraction(repr(float(level.address_pj)))
-    for level in {one.level.name: one.level for one in accesses}.values():
-        mine = [one for one in accesses if one.level.name == level.name]
-        reads = sum(one.words for one in mine if one.action == READ)
-        writes = sum(one.words for one in mine if one.action != READ)
-        for words, rate in (
-            (reads, level.read_bandwidth),
-            (writes, level.write_bandwidth),
-            (reads + writes, level.bandwidth),
-        ):
-            if rate is not None:
-                cycles = max(cycles, math.ceil(words / Fraction(repr(float(rate)))))
-    outside = machine.levels[: machine.levels.index(shared_buffer(machine)) + 1] if cycles else ()
-    leaking = sum((Fraction(repr(float(level.leakage_pj))) for level in outside), Fraction(0))
-    return Moved(energy + cycles * leaking, cycles)
 
 
 @dataclass(frozen=True)
@@ -283,29 +232,17 @@ def _moves_of(
     outer, buffer, words = machine.levels[0], shared_buffer(machine), piece.words
     visits = piece.visits(factors, order)
     if piece.role != "output":
-        fetch = moved(machine, [Access(outer, READ, words), Access(buffer, FILL, words)])
+        fetch = moved(machine, [Access(outer, READ, words), Access(buffer, FILL, words)], buffer)
         return fetch.times(visits)
     distinct = piece.distinct(factors)
     back = [Access(outer, READ, words, addressed=False), Access(buffer, FILL, words)]
     several = (
-        moved(machine, [Access(outer, UPDATE, words)]).times(visits),
-        moved(machine, back).times(visits - distinct),
-        moved(machine, [Access(buffer, READ, words, addressed=False)]).times(
+        moved(machine, [Access(outer, UPDATE, words)], buffer).times(visits),
+        moved(machine, back, buffer).times(visits - distinct),
+        moved(machine, [Access(buffer, READ, words, addressed=False)], buffer).times(
             math.prod(factors) - distinct
         ),
     )
     return Moved(
         sum((one.energy for one in several), Fraction(0)), sum(one.cycles for one in several)
     )
-
-
-def changed_on_chip(machine: Accelerator, words: int) -> Moved:
-    """What an operator without multiply-accumulates costs that changes words in the buffer."""
-    buffer = shared_buffer(machine)
-    return moved(machine, [Access(buffer, READ, words), Access(buffer, UPDATE, words)])
-
-
-def changed_off_chip(machine: Accelerator, reads: int, writes: int) -> Moved:
-    """What an operator costs that reads and writes words outside the chip."""
-    outer = machine.levels[0]
-    return moved(machine, [Access(outer, READ, reads), Access(outer, UPDATE, writes)])

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from costmodel.affine import Workload
+from costmodel.moves import Words
 from costmodel.published_networks import PUBLISHED, moved_words, published_network
 from costmodel.transformers import TRANSFORMERS, transformer, uncounted_words
 from costmodel.workload_families import FAMILIES, Cnn, Conv1d, Gemm, Mttkrp
@@ -49,6 +51,8 @@ class _Layer(StrictModel):
     """Another layer, whose output it reads; see `costmodel.chains`."""
     until: Name | None = None
     """A layer after which its output is needed again."""
+    between: Literal["softmax", "normalisation", "activation"] | None = None
+    """What is done to the other layer's output before this one reads it."""
     cnn: Cnn | None = None
     conv1d: Conv1d | None = None
     gemm: Gemm | None = None
@@ -72,7 +76,7 @@ class _Layer(StrictModel):
 
     def build(self, folder: Path) -> Workload:
         content = self.model_dump(
-            exclude={"workload", "name", "count", "input", "until"}, exclude_unset=True
+            exclude={"workload", "name", "count", "input", "until", "between"}, exclude_unset=True
         )
         if self.workload is None:
             found = workload(content)
@@ -154,14 +158,22 @@ def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]
     return name or path.stem, layers
 
 
-def words_without_macs(source: NetworkSource) -> dict[str, int]:
+def words_without_macs(source: NetworkSource) -> dict[str, Words]:
     """Words that a network's operators without multiply-accumulates move, by operator.
 
     Args:
-        source: as `load_network` takes it; of a file nothing is known.
+        source: as `load_network` takes it; of a file what its layers say to be `between` two.
     """
-    if isinstance(source, Mapping):
-        return {}
+    if isinstance(source, Mapping) or os.path.isfile(source):
+        _, listed = listed_layers(source)
+        found: dict[str, Words] = {}
+        written = {entry.workload.name: entry.workload.words(-1) for entry in listed}
+        for entry in listed:
+            if entry.between is not None and entry.input in written:
+                words = entry.count * written[entry.input]
+                before = found.get(entry.between, Words(0, 0))
+                found[entry.between] = Words(before.reads + words, before.writes + words)
+        return found
     return uncounted_words(str(source)) or moved_words(str(source))
 
 
@@ -180,9 +192,10 @@ def _distinct(
     """
     name, listed = _listed(data, source, folder)
     found: dict[str, tuple[Workload, int]] = {}
-    for layer, count, _, _ in listed:
+    for entry in listed:
+        layer = entry.workload
         before = found.get(layer.hash, (layer, 0))
-        found[layer.hash] = before[0], before[1] + count
+        found[layer.hash] = before[0], before[1] + entry.count
     layers = list(found.values())
     names = [layer.name for layer, _ in layers]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -193,8 +206,23 @@ def _distinct(
     return name, layers
 
 
-Listed = tuple[Workload, int, str | None, str | None]
-"""A layer, how often it occurs, whose output it reads, and until when its own is needed."""
+@dataclass(frozen=True)
+class Listed:
+    """An entry of a network's file.
+
+    Attributes:
+        workload: the layer.
+        count: how often it occurs.
+        input: the layer whose output it reads.
+        until: the one after which its own is needed again.
+        between: what is done to what it reads.
+    """
+
+    workload: Workload
+    count: int
+    input: str | None
+    until: str | None
+    between: str | None
 
 
 def listed_layers(source: NetworkSource) -> tuple[str, list[Listed]]:
@@ -226,5 +254,5 @@ def _listed(data: Mapping[str, Any], source: str, folder: Path) -> tuple[str, li
             layer = entry.build(folder)
         except ConfigError as error:
             raise ConfigError(f"{where}: {str(error).removeprefix('workload: ')}") from error
-        found.append((layer, entry.count, entry.input, entry.until))
+        found.append(Listed(layer, entry.count, entry.input, entry.until, entry.between))
     return file.name or "", found

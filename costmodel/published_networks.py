@@ -10,12 +10,12 @@ and writes. Batch normalisation is folded into weights, as it is where networks 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from costmodel.affine import Workload
+from costmodel.moves import Words
 from costmodel.workloads import workload
 
 Layers = list[tuple[Workload, int]]
@@ -35,7 +35,12 @@ class PublishedNetwork:
     source: str
     layers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     parameters: int = 0
-    moved: Counter[str] = field(default_factory=Counter)
+    moved: dict[str, Words] = field(default_factory=dict)
+
+    def move(self, operator: str, reads: int, writes: int) -> None:
+        """Counts what an operator without multiply-accumulates reads and writes."""
+        before = self.moved.get(operator, Words(0, 0))
+        self.moved[operator] = Words(before.reads + reads, before.writes + writes)
 
     def conv(
         self,
@@ -61,7 +66,7 @@ class PublishedNetwork:
         self.parameters += window**2 * (channels if depthwise else channels * inputs)
         self.parameters += (2 if normalised else 1) * channels
         if active:
-            self.moved["activation"] += 2 * channels * size**2
+            self.move("activation", channels * size**2, channels * size**2)
 
     def linear(self, name: str, outputs: int, inputs: int) -> None:
         """A fully connected layer with a bias."""
@@ -70,11 +75,11 @@ class PublishedNetwork:
 
     def squeeze(self, name: str, channels: int, inner: int, size: int) -> None:
         """Squeeze-and-excite: the mean of every channel, two layers, and a factor per channel."""
-        self.moved["pooling"] += channels * size**2 + channels
+        self.move("pooling", channels * size**2, channels)
         self.linear(f"{name}-squeeze", inner, channels)
         self.linear(f"{name}-excite", channels, inner)
-        self.moved["activation"] += 2 * (inner + channels)
-        self.moved["scaling"] += 2 * channels * size**2 + channels
+        self.move("activation", inner + channels, inner + channels)
+        self.move("scaling", channels * size**2 + channels, channels * size**2)
 
     def inverted(
         self,
@@ -96,7 +101,7 @@ class PublishedNetwork:
             self.squeeze(name, inner, squeezed, size)
         self.conv(f"{name}-project", channels, inner, size, active=False)
         if stride == 1 and channels == inputs:
-            self.moved["addition"] += 3 * channels * size**2
+            self.move("addition", 2 * channels * size**2, channels * size**2)
 
 
 # window, inner channels, outputs, squeeze-and-excite, stride
@@ -132,9 +137,9 @@ def mobilenet_v3() -> PublishedNetwork:
         )
         inputs = outputs
     net.conv("head", 960, 160, 7)
-    net.moved["pooling"] += 960 * 49 + 960
+    net.move("pooling", 960 * 49, 960)
     net.linear("features", 1280, 960)
-    net.moved["activation"] += 2 * 1280
+    net.move("activation", 1280, 1280)
     net.linear("classifier", 1000, 1280)
     return net
 
@@ -156,7 +161,7 @@ def efficientnet_b0() -> PublishedNetwork:
             )  # fmt: skip
             inputs = outputs
     net.conv("head", 1280, 320, 7)
-    net.moved["pooling"] += 1280 * 49 + 1280
+    net.move("pooling", 1280 * 49, 1280)
     net.linear("classifier", 1000, 1280)
     return net
 
@@ -173,7 +178,7 @@ def unet() -> PublishedNetwork:
             inputs = channels
         if channels < 1024:
             skipped.append(channels)
-            net.moved["pooling"] += channels * (size**2 + (size // 2) ** 2)
+            net.move("pooling", channels * size**2, channels * (size // 2) ** 2)
             size //= 2
     for depth, channels in reversed(list(enumerate(skipped, start=1))):
         # Stride 2 and a window of 2: an output has one tap, so it is a layer of 4 x as many.
@@ -181,7 +186,7 @@ def unet() -> PublishedNetwork:
         net.layers.append((f"up{depth}", {"cnn": shape}))
         net.parameters += 4 * channels * inputs + channels
         size *= 2
-        net.moved["copy"] += 2 * channels * size**2
+        net.move("copy", channels * size**2, channels * size**2)
         for half in (1, 2):
             size -= 2
             inside = 2 * channels if half == 1 else channels
@@ -198,11 +203,11 @@ def dlrm() -> PublishedNetwork:
     for tower, widths in towers.items():
         for number, (inputs, outputs) in enumerate(itertools.pairwise(widths), start=1):
             net.linear(f"{tower}{number}", outputs, inputs)
-            net.moved["activation"] += 2 * outputs
+            net.move("activation", outputs, outputs)
         if tower == "bottom":
-            net.moved["look-up"] += 2 * 26 * 128
+            net.move("look-up", 26 * 128, 26 * 128)
             net.layers.append(("interaction", {"gemm": {"M": 27, "N": 27, "K": 128}}))
-            net.moved["copy"] += 2 * 479
+            net.move("copy", 479, 479)
     return net
 
 
@@ -232,7 +237,7 @@ def published_network(source: str) -> tuple[str, Layers] | None:
     return name, list(found.values())
 
 
-def moved_words(source: str) -> dict[str, int]:
+def moved_words(source: str) -> dict[str, Words]:
     """Words that a network's operators without multiply-accumulates move; none where unknown."""
     name = _key(source)
     return dict(PUBLISHED[name]().moved) if name in PUBLISHED else {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from costmodel.affine import Workload
+from costmodel.moves import Words
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Size, StrictModel, shown, unknown_name, validate
@@ -121,19 +122,19 @@ class Transformer:
         stored = sum(layer.weights for layer in self.layers(run))
         return stored + embedding + self.embedded * self.width
 
-    def moved_words(self, run: Run) -> dict[str, int]:
+    def moved_words(self, run: Run) -> dict[str, Words]:
         """Words that operators without multiply-accumulates read and write, by operator."""
         queries = run.sequence if run.phase == "prefill" else 1
         tokens = run.batch * queries
         scores = run.batch * self.heads * queries * run.sequence
         hidden = tokens * self.active * self.hidden
         found = {
-            "softmax": 2 * scores,
-            "normalisation": 2 * 2 * tokens * self.width,
-            "activation": (3 if self.gated else 2) * hidden,
-            "addition": 2 * 3 * tokens * self.width,
+            "softmax": Words(scores, scores),
+            "normalisation": Words(tokens * self.width, tokens * self.width).times(2),
+            "activation": Words((2 if self.gated else 1) * hidden, hidden),
+            "addition": Words(2 * tokens * self.width, tokens * self.width).times(2),
         }
-        return {name: words * self.blocks for name, words in found.items()}
+        return {name: words.times(self.blocks) for name, words in found.items()}
 
 
 TRANSFORMERS: Mapping[str, Transformer] = {
@@ -208,7 +209,7 @@ def transformer_layers(source: str) -> list[tuple[Workload, int]] | None:
     ]
 
 
-def uncounted_words(source: str) -> dict[str, int]:
+def uncounted_words(source: str) -> dict[str, Words]:
     """Words that a network's operators without multiply-accumulates move, by operator.
 
     Args:

@@ -51,8 +51,6 @@ class _Asked:
     network: str | None
     jointly: bool
     resident: bool
-    fused: bool
-    moves: bool
     problems: Place | None
     continued: Place | None
     timeloop: bool
@@ -91,9 +89,6 @@ class _Asked:
             raise click.UsageError("--jointly is for --network.")
         if self.resident and not self.jointly:
             raise click.UsageError("--resident is for --network --jointly.")
-        for name, asked in (("fused", self.fused), ("moves", self.moves)):
-            if asked and not self.resident:
-                raise click.UsageError(f"--{name} is for --network --jointly --resident.")
 
     def check_options(self, given: Mapping[str, Any]) -> None:
         """Refuses options that are for other problems than these.
@@ -108,9 +103,11 @@ class _Asked:
             "islands": (self.single and self.continued is None, "a single WORKLOAD"),
             "why_not": (self.single, "a single WORKLOAD"),
             "html": (self.single or self.jointly, "a single WORKLOAD"),
+            "fused": (self.resident, "--network --jointly --resident"),
+            "moves": (self.network is not None, "--network"),
         }
         for name, (fits, what) in here.items():
-            if given[name] is not None and not fits:
+            if given[name] not in (None, False) and not fits:
                 raise click.UsageError(f"--{name.replace('_', '-')} is for {what}.")
 
 
@@ -127,7 +124,7 @@ class _Asked:
     "--fused", is_flag=True, help="Of --resident: also tile two layers in a row together."
 )
 @click.option(
-    "--moves", is_flag=True, help="Of --resident: count softmax and activations between layers."
+    "--moves", is_flag=True, help="Of --network: count softmax and all that only moves words."
 )
 @click.option("--max-cycles", type=int, help="Of --jointly: the most cycles of the least energy.")
 @click.option(
@@ -259,7 +256,7 @@ def search(
         _search_timeloop(request, asked, output, as_json)
         return
     if asked.resident:
-        _search_resident(request, asked, output, page, as_json)
+        _search_resident(request, output, page, as_json)
         return
     if asked.jointly:
         _search_jointly(request, output, page, as_json)
@@ -441,13 +438,13 @@ def _search_jointly(
 
 
 def _search_resident(
-    request: Request, asked: _Asked, output: Place | None, page: Place | None, as_json: bool
+    request: Request, output: Place | None, page: Place | None, as_json: bool
 ) -> None:
     from orchestrator.networks.search_resident import search_resident
 
     if request.top > 1 or request.pad or page is not None:
         raise ConfigError("--top, --pad and --html are not for --resident.")
-    result = search_resident(request, fused=asked.fused, moves=asked.moves)
+    result = search_resident(request)
     if output is not None:
         result.save(output)
     click.echo(json_text(result.to_dict()) if as_json else result.picture())

@@ -21,8 +21,9 @@ from costmodel.accelerators import Accelerator
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line, Point
-from costmodel.fused import Moved, Pair, Plan, plans
+from costmodel.fused import Pair, Plan, plans
 from costmodel.map_space.map_space import MapSpace
+from costmodel.moves import Moved
 from costmodel.resident import resident_machine
 from orchestrator.networks.jointly import LayerLines, Weight
 

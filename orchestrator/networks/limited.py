@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from costmodel.exact_any.front import prove_front
 from mapspace.errors import ConfigError, DataError
+from orchestrator.networks.fused import FixedLines
 from orchestrator.networks.jointly import Choice, Jointly, LayerLines, Optimum, Weight
 from orchestrator.networks.lines import Limit, under_limit
 
@@ -178,6 +179,8 @@ class Limited(Jointly):
             if self._ended:
                 raise _TimeIsOutError
 
+        if isinstance(layer, FixedLines):
+            return
         for point in prove_front(layer.space, say=say):
             layer.offer(point.code)
 

@@ -18,14 +18,18 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.exact.verification import Verdict
 from costmodel.exact_any.weighted import point_of
+from costmodel.levels import Cycles
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.map_space.map_space import MapSpace
+from costmodel.moves import Moved, Words
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
+from orchestrator.networks.fused import FixedLines
 from orchestrator.networks.jointly import ROUNDING, LayerLines, Optimum
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Cut, Limit, lower_bound, under_limit, value_of
+from orchestrator.networks.operators import Operators
 from orchestrator.proofs.certificates import Verification
 
 FORMAT: Final = "mapspace-network-certificate-1"
@@ -49,6 +53,14 @@ class _LayerOf(StrictModel):
     energy_pj: Exact
     latency_cycles: Size
     record: dict[str, Any] = Field(repr=False)
+
+
+class _MovesOf(StrictModel):
+    """An operator that only moves words, over the whole network."""
+
+    operator: Name
+    reads: Cycles
+    writes: Cycles
 
 
 class _CutOf(StrictModel):
@@ -85,6 +97,8 @@ class NetworkCertificate(StrictModel):
     accelerator_hash: Name
     layers: tuple[_LayerOf, ...] = Field(min_length=1, max_length=100_000)
     cuts: tuple[_CutOf, ...] = Field(min_length=1, max_length=10_000)
+    moves: tuple[_MovesOf, ...] = Field(default=(), max_length=100)
+    """What is in the totals beside the layers, each at the outermost level and by itself."""
     seconds: NonNegativeNumber
     """How long it took: what the first proof says."""
 
@@ -95,14 +109,31 @@ class NetworkCertificate(StrictModel):
             return Limit(cycles=self.most_cycles)
         return None if self.most_energy_pj is None else Limit(energy=Fraction(self.most_energy_pj))
 
+    @property
+    def moved(self) -> Moved:
+        """What the operators beside the layers cost."""
+        words = {one.operator: Words(one.reads, one.writes) for one in self.moves}
+        return Operators(words, self.accelerator, counted=True).cost
+
     def text(self) -> str:
         """The certificate's file."""
         return self.model_dump_json(indent=1) + "\n"
 
 
-def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
-    """The certificate of what was reached."""
-    model, layers = LoopNestModel(), optimum.layers
+def certify_network(
+    name: str, optimum: Optimum, operators: Operators | None = None
+) -> NetworkCertificate:
+    """The certificate of what was reached.
+
+    Args:
+        name: of the network.
+        optimum: what was reached.
+        operators: what only moves words; in the optimum where they are counted.
+    """
+    pairs = zip(optimum.layers, optimum.choice, strict=True)
+    chosen = [(layer, point) for layer, point in pairs if not isinstance(layer, FixedLines)]
+    model, layers = LoopNestModel(), [layer for layer, _ in chosen]
+    counted = {} if operators is None or not operators.counted else operators.words
     machine, limit = layers[0].space.accelerator, optimum.limit or Limit()
     return NetworkCertificate(
         format=FORMAT,
@@ -129,7 +160,7 @@ def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
                 latency_cycles=point.cycles,
                 record=mapping_record(layer.space, point.code),
             )
-            for layer, point in zip(layers, optimum.choice, strict=True)
+            for layer, point in chosen
         ),
         cuts=tuple(
             _CutOf(
@@ -137,6 +168,10 @@ def certify_network(name: str, optimum: Optimum) -> NetworkCertificate:
                 bounds=tuple(str(layer.lines[cut.weight].bound) for layer in layers),
             )
             for cut in optimum.cuts
+        ),
+        moves=tuple(
+            _MovesOf(operator=operator, reads=words.reads, writes=words.writes)
+            for operator, words in counted.items()
         ),
         seconds=optimum.seconds,
     )
@@ -287,8 +322,9 @@ class _Look:
     def totals(self) -> None:
         """Adds up, and computes the bound from what is said of every layer."""
         said = self.certificate
-        energy = sum((one.count * Fraction(one.energy_pj) for one in said.layers), Fraction(0))
-        cycles = sum(layer.count * layer.latency_cycles for layer in said.layers)
+        moved = said.moved
+        energy = sum((n.count * Fraction(n.energy_pj) for n in said.layers), moved.energy)
+        cycles = moved.cycles + sum(one.count * one.latency_cycles for one in said.layers)
         self._check(
             (energy, cycles) == (Fraction(said.energy_pj), said.latency_cycles),
             f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles",
@@ -300,7 +336,9 @@ class _Look:
                 None if cut.weight is None else Fraction(cut.weight),
                 sum(
                     (n.count * Fraction(b) for n, b in zip(said.layers, cut.bounds, strict=True)),
-                    Fraction(0),
+                    Fraction(moved.cycles)
+                    if cut.weight is None
+                    else moved.energy + Fraction(cut.weight) * moved.cycles,
                 ),
             )
             for cut in said.cuts
@@ -361,6 +399,8 @@ class _Look:
         said = self.certificate
         assert said.limit is not None  # the parser refuses fronts without one
         left = None if self._ends is None else self._ends - time.monotonic()
+        if said.moves:
+            layers = [*layers, FixedLines(layers[0].space, said.moved)]
         found = Limited(layers, said.limit, seconds=left).run()
         bound = Fraction(said.lower_bound) * (1 - ROUNDING)
         ok = found.bound >= bound

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapspace.storage import Place, place
 from orchestrator.networks.network_certificate import NetworkCertificate, certify_network
+from orchestrator.networks.operators import Operators
 from orchestrator.records.found_mapping import MappingCosts, save_records
 from orchestrator.report.document import LEFT, Document, Section, Table
 from orchestrator.report.shown import Fact, Shown, aligned
@@ -44,14 +45,14 @@ class NetworkOptimum(Shown):
         accelerator: the machine.
         found: the choice, and what bounds it.
         interrupted: whether an interruption ended it.
-        uncounted: words that operators without multiply-accumulates move; they are in no costs.
+        operators: what only moves words.
     """
 
     network: str
     accelerator: Accelerator
     found: Optimum
     interrupted: bool
-    uncounted: dict[str, int]
+    operators: Operators
 
     @property
     def objective(self) -> Objective:
@@ -87,7 +88,7 @@ class NetworkOptimum(Shown):
     @cached_property
     def certificate(self) -> NetworkCertificate:
         """What `mapspace verify` proves again."""
-        return certify_network(self.network, self.found)
+        return certify_network(self.network, self.found, self.operators)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -125,7 +126,8 @@ class NetworkOptimum(Shown):
             else float(self.limit.energy),
             "seconds": self.found.seconds,
             "interrupted": self.interrupted,
-            "uncounted_words": dict(self.uncounted),
+            "uncounted_words": self.operators.uncounted,
+            "moves": self.operators.rows(),
             "layers": self.rows(),
             "totals": {
                 **costs.to_dict(),
@@ -169,11 +171,14 @@ class NetworkOptimum(Shown):
                 "certified",
                 f"within {gap} of the network's optimum{within}: none is below {bound}",
             )
-        if self.uncounted:
-            what, words = ", ".join(self.uncounted), sum(self.uncounted.values())
-            yield "not counted", f"{what} move {words:,} words and multiply nothing"
+        moves = self.operators.fact()
+        if moves is not None:
+            yield moves
         lines, seconds = len(self.found.cuts), self.found.seconds
-        yield "search", f"{len(self.found.layers)} distinct layers, {lines} lines, {seconds:.2f} s"
+        yield (
+            "search",
+            f"{len(self.certificate.layers)} distinct layers, {lines} lines, {seconds:.2f} s",
+        )
 
     def table(self) -> Table:
         """A row per layer and the totals."""
@@ -189,7 +194,7 @@ class NetworkOptimum(Shown):
             )
             for row in self.rows()
         ]
-        every = sum(layer.count for layer in self.found.layers)
+        every = sum(layer.count for layer in self.certificate.layers)
         foot = ("total", every, millijoules(energy), cycles, 100.0, 100.0)
         return Table("layers", "", HEADER, FORMATS, rows, [foot])
 

@@ -19,8 +19,9 @@ from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.exact_any.weighted import Line, Point
-from costmodel.fused import Moved, Pair, changed_off_chip, changed_on_chip
+from costmodel.fused import Pair
 from costmodel.map_space.map_space import MapSpace
+from costmodel.moves import Moved, changed_off_chip, changed_on_chip
 from costmodel.resident import resident_machine
 from mapspace.errors import ConfigError
 from orchestrator.networks.fused import NO_CODE, FixedLines, PairLines
@@ -178,17 +179,26 @@ class Ways:
 class Resident(Jointly):
     """Finds mappings, and tensors that stay, of the least objective, and proves that."""
 
-    def __init__(self, ways: Ways, objective: Objective, **options: Any) -> None:
-        """As `Jointly`, of every layer with each that can lie on the chip."""
-        self._ways = ways
+    def __init__(
+        self, ways: Ways, objective: Objective, fixed: Moved = NO_MOVES, **options: Any
+    ) -> None:
+        """As `Jointly`, of every layer with each that can lie on the chip.
+
+        Args:
+            ways: how the network can run.
+            objective: as of `Jointly`.
+            fixed: what the network costs beside, however it runs.
+            options: as of `Jointly`.
+        """
+        self._ways, self._fixed = ways, fixed
         self.path: list[Way] = []
         super().__init__(ways.layers, objective, **options)
 
     def sums(self, choice: Choice) -> tuple[Fraction, int]:
         """Energy (pJ) and cycles of a mapping per step."""
         pairs = list(zip(self._ways.steps, choice, strict=True))
-        energy = sum((step.count * point.energy for step, point in pairs), Fraction(0))
-        return energy, sum(step.count * point.cycles for step, point in pairs)
+        energy = sum((step.count * point.energy for step, point in pairs), self._fixed.energy)
+        return energy, self._fixed.cycles + sum(s.count * point.cycles for s, point in pairs)
 
     def _consider(self, weight: Weight) -> Choice:
         line = Line(weight, Fraction(0), None, False)
@@ -213,7 +223,7 @@ class Resident(Jointly):
         def bound(way: Way) -> Fraction:
             return way.lines.lines[weight].bound + line.sum_of(Point(*way.moves, NO_CODE))
 
-        return self._ways.shortest(bound)[0]
+        return self._ways.shortest(bound)[0] + line.sum_of(Point(*self._fixed, NO_CODE))
 
 
 def begin(ways: Ways, seconds: float) -> None:

@@ -13,6 +13,7 @@ from costmodel.loop_nest.records import mapping_record
 from costmodel.resident import shared_buffer
 from mapspace.storage import Place, place
 from orchestrator.networks.jointly import Optimum
+from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import Way
 from orchestrator.networks.runs_of_steps import PairRow, Ran, as_run
 from orchestrator.records.found_mapping import MappingCosts, save_records
@@ -44,6 +45,7 @@ class ResidentOptimum(Shown):
         found: the choice, a mapping per step, and what bounds it.
         alone: the same where nothing stays.
         interrupted: whether an interruption ended it.
+        operators: what only moves words.
         staying: where tensors may stay but none is tiled together; None: so is `found`.
         pairs: what fusing is worth for each two layers that could be tiled together.
     """
@@ -55,6 +57,7 @@ class ResidentOptimum(Shown):
     found: Optimum
     alone: Optimum
     interrupted: bool
+    operators: Operators
     staying: Optimum | None = None
     pairs: tuple[PairRow, ...] = ()
 
@@ -128,6 +131,7 @@ class ResidentOptimum(Shown):
             "buffer": shared_buffer(self.accelerator).name,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            "moves": self.operators.rows(),
             "layers": self.rows(),
             "pairs": [self._pair(row) for row in self.pairs],
             "totals": {
@@ -191,6 +195,13 @@ class ResidentOptimum(Shown):
             bound = value_text(objective, float(found.bound), clock)
             gap = percent(found.gap, up=True)
             yield "certified", f"within {gap} of the optimum: none is below {bound}"
+        moves = self.operators.fact()
+        if moves is not None and self.operators.counted:
+            label = moves[0]
+            what = ", ".join(self.operators.words)
+            yield label, f"{what} are in the totals, at {name} where what they change lies there"
+        elif moves is not None:
+            yield moves
         yield (
             "search",
             f"{len(found.layers)} proofs a line, {len(found.cuts)} lines, {self.seconds:.2f} s",

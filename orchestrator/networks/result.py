@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from mapspace.storage import Place, place
 from orchestrator.answers.explained import explained_text
 from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Standing
+from orchestrator.networks.operators import Operators
 from orchestrator.networks.text import RESTRICTED, network_text
 from orchestrator.records.found_mapping import MappingCosts, save_records
 from orchestrator.report.shown import Fact, Shown
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
     from costmodel.costs import Objective
     from costmodel.exact.restriction import Restriction
+    from costmodel.moves import Moved
 
 # An objective is energy^a x cycles^b; the exponents' sum.
 DEGREES = {"energy": 1, "latency": 1, "edp": 2, "ed2p": 3}
@@ -156,8 +158,7 @@ class NetworkResult(Shown):
         unfinished: names of those that an interruption left out.
         interrupted: whether there was one.
         seconds: how long the search took.
-        uncounted: words that operators without multiply-accumulates move, by operator, where the
-            network says; they are in no costs.
+        operators: what only moves words, where the network says.
     """
 
     network: str
@@ -167,7 +168,7 @@ class NetworkResult(Shown):
     unfinished: tuple[str, ...]
     interrupted: bool
     seconds: float
-    uncounted: Mapping[str, int] = field(default_factory=dict)
+    operators: Operators
 
     @property
     def from_store(self) -> bool:
@@ -186,7 +187,8 @@ class NetworkResult(Shown):
         """Sums over the layers; None where no layer has a mapping."""
         found = [(layer.count, layer.result) for layer in self.layers if layer.result is not None]
         complete = not self.unfinished and len(found) == len(self.layers)
-        return _totals(self.objective, found, complete=complete) if found else None
+        moves = self.operators.in_totals
+        return _totals(self.objective, found, moves, complete=complete) if found else None
 
     @property
     def failure(self) -> str | None:
@@ -224,7 +226,8 @@ class NetworkResult(Shown):
             "interrupted": self.interrupted,
             "unfinished": list(self.unfinished),
             "from_store": self.from_store,
-            "uncounted_words": dict(self.uncounted),
+            "uncounted_words": self.operators.uncounted,
+            "moves": self.operators.rows(),
             "layers": self.rows(),
             "totals": None if totals is None else totals.to_dict(),
         }
@@ -275,7 +278,7 @@ class NetworkResult(Shown):
 
 
 def _totals(
-    objective: Objective, found: Sequence[tuple[int, SearchResult]], *, complete: bool
+    objective: Objective, found: Sequence[tuple[int, SearchResult]], moves: Moved, *, complete: bool
 ) -> NetworkTotals:
     """Sums over layers, and what is certain of them.
 
@@ -287,19 +290,22 @@ def _totals(
     def sum_of(values: Iterable[float]) -> float:
         return math.fsum(count * x for (count, _), x in zip(found, values, strict=True))
 
+    clock = found[0][1].accelerator.clock_ghz
+    moving = MappingCosts(float(moves.energy), moves.cycles, clock)
     costs = MappingCosts(
-        sum_of(result.costs.energy_pj for _, result in found),
-        sum_of(result.costs.latency_cycles for _, result in found),
-        found[0][1].accelerator.clock_ghz,
+        sum_of(result.costs.energy_pj for _, result in found) + moving.energy_pj,
+        sum_of(result.costs.latency_cycles for _, result in found) + moving.latency_cycles,
+        clock,
     )
     busy = sum_of(result.utilisation * result.costs.latency_cycles for _, result in found)
     value, degree = costs.objective(objective), DEGREES[objective]
 
     def certain(standings: Sequence[Standing]) -> TotalStanding:
-        bound: float = sum_of(layer.lower_bound ** (1 / degree) for layer in standings) ** degree
+        roots = sum_of(layer.lower_bound ** (1 / degree) for layer in standings)
+        bound: float = (roots + moving.objective(objective) ** (1 / degree)) ** degree
         layers = sum(layer.proven for layer in standings)
         # Without a product the sum of the best is the best sum; so is one layer, however often.
-        proven = layers == len(found) and (degree == 1 or len(found) == 1)
+        proven = layers == len(found) and (degree == 1 or (len(found) == 1 and not any(moves)))
         gap = max(0.0, value / bound - 1) if bound > 0 else math.inf
         return TotalStanding(
             layers, proven, value if proven else min(bound, value), 0.0 if proven else gap

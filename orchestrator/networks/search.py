@@ -22,6 +22,7 @@ from costmodel.networks import load_network, words_without_macs
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.extras import is_installed
 from orchestrator.answers.request import Request
+from orchestrator.networks.operators import Operators
 from orchestrator.networks.result import LayerResult, NetworkResult
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
@@ -94,7 +95,7 @@ def search_network(
         unfinished=unfinished,
         interrupted=interrupted.is_set() or bool(unfinished),
         seconds=time.monotonic() - started,
-        uncounted=words_without_macs(request.network),
+        operators=Operators(words_without_macs(request.network), device, request.moves),
     )
 
 

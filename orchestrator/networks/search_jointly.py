@@ -15,9 +15,11 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.networks import load_network, words_without_macs
 from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
+from orchestrator.networks.fused import FixedLines
 from orchestrator.networks.jointly import Jointly, LayerLines
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Limit
+from orchestrator.networks.operators import Operators
 from orchestrator.networks.optimum_result import NetworkOptimum
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
@@ -88,9 +90,12 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             raise ConfigError(f"{work.name}: {why}")
         found.append(LayerLines(space, count))
     load_prover(found[0].space)
+    operators = Operators(words_without_macs(request.network), device, request.moves)
+    if operators.counted:
+        found.append(FixedLines(found[0].space, operators.cost))
     ends = time.monotonic() + seconds
     with interruptible() as interrupted:
-        for layer in found:
+        for layer in found[: len(layers)]:
             layer.begin(max(LEAST_SECONDS, ends - time.monotonic()))
         options: dict[str, Any] = {
             "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
@@ -114,5 +119,5 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
         device,
         result,
         stopped,
-        words_without_macs(request.network),
+        operators,
     )

@@ -9,10 +9,12 @@ from typing import TextIO
 
 from costmodel.chains import load_chain
 from costmodel.exact.objective import KINDS
+from costmodel.networks import words_without_macs
 from costmodel.resident import shared_buffer
 from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Optimum
+from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import LEAST_SECONDS, Resident, Way, Ways, begin
 from orchestrator.networks.resident_result import ResidentOptimum
 from orchestrator.networks.runs_of_steps import pair_rows
@@ -21,16 +23,12 @@ from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 
 
-def search_resident(
-    request: Request, stream: TextIO | None = None, *, fused: bool = False, moves: bool = False
-) -> ResidentOptimum:
+def search_resident(request: Request, stream: TextIO | None = None) -> ResidentOptimum:
     """Finds what stays on the chip and all mappings for the least objective of a network.
 
     Args:
         request: its workload is the network; `seconds` and `gap` are those of the network.
         stream: takes the progress; standard error if None.
-        fused: whether two layers in a row may also be tiled together.
-        moves: whether operators between two layers, such as softmax, are counted.
 
     Raises:
         ConfigError: an option that does not fit, a network without order, a machine without a
@@ -55,6 +53,12 @@ def search_resident(
     name, steps = load_chain(request.network)
     device, live = request.device, Live(stream or sys.stderr)
     buffer = shared_buffer(device)
+    fused, moves = request.fused, request.moves
+    words = words_without_macs(request.network)
+    between = {step.operator for step in steps}
+    # Of what stands between two layers the ways know where it happens; the rest is off the chip.
+    rest = {name: one for name, one in words.items() if name not in between}
+    fixed = Operators(rest, device, moves).in_totals
     ways = Ways(steps, device, fused=fused, moves=moves)
     bare = [replace(step, until=place) for place, step in enumerate(steps)]
     alone = Ways(bare, device, known=ways, moves=moves)
@@ -70,7 +74,7 @@ def search_resident(
             begin(some, max(LEAST_SECONDS, ends - time.monotonic()))
             left = max(LEAST_SECONDS, ends - time.monotonic())
             proof = Resident(
-                some, request.objective, seconds=left, gap=request.gap,
+                some, request.objective, fixed, seconds=left, gap=request.gap,
                 say=lambda text: live.update(lambda: f"  {text}"), stop=interrupted.is_set,
             )  # fmt: skip
             return proof.run(), proof.path
@@ -85,5 +89,6 @@ def search_resident(
         raise DataError(f"{name} on {device.name}: nothing is certain; expected more seconds.")
     pairs = () if staying is None else tuple(pair_rows(ways, path, (found, staying, before)))
     return ResidentOptimum(
-        name, device, tuple(steps), tuple(path), found, before, stopped, staying, pairs
-    )
+        name, device, tuple(steps), tuple(path), found, before, stopped,
+        Operators(words, device, moves), staying, pairs,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from orchestrator.networks.operators import moves_fact
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
 from orchestrator.report.text_table import table_lines, wrapped
 from orchestrator.report.units import (
@@ -78,9 +79,9 @@ def _lines(
         yield f"layers          no mapping of any layer has a lower {objective}: all are proven"
     if totals is not None:
         yield from _standing_of(summary, clock_ghz)
-    if uncounted := summary["uncounted_words"]:
-        what, words = ", ".join(uncounted), sum(uncounted.values())
-        yield from wrapped(f"not counted     {what} move {words:,} words and multiply nothing")
+    if moves := summary["moves"]:
+        label, text = moves_fact(moves)
+        yield from wrapped(f"{label:<16}{text}")
     yield f"search          {len(rows)} distinct layers in {summary['seconds']:.2f} s"
     if interruption is not None:
         yield interruption

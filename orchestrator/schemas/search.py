@@ -218,6 +218,23 @@ class NetworkTotalsAnswer(Costs):
     gap_under_restriction: float | None
 
 
+class OperatorMoves(TypedDict):
+    """An operator without multiply-accumulates: its words over the whole network.
+
+    Attributes:
+        energy_pj: at the outermost level; where tensors stay on the chip it takes less.
+        latency_cycles: likewise.
+        counted: whether the totals have it.
+    """
+
+    operator: str
+    reads: int
+    writes: int
+    energy_pj: float
+    latency_cycles: int
+    counted: bool
+
+
 class NetworkAnswer(TypedDict):
     """Every layer of a network with its own best mapping.
 
@@ -237,6 +254,7 @@ class NetworkAnswer(TypedDict):
     unfinished: list[str]
     from_store: bool
     uncounted_words: dict[str, int]
+    moves: list[OperatorMoves]
     layers: list[FoundLayer | LayerWithout]
     totals: NetworkTotalsAnswer | None
 
@@ -278,6 +296,7 @@ class JointAnswer(TypedDict):
     seconds: float
     interrupted: bool
     uncounted_words: dict[str, int]
+    moves: list[OperatorMoves]
     layers: list[JointLayer]
     totals: JointTotals
 
@@ -342,6 +361,7 @@ class ResidentAnswer(TypedDict):
     buffer: str
     seconds: float
     interrupted: bool
+    moves: list[OperatorMoves]
     layers: list[ResidentLayer]
     pairs: list[FusedPair]
     totals: ResidentTotals

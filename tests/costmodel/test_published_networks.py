@@ -47,8 +47,8 @@ def test_dlrm_by_hand() -> None:
     assert dlrm().parameters == bottom + top + biases
     assert macs("dlrm") == bottom + top + 27 * 27 * 128
     # 26 vectors read and written; 128 of the tower and 351 products, copied side by side.
-    assert words_without_macs("dlrm")["look-up"] == 2 * 26 * 128
-    assert words_without_macs("dlrm")["copy"] == 2 * (128 + 27 * 26 // 2)
+    assert words_without_macs("dlrm")["look-up"].both == 2 * 26 * 128
+    assert words_without_macs("dlrm")["copy"].both == 2 * (128 + 27 * 26 // 2)
 
 
 def test_names_are_found_and_listed(capsys: pytest.CaptureFixture[str]) -> None:

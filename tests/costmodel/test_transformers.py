@@ -82,8 +82,8 @@ def test_decoding_token_by_token_attends_as_a_prefill_without_a_mask(name: str) 
 
 def test_words_of_what_multiplies_nothing() -> None:
     moved = TRANSFORMERS["bert-base"].moved_words(Run(sequence=128))
-    assert moved["softmax"] == 12 * 2 * 12 * 128 * 128
-    assert moved["normalisation"] == 12 * 2 * 2 * 128 * 768
+    assert moved["softmax"].both == 12 * 2 * 12 * 128 * 128
+    assert moved["normalisation"].both == 12 * 2 * 2 * 128 * 768
     assert moved == uncounted_words("bert-base")
     assert uncounted_words("resnet50") == {}
 
@@ -116,7 +116,8 @@ def test_names_are_read_as_presets_are() -> None:
 
 def test_a_search_says_what_it_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "search", "--network", "gpt2:phase=decode,sequence=16")
-    assert found["uncounted_words"] == uncounted_words("gpt2:phase=decode,sequence=16")
+    words_of = uncounted_words("gpt2:phase=decode,sequence=16")
+    assert found["uncounted_words"] == {name: words.both for name, words in words_of.items()}
     assert all(layer["proven"] for layer in found["layers"])
     words = f"{sum(found['uncounted_words'].values()):,}"
     said = printed(capsys, "search", "--network", "gpt2:phase=decode,sequence=16")

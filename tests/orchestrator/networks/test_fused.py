@@ -20,7 +20,8 @@ from costmodel.affine import Workload
 from costmodel.chains import Step
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
-from costmodel.fused import Moved, Pair, plans
+from costmodel.fused import Pair, plans
+from costmodel.moves import Moved
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.resident import Resident, Ways, begin
 
