@@ -23,9 +23,12 @@ from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.fused import Pair, Plan, plans
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import Moved
+from costmodel.moves import READ, UPDATE, Moved
 from costmodel.resident import resident_machine
 from orchestrator.networks.jointly import LayerLines, Weight
+
+LEAST_LOOK = 2.0
+"""Seconds that a look over all plans takes at least: what comes before says little."""
 
 NO_CODE = np.zeros(0, np.int32)
 
@@ -37,6 +40,8 @@ class _Part(NamedTuple):
     factors: tuple[int, ...]
     roles: tuple[str, ...]
     words: int
+    outside: bool = True
+    """Whether accesses of the outermost level cost energy."""
 
 
 class FixedLines(LayerLines):
@@ -75,6 +80,7 @@ class PairLines(LayerLines):
         self.pair, self._machine = pair, machine
         self.plans = plans(pair, machine)
         self._parts: dict[_Part, LayerLines | None] = {}
+        self._passing: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
         self._least_words: dict[tuple[int, tuple[int, ...], tuple[str, ...]], int] = {}
         for plan in self.plans:
             for side in range(2):
@@ -110,16 +116,50 @@ class PairLines(LayerLines):
         if part not in self._parts:
             machine = resident_machine(self._machine, part.roles, part.words)
             work = self.pair.parts(part.factors)[part.side]
+            if machine is not None and not part.outside:
+                machine = _free_outside(machine, self._machine.levels[0].name)
             space = None if machine is None else MapSpace(work, machine)
             fits = space is not None and not (why_infeasible(space) or why_not_proven(space))
             self._parts[part] = LayerLines(space, 1) if fits and space is not None else None
         return self._parts[part]
 
-    def _relaxed(self, side: int, plan: Plan) -> tuple[int, LayerLines | None]:
-        """Larger parts that bound a part from below, and how often they run."""
-        factors = self._joined(side, plan.factors)
-        words = self._least_words[side, factors, plan.roles(side)]
-        return math.prod(factors), self._lines_of(_Part(side, factors, plan.roles(side), words))
+    def _relaxed(self, side: int, plan: Plan) -> list[tuple[int, Fraction, LayerLines]]:
+        """Larger parts that bound a part from below.
+
+        Each with how often it runs and the energy beside it: the outermost level is accessed once
+        per iteration and word at least, so this can be counted apart from what is inside.
+        """
+        factors, roles = self._joined(side, plan.factors), plan.roles(side)
+        words = self._least_words[side, factors, roles]
+        outside = plan.times * self._once(side, plan.factors, roles)
+        found = []
+        for beside, part in (
+            (Fraction(0), _Part(side, factors, roles, words)),
+            (outside, _Part(side, factors, roles, words, outside=False)),
+        ):
+            lines = self._lines_of(part)
+            if lines is not None:
+                found.append((math.prod(factors), beside, lines))
+        return found
+
+    def _once(self, side: int, factors: tuple[int, ...], roles: tuple[str, ...]) -> Fraction:
+        """Energy of the outermost level where a part's other tensors pass it once, pJ."""
+        key = (side, factors, roles)
+        if key not in self._passing:
+            work, level = self.pair.parts(factors)[side], self._machine.levels[0]
+            energy = Fraction(0)
+            for tensor in work.tensors:
+                role = work.roles[tensor.name]
+                if role in roles:
+                    continue
+                words = math.prod(
+                    max(work.dimensions[name] for name, _ in axis.terms) for axis in tensor.axes
+                )
+                action = UPDATE if role == "output" else READ
+                price = Fraction(repr(float(level.energies[action])))
+                energy += -(-words // level.block_words) * price
+            self._passing[key] = energy
+        return self._passing[key]
 
     @property
     def _first(self) -> int | None:
@@ -183,7 +223,7 @@ class PairLines(LayerLines):
 
     def _look(self, weight: Weight, seconds: float | None) -> Line:
         """Proves the least weighted sum over all plans, or gets as far as the time allows."""
-        ends = math.inf if seconds is None else time.monotonic() + seconds
+        ends = math.inf if seconds is None else time.monotonic() + max(seconds, LEAST_LOOK)
         line = Line(weight, Fraction(0), None, False)
         heap = [(self._bound(plan, weight), index) for index, plan in enumerate(self.plans)]
         heapq.heapify(heap)
@@ -195,6 +235,10 @@ class PairLines(LayerLines):
                 return Line(weight, line.sum_of(best), best, True)
             if time.monotonic() >= ends:
                 break
+            now = self._bound(self.plans[index], weight)
+            if now > bound:  # larger parts that it shares with others were proven meanwhile
+                heapq.heapreplace(heap, (now, index))
+                continue
             if not self._go_on(index, weight, ends):
                 heapq.heappop(heap)  # it cannot run
                 continue
@@ -207,20 +251,20 @@ class PairLines(LayerLines):
     def _go_on(self, index: int, weight: Weight, ends: float) -> bool:
         """Proves the next that is not known of a plan; whether it can run."""
         plan = self.plans[index]
-        for relaxed in (True, False):
-            for side in range(2):
-                part = self._relaxed(side, plan)[1] if relaxed else self.part(side, plan)
-                if part is None and not relaxed:
-                    return False
-                if part is None:
-                    continue
-                line = part.lines.get(weight)
-                if line is None or (not line.proven and not relaxed):
-                    left = None if ends == math.inf else max(0.05, ends - time.monotonic())
-                    part.prove(weight, left)
-                    if not relaxed:
-                        self._offer_plan(index, weight)
+        left = None if ends == math.inf else max(0.05, ends - time.monotonic())
+        for side in range(2):
+            for _, beside, larger in self._relaxed(side, plan):
+                if weight not in larger.lines and not (beside and weight is None):
+                    larger.prove(weight, left)
                     return True
+        for side in range(2):
+            part = self.part(side, plan)
+            if part is None:
+                return False
+            line = part.lines.get(weight)
+            if line is None or not line.proven:
+                part.prove(weight, left)
+                break
         self._offer_plan(index, weight)
         return True
 
@@ -229,14 +273,45 @@ class PairLines(LayerLines):
         line = Line(weight, Fraction(0), None, False)
         found = line.sum_of(Point(*plan.moves, NO_CODE))
         for side in range(2):
-            times, larger = self._relaxed(side, plan)
             part = self._parts.get(_Part(side, plan.factors, plan.roles(side), plan.words))
             bounds = [Fraction(0)]
-            if part is not None and weight in part.lines:
-                bounds.append(plan.times * part.lines[weight].bound)
-            if larger is not None and weight in larger.lines:
-                # Rates are rounded to whole cycles by floating-point numbers.
-                slack = (1 if weight is None else weight) if self._limited else 0
-                bounds.append(times * (larger.lines[weight].bound - slack))
+            if part is not None:
+                bounds.append(plan.times * _least_between(part, weight))
+            # Rates are rounded to whole cycles by floating-point numbers.
+            slack = (1 if weight is None else weight) if self._limited else 0
+            for times, beside, larger in self._relaxed(side, plan):
+                least = times * (_least_between(larger, weight) - slack)
+                bounds.append(least if weight is None else least + beside)
             found += max(bounds)
         return found
+
+
+def _least_between(part: LayerLines, weight: Weight) -> Fraction:
+    """What is certain of a weighted sum, by its own line or by those of other weights.
+
+    The least energy + weight x cycles is a concave function of the weight, and rises by the fewest
+    cycles at least.
+    """
+    own = part.lines.get(weight)
+    found = Fraction(0) if own is None else own.bound
+    if weight is None or (own is not None and own.proven):
+        return found
+    fewest = part.lines[None].bound if None in part.lines else Fraction(0)
+    known = [(other, line.bound) for other, line in part.lines.items() if other is not None]
+    below = [one for one in known if one[0] < weight] or [(Fraction(0), Fraction(0))]
+    low, bound = max(below)
+    found = max(found, bound + (weight - low) * fewest)
+    above = [one for one in known if one[0] > weight]
+    if above:
+        high, other = min(above)
+        found = max(found, bound + (other - bound) * (weight - low) / (high - low))
+    return found
+
+
+def _free_outside(machine: Accelerator, name: str) -> Accelerator:
+    """A machine where a level's accesses cost nothing."""
+    free = {"energy_pj": 0.0, "address_pj": 0.0}
+    levels = tuple(
+        level.model_copy(update=free) if level.name == name else level for level in machine.levels
+    )
+    return machine.model_copy(update={"levels": levels})
