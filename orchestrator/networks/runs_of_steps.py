@@ -138,8 +138,8 @@ def pair_rows(
         assert point is not None  # every layer begins with one
         plan = lines.unpacked(point)[0]
         yield PairRow(
-            lines.pair.producer.name,
-            lines.pair.consumer.name,
+            ways.steps[place].workload.name,
+            ways.steps[place + 1].workload.name,
             chosen,
             _outer(lines, plan),
             _kept(lines, plan),
