@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
     from orchestrator.design.run import DesignResults
     from orchestrator.networks.optimum_result import NetworkOptimum
+    from orchestrator.networks.resident_result import ResidentOptimum
     from orchestrator.networks.result import NetworkResult
     from orchestrator.networks.verify_file import AnyCertificate
     from orchestrator.sweep.results import SweepResults
@@ -198,9 +199,22 @@ def search_network(
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: Literal[True],
+    resident: Literal[False] = False,
     progress: bool = False,
     **options: Unpack[NetworkOptions],
 ) -> NetworkOptimum: ...
+
+
+@overload
+def search_network(
+    network: NetworkSource,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    jointly: Literal[True],
+    resident: Literal[True],
+    progress: bool = False,
+    **options: Unpack[NetworkOptions],
+) -> ResidentOptimum: ...
 
 
 @one_by_one(NetworkOptions)
@@ -209,9 +223,10 @@ def search_network(
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: bool = False,
+    resident: bool = False,
     progress: bool = False,
     **options: Unpack[NetworkOptions],
-) -> NetworkResult | NetworkOptimum:
+) -> NetworkResult | NetworkOptimum | ResidentOptimum:
     """Searches every distinct layer of a network, and adds up what they cost.
 
     What is not proven within a few seconds goes to Ray, a layer per task.
@@ -222,6 +237,8 @@ def search_network(
         jointly: choose the mappings of all layers together, for the least objective of the network,
             and prove that; `seconds` and `gap` are then those of the network, and `max_cycles` (for
             the least energy) or `max_energy_pj` (for the fewest cycles) what it must be within.
+        resident: with `jointly`: also choose which tensors stay on the chip between layers; with
+            `fused` also which two layers in a row are tiled together.
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `top`, `pad`, `factors` and
             `counting`.
@@ -231,10 +248,17 @@ def search_network(
     """
     from orchestrator.networks.search import search_network as search_layers
     from orchestrator.networks.search_jointly import search_jointly
+    from orchestrator.networks.search_resident import search_resident
 
     given = [name for name in ("max_cycles", "max_energy_pj") if options.get(name) is not None]
     if given and not jointly:
         raise ArgumentError(given[0], ": a limit of the whole network; expected jointly=True.")
+    if resident and not jointly:
+        raise ArgumentError("resident", ": tensors stay on the chip with jointly=True.")
+    if options.get("fused") and not resident:
+        raise ArgumentError("fused", ": expected resident=True beside it.")
+    if resident:
+        return search_resident(asked(network, accelerator, options), _stream(progress))
     if jointly:
         return search_jointly(asked(network, accelerator, options), _stream(progress))
     return search_layers(asked(network, accelerator, options), _stream(progress))

@@ -440,13 +440,17 @@ def _search_jointly(
 def _search_resident(
     request: Request, output: Place | None, page: Place | None, as_json: bool
 ) -> None:
+    from orchestrator.answers.mapping_page import save_document
     from orchestrator.networks.search_resident import search_resident
 
-    if request.top > 1 or request.pad or page is not None:
-        raise ConfigError("--top, --pad and --html are not for --resident.")
+    if request.top > 1 or request.pad:
+        raise ConfigError("--top and --pad are for a single WORKLOAD, not for --network.")
     result = search_resident(request)
     if output is not None:
         result.save(output)
+    if page is not None:
+        with local_file(page) as file:
+            save_document(result.document(), file)
     click.echo(json_text(result.to_dict()) if as_json else result.picture())
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))

@@ -12,12 +12,13 @@ from costmodel.chains import Step
 from costmodel.loop_nest.records import mapping_record
 from costmodel.resident import shared_buffer
 from mapspace.storage import Place, place
+from orchestrator.networks.buffer_figure import draw_buffer
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import Way
 from orchestrator.networks.runs_of_steps import PairRow, Ran, as_run
 from orchestrator.records.found_mapping import MappingCosts, save_records
-from orchestrator.report.document import LEFT, Table
+from orchestrator.report.document import LEFT, Document, Figure, Section, Table
 from orchestrator.report.shown import Fact, Shown, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent, value_text
@@ -220,8 +221,32 @@ class ResidentOptimum(Shown):
         ]  # fmt: skip
         return Table("pairs", "", PAIR_HEADER, PAIR_FORMATS, rows, [])
 
-    def picture(self) -> str:
-        """The table and the totals, as text."""
+    def heading(self) -> str:
+        """Network, machine and goal."""
+        return (
+            f"{self.network} on {self.accelerator.name}, all layers for the network's "
+            f"{self.found.objective}; tensors may stay on the chip"
+        )
+
+    def document(self) -> Document:
+        """The page of it."""
+        buffer = shared_buffer(self.accelerator)
+        drawn = Figure(
+            "buffer",
+            f"What lies in {buffer.name} while each layer runs",
+            lambda path: draw_buffer(self._each, buffer.name, buffer.capacity_words or 0, path),
+        )
+        facts = Table("facts", "", ("", ""), (LEFT, LEFT), tuple(self.facts()))
+        sections = [
+            Section("Totals, and what is certain", [facts]),
+            Section("The shared buffer", [drawn]),
+            Section("The layers", [self._layers_table()]),
+        ]
+        if self.pairs:
+            sections.append(Section("Pairs that could be tiled together", [self._pairs_table()]))
+        return Document(self.heading(), "Figures of a layer are for one occurrence.", sections)
+
+    def _layers_table(self) -> Table:
         rows = [
             (
                 row["workload"], row["count"],
@@ -232,11 +257,14 @@ class ResidentOptimum(Shown):
             )
             for row in self.rows()
         ]  # fmt: skip
+        return Table("layers", "", HEADER, FORMATS, rows, [])
+
+    def picture(self) -> str:
+        """The table and the totals, as text."""
         lines = [
-            f"{self.network} on {self.accelerator.name}, all layers for the network's "
-            f"{self.found.objective}; tensors may stay on the chip",
+            self.heading(),
             "",
-            *table_lines(Table("layers", "", HEADER, FORMATS, rows, [])),
+            *table_lines(self._layers_table()),
             "",
             *([*table_lines(self._pairs_table()), ""] if self.pairs else []),
             *aligned(self.facts()),

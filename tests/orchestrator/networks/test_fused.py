@@ -15,6 +15,7 @@ from commands import call
 from fused_walk import Walk, smaller
 from test_resident import every_stay, fronts_of
 
+import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
 from costmodel.affine import Workload
 from costmodel.chains import Step
@@ -22,6 +23,7 @@ from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
 from costmodel.fused import Pair, plans
 from costmodel.moves import Moved
+from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.resident import Resident, Ways, begin
 
@@ -259,7 +261,15 @@ def test_a_command_says_what_fusing_is_worth(
     assert said["totals"]["staying"] == pytest.approx(3 * pair["staying"]["energy_pj"])
     assert said["totals"]["alone"] == pytest.approx(3 * pair["alone"]["energy_pj"])
     assert pair["fused"]["energy_pj"] < pair["staying"]["energy_pj"] <= pair["alone"]["energy_pj"]
-    assert call(*asked) == 0
+    page = tmp_path / "pair.html"
+    assert call(*asked, "--html", page) == 0
+    assert "What lies in L2 while each layer runs" in page.read_text()
+    found = ms.search_network(
+        str(network), str(machine), jointly=True, resident=True, fused=True, objective="energy"
+    )
+    assert found.costs.energy_pj == said["totals"]["energy_pj"]
+    with pytest.raises(ConfigError, match="expected resident=True"):
+        ms.search_network(str(network), str(machine), jointly=True, fused=True)
     assert "1 of 1 pairs that could be" in capsys.readouterr().out
     assert call("search", "--network", "alexnet", "--jointly", "--fused") == 2
     assert "--fused is for --network --jointly --resident" in capsys.readouterr().err
