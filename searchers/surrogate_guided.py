@@ -30,9 +30,8 @@ class SurrogateGuidedOptions(GuidedOptions):
     """Hyperparameters of the search by a surrogate that is corrected on the way."""
 
     PRESETS: ClassVar[Presets] = {
-        # Where a true query takes seconds: more, longer and at first hotter walks, and more of
-        # them for as many queries. Cold ones stick far above what the surrogate knows to be best.
-        "patient": {"chains": 256, "steps": 300, "temperature": 0.03, "batch": 4}
+        # Where a true query takes seconds: longer walks, and more of them for as many queries.
+        "patient": {"steps": 300, "batch": 4}
     }
 
     predictor: Surrogate = None

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel import LoopNestModel, MapSpace
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToyModel, ToyPredictor, ToySpace, toy_losses
 from searchers import Evaluator, make
-from surrogate.machine_surrogate import shipped_for
-from surrogate.machines import case
 
 SPACE = ToySpace()
 
@@ -56,20 +53,3 @@ def test_a_surrogate_of_the_space_is_needed() -> None:
         make("surrogate-guided", SPACE, seed=0)
     with pytest.raises(ConfigError, match="reads 3 values per mapping"):
         make("surrogate-guided", SPACE, seed=0, predictor=ToyPredictor(3))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_patient_walks_leave_a_basin_that_cold_ones_do_not(seed: int) -> None:
-    """A layer neither trained on nor held out; its proven optimum is 9.3 % below that basin."""
-    found = case(51_058)
-    space = MapSpace(found.workload, found.accelerator)
-    predictor = shipped_for(space)
-
-    def first(**parameters: Any) -> float:
-        searcher = make("surrogate-guided", space, seed=seed, predictor=predictor, **parameters)
-        return float(LoopNestModel().evaluate(space, searcher.ask(4)).edp[0])
-
-    assert first(preset="patient") == pytest.approx(798_400_333.44, rel=1e-9)
-    cold = first(preset="patient", chains=128, temperature=0.003)
-    assert cold == pytest.approx(1.0926 * 798_400_333.44, rel=1e-3)
