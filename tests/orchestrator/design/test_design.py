@@ -124,6 +124,7 @@ def machines_of(box: Box) -> set[tuple[int, ...]]:
                     "DRAM.bandwidth": [0.5, 1.0, 2.0, 4.0],
                     "L2.read_bandwidth": [4.0, 8.0],
                 },
+                "workloads": LAYERS[1:],
             },
             marks=pytest.mark.slow,
         ),
