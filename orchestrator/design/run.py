@@ -228,7 +228,11 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         if missing and self.store is not None:
             known = stored_proofs(list(missing.values()), limit, self.store)
             proofs |= {proof.key: proof for proof in known}
-        chunks = [(problem,) for key, problem in missing.items() if key not in proofs]
+        chunks = [
+            (problem,)
+            for key, problem in missing.items()
+            if key not in proofs or not proofs[key].answers(limit)
+        ]
         workers = self.progress.workers
         execute = self.execute or functools.partial(fan_out, what="proofs", watch=workers)
         if chunks:

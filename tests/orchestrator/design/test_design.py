@@ -188,6 +188,17 @@ def test_a_second_call_proves_nothing_again(tmp_path: Path) -> None:
     assert design(plan, tmp_path, execute=map).settled == found.settled, "torn proofs are made anew"
 
 
+def test_more_time_proves_what_had_run_out_of_it(tmp_path: Path) -> None:
+    hard: dict[str, Any] = {
+        "grid": {"L1.capacity_words": [2048], "L2.fanout": [64]},
+        "workloads": ["vgg16-conv3_2"],
+    }
+    _, first = designed(tmp_path, **hard, seconds_per_point=0.001)
+    assert not first.proven
+    _, again = designed(tmp_path, **hard, seconds_per_point=60.0)
+    assert again.proven
+
+
 def test_a_layer_that_fits_nowhere(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a mapping for every workload; there is none"):
         designed(tmp_path, grid={"L1.capacity_words": [1, 2], "L2.fanout": [2, 4]})
@@ -366,7 +377,7 @@ def ragged(seed: int) -> Callable[..., Figures]:
 PLACES = st.tuples(*(st.integers(0, len(values) - 1) for values in MIXED.values()))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(PLACES, PLACES, PLACES, st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_box_of_components_is_no_better_than_its_ideal(
     one: tuple[int, ...], other: tuple[int, ...], third: tuple[int, ...], nodes: bool, seed: int
