@@ -267,6 +267,7 @@ def search_network(
 def verify(
     certificate: SearchResult
     | NetworkOptimum
+    | ResidentOptimum
     | DesignResults
     | AnyCertificate
     | str
@@ -290,9 +291,10 @@ def verify(
     """
     from orchestrator.design.run import DesignResults
     from orchestrator.networks.optimum_result import NetworkOptimum
+    from orchestrator.networks.resident_result import ResidentOptimum
     from orchestrator.networks.verify_file import verify_any, verify_any_file
 
-    if isinstance(certificate, SearchResult | NetworkOptimum | DesignResults):
+    if isinstance(certificate, SearchResult | NetworkOptimum | ResidentOptimum | DesignResults):
         if certificate.certificate is None:
             raise ConfigError(f"{certificate.heading()}: nothing is proven, so there is no proof.")
         return verify_any(certificate.certificate, independent=independent, seconds=seconds)

@@ -244,7 +244,7 @@ def search(
     if output is not None:
         check_records_output(output)
         beside = output.with_suffix(".certificate.json")
-        if asked.jointly and not asked.resident:
+        if asked.jointly:
             check_network_certificate_output(beside)
         elif asked.network is None:
             check_certificate_output(beside)

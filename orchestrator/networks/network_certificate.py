@@ -143,7 +143,7 @@ def certify_network(
         gap=optimum.gap,
         energy_pj=str(optimum.energy),
         latency_cycles=optimum.cycles,
-        lower_bound=str(_rounded_down(optimum.bound)),
+        lower_bound=str(rounded_down(optimum.bound)),
         most_cycles=limit.cycles,
         most_energy_pj=None if limit.energy is None else str(limit.energy),
         fronts=optimum.fronts,
@@ -177,7 +177,7 @@ def certify_network(
     )
 
 
-def _rounded_down(bound: Fraction) -> Fraction:
+def rounded_down(bound: Fraction) -> Fraction:
     """A bound with few enough digits for a certificate: by less than a share of 2^-100."""
     if max(bound.numerator, bound.denominator) < 10**40:
         return bound

@@ -175,6 +175,15 @@ class Ways:
             best = further
         return min(best.values(), key=lambda one: one[0])
 
+    def least_of(self, weight: Weight) -> Fraction:
+        """What the weighted sum of the steps is at least, of what was proven for the weight."""
+        line = Line(weight, Fraction(0), None, False)
+
+        def bound(way: Way) -> Fraction:
+            return way.lines.lines[weight].bound + line.sum_of(Point(*way.moves, NO_CODE))
+
+        return self.shortest(bound)[0]
+
 
 class Resident(Jointly):
     """Finds mappings, and tensors that stay, of the least objective, and proves that."""
@@ -219,11 +228,7 @@ class Resident(Jointly):
 
     def _least_of(self, weight: Weight) -> Fraction:
         line = Line(weight, Fraction(0), None, False)
-
-        def bound(way: Way) -> Fraction:
-            return way.lines.lines[weight].bound + line.sum_of(Point(*way.moves, NO_CODE))
-
-        return self._ways.shortest(bound)[0] + line.sum_of(Point(*self._fixed, NO_CODE))
+        return self._ways.least_of(weight) + line.sum_of(Point(*self._fixed, NO_CODE))
 
 
 def begin(ways: Ways, seconds: float) -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from costmodel.accelerators import Accelerator
 from costmodel.chains import Step
 from costmodel.loop_nest.records import mapping_record
+from costmodel.moves import Moved
 from costmodel.resident import shared_buffer
 from mapspace.storage import Place, place
 from orchestrator.networks.buffer_figure import draw_buffer
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import Way
+from orchestrator.networks.resident_certificate import ResidentCertificate, certify_resident
 from orchestrator.networks.runs_of_steps import PairRow, Ran, as_run
 from orchestrator.records.found_mapping import MappingCosts, save_records
 from orchestrator.report.document import LEFT, Document, Figure, Section, Table
 from orchestrator.report.shown import Fact, Shown, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent, value_text
+from orchestrator.runs.locations import local_file
 from orchestrator.schemas.search import FusedPair, ResidentAnswer, ResidentLayer
 
 HEADER = ("layer", "count", "reads from", "output", "words on chip", "energy, mJ", "cycles")
@@ -47,6 +51,7 @@ class ResidentOptimum(Shown):
         alone: the same where nothing stays.
         interrupted: whether an interruption ended it.
         operators: what only moves words.
+        fixed: what of it the totals have however the network runs.
         staying: where tensors may stay but none is tiled together; None: so is `found`.
         pairs: what fusing is worth for each two layers that could be tiled together.
     """
@@ -59,6 +64,7 @@ class ResidentOptimum(Shown):
     alone: Optimum
     interrupted: bool
     operators: Operators
+    fixed: Moved
     staying: Optimum | None = None
     pairs: tuple[PairRow, ...] = ()
 
@@ -117,8 +123,19 @@ class ResidentOptimum(Shown):
         ]
 
     def save(self, path: str | Path | Place) -> None:
-        """Writes the mapping records as JSON lines."""
-        save_records(self.records, place(path))
+        """Writes the mapping records as JSON lines, and the certificate beside them."""
+        target = place(path)
+        save_records(self.records, target)
+        with local_file(target.with_suffix(".certificate.json")) as file:
+            file.write_text(self.certificate.text())
+
+    @cached_property
+    def certificate(self) -> ResidentCertificate:
+        """What `mapspace verify` proves again."""
+        return certify_resident(
+            self.network, self.accelerator, (self.steps, self.path, self.found),
+            fused=self.staying is not None, moves=self.operators.counted, fixed=self.fixed,
+        )  # fmt: skip
 
     def to_dict(self) -> ResidentAnswer:
         """What `mapspace search --network --jointly --resident --json` prints."""

@@ -90,5 +90,5 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
     pairs = () if staying is None else tuple(pair_rows(ways, path, (found, staying, before)))
     return ResidentOptimum(
         name, device, tuple(steps), tuple(path), found, before, stopped,
-        Operators(words, device, moves), staying, pairs,
+        Operators(words, device, moves), fixed, staying, pairs,
     )  # fmt: skip

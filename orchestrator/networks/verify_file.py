@@ -15,9 +15,15 @@ from orchestrator.networks.network_certificate import (
     parse_network,
     verify_network,
 )
+from orchestrator.networks.resident_certificate import FORMAT as RESIDENT_FORMAT
+from orchestrator.networks.resident_certificate import (
+    ResidentCertificate,
+    parse_resident,
+    verify_resident,
+)
 from orchestrator.proofs.certificates import Verification, verify_certificate, verify_file
 
-AnyCertificate = Certificate | NetworkCertificate | DesignCertificate
+AnyCertificate = Certificate | NetworkCertificate | ResidentCertificate | DesignCertificate
 
 
 def verify_any(
@@ -41,6 +47,8 @@ def verify_any(
         raise ArgumentError("seconds", f": expected more than 0, got {seconds}.")
     if isinstance(certificate, DesignCertificate):
         return verify_design(certificate, seconds=seconds)
+    if isinstance(certificate, ResidentCertificate):
+        return verify_resident(certificate, seconds=seconds)
     return verify_network(certificate, seconds=seconds)
 
 
@@ -62,6 +70,8 @@ def verify_any_file(
     certificate: AnyCertificate
     if name == FORMAT:
         certificate = parse_network(data, str(path))
+    elif name == RESIDENT_FORMAT:
+        certificate = parse_resident(data, str(path))
     elif name == DESIGN_FORMAT:
         certificate = parse_design(data, str(path))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -238,18 +238,23 @@ PAIR = {
 }
 
 
+def small_pair(folder: Path, capacity: int) -> tuple[Path, Path]:
+    """Files of a network of two layers and of a machine with so many words in its buffer."""
+    levels = [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": capacity, "fanout": 3},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 5},
+    ]
+    network, machine = folder / "pair.yaml", folder / "machine.yaml"
+    network.write_text(json.dumps(PAIR))
+    machine.write_text(json.dumps({"mac_energy_pj": 1.0, "levels": levels}))
+    return network, machine
+
+
 def test_a_command_says_what_fusing_is_worth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    network = tmp_path / "pair.yaml"
-    network.write_text(json.dumps(PAIR))
-    levels = [
-        {"name": "DRAM", "energy_pj": 200.0},
-        {"name": "L2", "energy_pj": 6.0, "capacity_words": 14, "fanout": 3},
-        {"name": "L1", "energy_pj": 1.0, "capacity_words": 5},
-    ]
-    machine = tmp_path / "machine.yaml"
-    machine.write_text(json.dumps({"mac_energy_pj": 1.0, "levels": levels}))
+    network, machine = small_pair(tmp_path, 14)
     asked = ("search", "--network", network, "--jointly", "--resident", "--fused")
     asked = (*asked, "--accelerator", machine, "--objective", "energy")
     assert call(*asked, "--json") == 0
@@ -273,6 +278,43 @@ def test_a_command_says_what_fusing_is_worth(
     assert "1 of 1 pairs that could be" in capsys.readouterr().out
     assert call("search", "--network", "alexnet", "--jointly", "--fused") == 2
     assert "--fused is for --network --jointly --resident" in capsys.readouterr().err
+
+
+def tampered(certificate: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A certificate with one claim changed, and what is said of it."""
+    first = certificate["steps"][0]
+    cheaper = {**first, "energy_pj": str(Fraction(first["energy_pj"]) - 1)}
+    yield "takes", {**certificate, "steps": [cheaper, *certificate["steps"][1:]]}
+    other = {**first, "fused": None, "stays": not first["stays"] and first["fused"] is None}
+    yield "WRONG", {**certificate, "steps": [other, *certificate["steps"][1:]]}
+    cut = {**certificate["cuts"][0], "bound": certificate["cuts"][0]["bound"].split("/")[0] + "9"}
+    yield "WRONG", {**certificate, "cuts": [cut], "lower_bound": certificate["lower_bound"]}
+    yield "not 9", {**certificate, "lower_bound": "9" + certificate["lower_bound"].split("/")[0]}
+    yield "in all", {**certificate, "latency_cycles": certificate["latency_cycles"] + 1}
+    yield "hash", {**certificate, "accelerator_hash": "0"}
+    last = {**certificate["steps"][-1], "until": 9}
+    yield "expected a step", {**certificate, "steps": [*certificate["steps"][:-1], last]}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_certificate_is_proven_again(
+    fused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, machine = small_pair(tmp_path, 14 if fused else 40)
+    output = tmp_path / "found.jsonl"
+    asked = ("search", "--network", network, "--jointly", "--resident", "--accelerator", machine)
+    asked = (*asked, *(("--fused",) if fused else ()), "--objective", "energy", "--moves")
+    assert call(*asked, "--output", output) == 0
+    file = tmp_path / "found.certificate.json"
+    assert call("verify", file) == 0
+    certificate = json.loads(file.read_text())
+    assert (certificate["steps"][0]["fused"] is not None) == fused
+    capsys.readouterr()
+    for said, changed in tampered(certificate):
+        file.write_text(json.dumps(changed))
+        assert call("verify", file) in (1, 2), said
+        captured = capsys.readouterr()
+        assert said in captured.out + captured.err, said
 
 
 def test_a_chain_equals_every_choice() -> None:

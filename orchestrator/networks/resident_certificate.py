@@ -1,0 +1,361 @@
+"""The certificate of what stays on the chip: how every layer runs, and the lines that bound it.
+
+To verify it every mapping is evaluated on the machine as the layer finds it, and for each weight
+the least sum of every layer in every way is proven again; the network's bound is a shortest path.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
+from costmodel.chains import Step
+from costmodel.exact.verification import Verdict
+from costmodel.exact_any.weighted import Line, Point, point_of
+from costmodel.fused import Plan
+from costmodel.levels import Cycles
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.moves import Moved
+from mapspace.errors import ConfigError
+from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
+from orchestrator.networks.fused import NO_CODE, PairLines
+from orchestrator.networks.jointly import ROUNDING, Optimum
+from orchestrator.networks.lines import Cut, value_of
+from orchestrator.networks.network_certificate import Exact, Objectives, bound_of, rounded_down
+from orchestrator.networks.resident import Way, Ways
+from orchestrator.proofs.certificates import Verification
+
+FORMAT: Final = "mapspace-resident-certificate-1"
+Flag = Annotated[bool, Field(strict=True)]
+Factors = Annotated[tuple[Size, ...], Field(max_length=8)]
+Order = Annotated[tuple[Cycles, ...], Field(max_length=8)]
+Roles = Annotated[tuple[Literal["input", "weight", "output"], ...], Field(max_length=3)]
+
+
+class _PlanOf(StrictModel):
+    """Outer loops of a layer and the one behind it."""
+
+    factors: Factors
+    order: Order
+    kept: tuple[Roles, Roles]
+
+
+class _StepOf(StrictModel):
+    """A layer and how it runs; energy and cycles of a pair stand at its first layer."""
+
+    workload: Workload
+    workload_hash: Name
+    count: Size
+    source: Cycles | None
+    until: Cycles
+    between: Name | None
+    stays: Flag
+    fused: _PlanOf | None
+    energy_pj: Exact
+    latency_cycles: Cycles
+    record: dict[str, Any] = Field(repr=False)
+
+
+class _CutOf(StrictModel):
+    """What energy + weight x cycles of the network is at least, pJ."""
+
+    weight: Exact | None
+    bound: Exact
+
+
+class ResidentCertificate(StrictModel):
+    """What the search of what stays on the chip ends with."""
+
+    format: Literal["mapspace-resident-certificate-1"]
+    network: Name
+    objective: Objectives
+    proven: Flag
+    gap: NonNegativeNumber
+    fused: Flag
+    """Whether two layers in a row could be tiled together."""
+    moves: Flag
+    """Whether operators between two layers are counted."""
+    fixed_energy_pj: Exact
+    """Of other operators that only move words, however the network runs."""
+    fixed_cycles: Cycles
+    energy_pj: Exact
+    latency_cycles: Size
+    lower_bound: Exact
+    model: Name
+    model_version: Name
+    accelerator: Accelerator
+    accelerator_hash: Name
+    steps: tuple[_StepOf, ...] = Field(min_length=1, max_length=10_000)
+    cuts: tuple[_CutOf, ...] = Field(min_length=1, max_length=10_000)
+    seconds: NonNegativeNumber
+
+    def text(self) -> str:
+        """The certificate's file."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def certify_resident(
+    name: str,
+    machine: Accelerator,
+    chosen: tuple[Sequence[Step], Sequence[Way], Optimum],
+    *,
+    fused: bool,
+    moves: bool,
+    fixed: Moved,
+) -> ResidentCertificate:
+    """The certificate of what was reached.
+
+    Args:
+        name: of the network.
+        machine: the whole machine.
+        chosen: the steps, how each runs, and the optimum.
+        fused: whether two layers in a row could be tiled together.
+        moves: whether operators between two layers are counted.
+        fixed: what the network costs beside.
+    """
+    steps, path, found = chosen
+    model = LoopNestModel()
+    listed: list[_StepOf] = []
+    rest: list[dict[str, Any]] = []
+    for step, way, point in zip(steps, path, found.choice, strict=True):
+        plan = None
+        if rest:
+            record = rest.pop()
+        elif isinstance(way.lines, PairLines):
+            used, spaces, points = way.lines.unpacked(point)
+            plan = _PlanOf(factors=used.factors, order=used.order, kept=used.kept)
+            records = [mapping_record(s, p.code) for s, p in zip(spaces, points, strict=True)]
+            record, rest = records[0], records[1:]
+        else:
+            record = mapping_record(way.lines.space, point.code)
+        listed.append(
+            _StepOf(
+                workload=step.workload,
+                workload_hash=step.workload.hash,
+                count=step.count,
+                source=step.source,
+                until=step.until,
+                between=step.operator,
+                stays=way.stays,
+                fused=plan,
+                energy_pj=str(point.energy),
+                latency_cycles=point.cycles,
+                record=record,
+            )
+        )
+    return ResidentCertificate(
+        format=FORMAT,
+        network=name,
+        objective=found.objective,
+        proven=found.gap == 0,
+        gap=found.gap,
+        fused=fused,
+        moves=moves,
+        fixed_energy_pj=str(fixed.energy),
+        fixed_cycles=fixed.cycles,
+        energy_pj=str(found.energy),
+        latency_cycles=found.cycles,
+        lower_bound=str(rounded_down(found.bound)),
+        model=model.name,
+        model_version=model.version,
+        accelerator=machine,
+        accelerator_hash=machine.hash,
+        steps=tuple(listed),
+        cuts=tuple(
+            _CutOf(
+                weight=None if cut.weight is None else str(cut.weight),
+                bound=str(rounded_down(cut.bound)),
+            )
+            for cut in found.cuts
+        ),
+        seconds=found.seconds,
+    )
+
+
+def parse_resident(data: Any, where: str) -> ResidentCertificate:
+    """What the content of such a certificate says.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = validate(ResidentCertificate, data, where)
+    for place, step in enumerate(found.steps):
+        if not place <= step.until < len(found.steps):
+            raise ConfigError(f"{where}: steps[{place}].until: expected a step from it on.")
+        if step.source is not None and step.source >= place:
+            raise ConfigError(f"{where}: steps[{place}].source: expected a step before it.")
+    weights = [cut.weight for cut in found.cuts]
+    if len(set(weights)) < len(weights):
+        raise ConfigError(f"{where}: cuts: expected every weight once, got one twice.")
+    return found
+
+
+class _WrongError(Exception):
+    """A claim that is not true."""
+
+
+def verify_resident(
+    certificate: ResidentCertificate, *, seconds: float | None = None
+) -> Verification:
+    """Proves such a certificate again, with the provers that make them.
+
+    Args:
+        certificate: what to prove again.
+        seconds: the most that it may take; None: however long.
+
+    Raises:
+        ConfigError: a layer cannot be proven here.
+    """
+    started = time.monotonic()
+    look = _Look(certificate, None if seconds is None else started + seconds)
+    holds = True
+    try:
+        look.machine()
+        look.choice()
+        look.bound()
+        look.lines()
+    except _WrongError as error:
+        holds = False
+        look.findings.append(f"WRONG: {error}")
+    claim = "what the first proof says of its seconds, the names, and the operators beside"
+    verdict = Verdict(
+        holds,
+        tuple(look.findings),
+        (claim, *look.left),
+        None,
+        None,
+        time.monotonic() - started,
+        complete=not look.left or not holds,
+    )
+    return Verification(certificate, verdict)
+
+
+class _Look:
+    """One look at a certificate: what was checked, and what was not."""
+
+    def __init__(self, certificate: ResidentCertificate, ends: float | None) -> None:
+        self.said, self._ends = certificate, ends
+        self.findings: list[str] = []
+        self.left: list[str] = []
+        steps = [
+            Step(one.workload, one.count, one.source, one.until, one.between)
+            for one in certificate.steps
+        ]
+        machine = certificate.accelerator
+        self._ways = Ways(steps, machine, fused=certificate.fused, moves=certificate.moves)
+
+    def machine(self) -> None:
+        """Looks at the model and the hashes."""
+        said, model = self.said, LoopNestModel()
+        if (said.model, said.model_version) != (model.name, model.version):
+            raise _WrongError(f"made for {said.model} {said.model_version}, not {model.version}")
+        hashes = [(said.accelerator_hash, said.accelerator.hash)]
+        hashes += [(step.workload_hash, step.workload.hash) for step in said.steps]
+        wrong = [stated for stated, true in hashes if stated != true]
+        if wrong:
+            raise _WrongError(f"hash {wrong[0]} is that of other content")
+        self.findings.append(f"the machine and {len(said.steps)} layers are those of the hashes")
+
+    def choice(self) -> None:
+        """Evaluates every mapping where its layer finds it, and adds up."""
+        said, state = self.said, frozenset[int]()
+        energy, cycles = Fraction(said.fixed_energy_pj), said.fixed_cycles
+        for place, step in enumerate(said.steps):
+            ways = [
+                way
+                for way in self._ways.ways[place]
+                if way.before == state
+                and way.stays == step.stays
+                and isinstance(way.lines, PairLines) == (step.fused is not None)
+            ]
+            if not ways:
+                raise _WrongError(f"{step.workload.name} cannot run so after what is before it")
+            point = self._point(place, ways[0])
+            if (point.energy, point.cycles) != (Fraction(step.energy_pj), step.latency_cycles):
+                raise _WrongError(
+                    f"{step.workload.name} takes {float(point.energy):.9g} pJ and "
+                    f"{point.cycles:,} cycles, not {float(Fraction(step.energy_pj)):.9g} and "
+                    f"{step.latency_cycles:,}"
+                )
+            energy, cycles = energy + step.count * point.energy, cycles + step.count * point.cycles
+            state = ways[0].after
+        if (energy, cycles) != (Fraction(said.energy_pj), said.latency_cycles):
+            raise _WrongError(f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles")
+        self.findings.append(f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles")
+
+    def _point(self, place: int, way: Way) -> Point:
+        """What a step takes as it says that it runs."""
+        said = self.said.steps[place]
+        try:
+            if isinstance(way.lines, PairLines):
+                return self._pair(place, way.lines)
+            if any(-place == one for one in way.before if place):
+                return Point(Fraction(0), 0, NO_CODE)
+            point = point_of(way.lines.space, record_code(way.lines.space, said.record))
+        except ConfigError as error:
+            raise _WrongError(f"{said.workload.name}: {error}") from error
+        return Point(point.energy + way.moves.energy, point.cycles + way.moves.cycles, point.code)
+
+    def _pair(self, place: int, lines: PairLines) -> Point:
+        asked = self.said.steps[place].fused
+        assert asked is not None  # such a way was looked for
+        wanted = (asked.factors, asked.order, asked.kept)
+        plan: Plan | None = next((p for p in lines.plans if p[:3] == wanted), None)
+        if plan is None:
+            raise ConfigError("there is no such plan of outer loops")
+        energy, cycles = plan.moves
+        for side in range(2):
+            part = lines.part(side, plan)
+            if part is None:
+                raise ConfigError("a part of it does not fit")
+            point = point_of(
+                part.space, record_code(part.space, self.said.steps[place + side].record)
+            )
+            energy += plan.times * point.energy
+            cycles += plan.times * point.cycles
+        return Point(energy, cycles, NO_CODE)
+
+    def bound(self) -> None:
+        """Computes the bound from the lines."""
+        said = self.said
+        cuts = [
+            Cut(None if cut.weight is None else Fraction(cut.weight), Fraction(cut.bound))
+            for cut in said.cuts
+        ]
+        value = value_of(said.objective, Fraction(said.energy_pj), Fraction(said.latency_cycles))
+        bound = min(value, bound_of(said.objective, cuts))
+        stated = Fraction(said.lower_bound)
+        if stated > bound * (1 + ROUNDING):
+            raise _WrongError(f"the lines say {float(bound):.9g}, not {float(stated):.9g}")
+        above = value / stated - 1 if stated else None
+        near = above is not None and abs(float(above) - said.gap) <= 1e-9 * (1 + said.gap)
+        if said.proven != (above is not None and above <= ROUNDING) or not near:
+            raise _WrongError(f"bound and choice are {100 * float(above or 0):.3g} % apart")
+        self.findings.append(f"{len(cuts)} lines say that none is below {float(bound):.9g}")
+
+    def lines(self) -> None:
+        """Proves every line again."""
+        for number, cut in enumerate(self.said.cuts):
+            weight = None if cut.weight is None else Fraction(cut.weight)
+            for layer in self._ways.layers:
+                left = None if self._ends is None else self._ends - time.monotonic()
+                if left is None or left > 0:
+                    layer.prove(weight, left)
+            ready = all(weight in layer.lines for layer in self._ways.layers)
+            fixed = Point(Fraction(self.said.fixed_energy_pj), self.said.fixed_cycles, NO_CODE)
+            beside = Line(weight, Fraction(0), None, False).sum_of(fixed)
+            least = self._ways.least_of(weight) + beside if ready else Fraction(0)
+            if least >= Fraction(cut.bound) * (1 - ROUNDING):
+                continue
+            if ready and all(layer.lines[weight].proven for layer in self._ways.layers):
+                raise _WrongError(f"a line's least is {float(least):.9g}, not {cut.bound}")
+            self.left.append(f"{len(self.said.cuts) - number} lines: the time ended before")
+            return
+        self.findings.append(f"{len(self.said.cuts)} lines of all ways, by the same provers")
