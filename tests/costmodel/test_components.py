@@ -172,7 +172,8 @@ def test_numbers_of_the_file_win_and_are_named() -> None:
         tiny(1, energy_pj=3.5, leakage_pj=0.0),
         tiny(2, leakage_pj=0.0),
         {**tiny(), "mac_leakage_pj": 0.25, "mac_area_mm2": 0.001},
-        {**tiny(2, component=None, energy_pj=1.0)},
+        tiny(2, component=None, energy_pj=1.0),
+        tiny(2, component=None, energy_pj=1.0, leakage_pj=0.0),
     ],
 )
 def test_what_was_written_is_read_as_it_was(data: dict[str, Any]) -> None:
@@ -183,6 +184,13 @@ def test_what_was_written_is_read_as_it_was(data: dict[str, Any]) -> None:
         Accelerator.model_validate(without_looked_up(machine.model_dump())),
     ):
         assert (again, again.hash) == (machine, machine.hash)
+
+
+def test_the_innermost_level_leaks_with_its_units() -> None:
+    four, own = accelerator(tiny(2, fanout=4)), accelerator(tiny(2, fanout=4, leakage_pj=0.5))
+    assert four.levels[2].leakage_pj == pytest.approx(4 * four.mac_leakage_pj, rel=1e-3)
+    assert four.levels[2].sources.leakage_pj == LOGIC
+    assert (own.levels[2].leakage_pj, own.levels[2].sources.leakage_pj) == (0.5, None)
 
 
 def test_another_size_is_looked_up_anew() -> None:
