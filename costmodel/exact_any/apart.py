@@ -19,7 +19,6 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.exact_any.chain import step_of
-from costmodel.exact_any.credits import Credits
 from costmodel.exact_any.entering import (
     Around,
     Crossing,
@@ -174,7 +173,6 @@ class Apart:
             full=np.ones(cells, np.int64),
             at=np.tile(np.arange(cells, dtype=np.int32), (levels, 1)),
         )
-        self._credits = Credits(shape)
         bits = (np.array(keeps)[:, :, None] >> np.arange(tensors)) & 1
         paths = (bits << np.arange(levels)[:, None]).sum(axis=1)
         # A word's price depends on the levels that keep its own tensor alone.
@@ -240,9 +238,10 @@ class Apart:
         # Outside all fan-outs the least serves every assignment.
         inner = np.where((outer[:-1] == 1).all(axis=1)[:, None], 1, products_inside(spatial))
         levels, tensors = len(inner), shape.sliding.size
+        known = self._one.credits
         around = Around(
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer), weight[0].copy(),
-            self._credits.outwards(outer), np.ascontiguousarray(inner),
+            *known.outwards(outer), known.ended_start, np.ascontiguousarray(inner),
             np.zeros((levels, tensors), np.int64), np.zeros(levels, np.int64),
         )  # fmt: skip
         total = np.zeros(len(self._rows[0].which))

@@ -22,6 +22,9 @@ DEPTH = 64
 MOST_LOOKED = 20_000
 """Loops looked at where spatial factors stand among them, before a lesser bound will do."""
 
+MOST_AXIS_CELLS = 48
+"""Axes with more cells have no table of runs that end in a slot."""
+
 
 @lean
 def least_uncredited(
@@ -29,6 +32,7 @@ def least_uncredited(
     axis: int,
     extent: Array,
     jump: Array,
+    until: Array,
     first: int,
     stack: Array,
 ) -> float:
@@ -39,6 +43,8 @@ def least_uncredited(
         axis: an axis of several terms.
         extent: `[m]` extents of the tile in the axis's dimensions.
         jump: `[m]` products of the spatial factors outside, by which steps grow on the way.
+        until: `[m]` extents that the loops of the slot outside the tile lead to, one per dimension;
+            where they are the tile's own all loops are open.
         first: the term of the innermost loop, which is credited; m: a loop that does not move the
             axis is innermost.
         stack: `[DEPTH, 2m + 4]` scratch.
@@ -85,7 +91,7 @@ def least_uncredited(
         if charged >= least:
             depth -= 1
             continue
-        found = _nth_loop(shape, start, terms, stack, depth, choice)
+        found = _nth_loop(shape, start, terms, until, stack, depth, choice)
         if found < 0:
             depth -= 1
             continue
@@ -119,6 +125,7 @@ def _nth_loop(
     shape: Shape,
     start: int,
     terms: int,
+    until: Array,
     stack: Array,
     depth: int,
     choice: int,
@@ -129,6 +136,14 @@ def _nth_loop(
     plus the number of terms.
     """
     count = 0
+    for k in range(terms):
+        if stack[depth, k] < until[k]:
+            if count == choice:
+                known: int = k * 2**40 + until[k] // stack[depth, k]
+                return known
+            count += 1
+    if count:
+        return -1
     for k in range(2 * terms):
         d = shape.term_dimension[start + k % terms]
         left = stack[depth, terms + 4 + k % terms]
@@ -167,43 +182,104 @@ def fill_credits(
     for axis in range(shape.credit_start.size):
         if shape.credit_start[axis] < 0:
             continue
-        start = shape.term_start[axis]
-        terms = shape.term_start[axis + 1] - start
+        terms = shape.term_start[axis + 1] - shape.term_start[axis]
         for cell in range(shape.credit_cells[axis]):
-            valid = True
-            rest = cell
-            for k in range(terms):
-                d = shape.term_dimension[start + k]
-                position = rest // shape.credit_stride[start + k]
-                rest %= shape.credit_stride[start + k]
-                extent[k] = shape.divisors[shape.divisor_start[d] + position]
-                jump[k] = outer[d]
-                valid = valid and shape.sizes[d] % (extent[k] * jump[k]) == 0
+            valid = _extents_of(shape, axis, cell, outer, extent, jump)
             for first in range(terms + 1):
                 value = 1.0
                 if valid:
-                    value = least_uncredited(shape, axis, extent, jump, first, stack)
+                    value = least_uncredited(shape, axis, extent, jump, extent, first, stack)
                 place = shape.credit_start[axis] + first * shape.credit_cells[axis] + cell
                 credit[place] = value
 
 
+@part
+def _extents_of(
+    shape: Shape,
+    axis: int,
+    cell: int,
+    outer: Array,
+    extent: Array,
+    jump: Array,
+) -> bool:
+    """Fills extents of a cell of an axis and the spatial factors outside; whether they divide."""
+    valid = True
+    start = shape.term_start[axis]
+    rest = cell
+    for k in range(shape.term_start[axis + 1] - start):
+        d = shape.term_dimension[start + k]
+        position = rest // shape.credit_stride[start + k]
+        rest %= shape.credit_stride[start + k]
+        extent[k] = shape.divisors[shape.divisor_start[d] + position]
+        jump[k] = outer[d]
+        valid = valid and shape.sizes[d] % (extent[k] * jump[k]) == 0
+    return valid
+
+
+@lean
+def fill_ended(
+    shape: Shape,
+    outer: Array,
+    ended_start: Array,
+    ended: FloatArray,
+    stack: Array,
+    work: Array,
+) -> None:
+    """Fills what is charged of tensors whose run ends in a slot, by step and tile there.
+
+    Args:
+        shape: the operation.
+        outer: `[n]` spatial factors outside.
+        ended_start: `[X]` where an axis's cells of steps times cells of tiles begin; -1: nowhere.
+        ended: filled.
+        stack: scratch of `least_uncredited`.
+        work: scratch `[3, m]`.
+    """
+    for axis in range(shape.credit_start.size):
+        if ended_start[axis] < 0:
+            continue
+        terms = shape.term_start[axis + 1] - shape.term_start[axis]
+        cells = shape.credit_cells[axis]
+        for inner in range(cells):
+            for tile in range(cells):
+                valid = _extents_of(shape, axis, tile, outer, work[1], work[2])
+                valid = valid and _extents_of(shape, axis, inner, outer, work[0], work[2])
+                for k in range(terms):
+                    valid = valid and work[1, k] % work[0, k] == 0
+                value = 1.0
+                if valid:
+                    value = least_uncredited(shape, axis, work[0], work[2], work[1], terms, stack)
+                ended[ended_start[axis] + inner * cells + tile] = value
+
+
 class Credits:
-    """The credits of an operation, from slots outwards, each computed once."""
+    """The credits of an operation, from slots outwards, each computed once.
+
+    Attributes:
+        ended_start: `[X]` where the table of runs that end in a slot begins for an axis, -1 where
+            it would be large.
+    """
 
     def __init__(self, shape: Shape) -> None:
         """Knows none yet."""
         self._shape = shape
-        self._found: dict[bytes, FloatArray] = {}
+        self._found: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        sizes = np.where(shape.credit_start >= 0, shape.credit_cells, 0)
+        sizes = np.where(sizes > MOST_AXIS_CELLS, 0, sizes) ** 2
+        starts = np.cumsum(sizes) - sizes
+        self.ended_start: Array = np.where(sizes > 0, starts, -1)
+        self._size = int(sizes.sum())
 
-    def outwards(self, outer: Array) -> FloatArray:
-        """`[L, X cells]` those of every level's slot.
+    def outwards(self, outer: Array) -> tuple[FloatArray, FloatArray]:
+        """`[L, X cells]` those of every level's slot, `[L, X pairs]` of runs that end in it.
 
         Args:
             outer: `[L + 1, n]` products of the spatial factors outside every level and a MAC.
         """
-        return np.stack([self._from_slot(row) for row in outer[:-1]])
+        credit, ended = zip(*(self._from_slot(row) for row in outer[:-1]), strict=True)
+        return np.stack(credit), np.stack(ended)
 
-    def _from_slot(self, outer: Array) -> FloatArray:
+    def _from_slot(self, outer: Array) -> tuple[FloatArray, FloatArray]:
         key = outer.tobytes()
         if key not in self._found:
             shape = self._shape
@@ -212,7 +288,9 @@ class Credits:
             credit = np.ones(int(sizes[shape.credit_start >= 0].sum()) + 1)
             widest = int(terms.max(initial=1))
             scratch = np.zeros((DEPTH, 2 * widest + 4), np.int64)
-            taken, left = np.zeros((2, widest), np.int64)
-            fill_credits(shape, outer, credit, scratch, taken, left)
-            self._found[key] = credit
+            work = np.zeros((3, widest), np.int64)
+            fill_credits(shape, outer, credit, scratch, work[0], work[1])
+            ended = np.ones(self._size + 1)
+            fill_ended(shape, outer, self.ended_start, ended, scratch, work)
+            self._found[key] = credit, ended
         return self._found[key]

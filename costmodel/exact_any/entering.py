@@ -21,15 +21,19 @@ class Around(NamedTuple):
     spatial `[L, n]` factors below a level; outer `[L + 1, n]` products of those outside a level;
     weight `[L + 1, T]` energy of a word that enters a tile, the MACs last; credit `[L, X cells]`
     the least product of uncredited trips along the axes of several terms, from a slot outwards;
-    inner `[L, n]` what the tiles of a level are multiples of; follows `[L, T]` 1 where a level
-    further in pays for a tensor, so that it matters whether it rests; idle `[L]` the dimensions, as
-    bits, whose loops need not run innermost in the slot outside a level's tile.
+    ended `[L, X pairs]` likewise of runs that end in the slot, by step and tile, ended_start `[X]`
+    where an axis begins there, -1 if nowhere; inner `[L, n]` what the tiles of a level are
+    multiples of; follows `[L, T]` 1 where a level further in pays for a tensor, so that it matters
+    whether it rests; idle `[L]` the dimensions, as bits, whose loops need not run innermost in the
+    slot outside a level's tile.
     """
 
     spatial: Array
     outer: Array
     weight: FloatArray
     credit: FloatArray
+    ended: FloatArray
+    ended_start: Array
     inner: Array
     follows: Array
     idle: Array
@@ -120,6 +124,48 @@ def resting_share(
             along *= trips[shape.term_dimension[k]]
         cell = start + terms * shape.credit_cells[axis] + credit_cell(shape, axis, place)
         share = min(share, credit[cell] / along)
+    return share
+
+
+@part
+def ended_share(
+    shape: Shape,
+    t: int,
+    step: Array,
+    place: Array,
+    trips: FloatArray,
+    around: Around,
+    level: int,
+) -> float:
+    """As `resting_share`, where the run ends in a level's slot, whose loops lead to a known tile.
+
+    Args:
+        shape: the operation.
+        t: the tensor.
+        step: `[n]` place of the tile of all children.
+        place: `[n]` that of the level's tile.
+        trips: `[n]` of all loops outside the step.
+        around: the assignment.
+        level: whose slot it is.
+    """
+    share = 1.0
+    if shape.sliding[t] == 0:
+        return share
+    for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
+        start = shape.credit_start[axis]
+        if start < 0:
+            continue
+        along = 1.0
+        terms = shape.term_start[axis + 1] - shape.term_start[axis]
+        for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
+            along *= trips[shape.term_dimension[k]]
+        cell = credit_cell(shape, axis, step)
+        if around.ended_start[axis] < 0:
+            charged = around.credit[level, start + terms * shape.credit_cells[axis] + cell]
+        else:
+            pair = cell * shape.credit_cells[axis] + credit_cell(shape, axis, place)
+            charged = around.ended[level, around.ended_start[axis] + pair]
+        share = min(share, charged / along)
     return share
 
 

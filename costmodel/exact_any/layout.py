@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costmodel.exact_any.assignments import Spreads
+from costmodel.exact_any.credits import Credits
 from costmodel.exact_any.leaves import Leaves
 from costmodel.exact_any.rules import Decision, Rules
 from costmodel.exact_any.shape import Shape, build_shape
@@ -22,6 +23,7 @@ class OneOrder(NamedTuple):
     leaves: Leaves
     lattice: Lattice
     spreads: Spreads
+    credits: Credits
 
 
 def lay_out(
@@ -39,4 +41,6 @@ def lay_out(
     if each:
         shape = shape._replace(exchanges=0)
     leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape, rules)
-    return OneOrder(number, space, rules, shape, leaves, lattice, Spreads(space, rules))
+    return OneOrder(
+        number, space, rules, shape, leaves, lattice, Spreads(space, rules), Credits(shape)
+    )

@@ -114,7 +114,9 @@ class PieceProver(AnyProver):
         if held is None or held[0] != group:
             number, found = self._queue.groups[group]
             one = self._orders[number]
-            tables = ChainTables(one.shape, one.lattice.tiles(found.keeps), found.keeps)
+            tables = ChainTables(
+                one.shape, one.lattice.tiles(found.keeps), found.keeps, one.credits
+            )
             self._held = held = (group, [tables])
         return held[1]
 

@@ -217,7 +217,7 @@ class AnyProver(ProofRun):
             if group not in tables:
                 tables.clear()
                 tiles = one.lattice.tiles(found.keeps)
-                tables[group] = [ChainTables(one.shape, tiles, found.keeps)]
+                tables[group] = [ChainTables(one.shape, tiles, found.keeps, one.credits)]
             if known:
                 self._tilings.take_up(queue.begun(group, a))
                 yield from self._take_up(one, tables[group], found, a)

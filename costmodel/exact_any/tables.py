@@ -32,19 +32,26 @@ class ChainTables:
         around: the assignment that they are for; None before the first.
     """
 
-    def __init__(self, shape: Shape, tiles: Tiles, keeps: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        tiles: Tiles,
+        keeps: tuple[int, ...],
+        known: Credits | None = None,
+    ) -> None:
         """Makes room; the tables are filled by `fill`.
 
         Args:
             shape: the operation.
             tiles: what fits.
             keeps: `[L]` kept tensors of every level, as bits.
+            known: the credits of the operation, where others read them too.
         """
         self._shape, self._keeps = shape, keeps
         self.tiles = tiles
         self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
         self.around: Around | None = None
-        self._credits = Credits(shape)
+        self._credits = known or Credits(shape)
         self._levels = len(keeps)
         self._scratch = Scratch(
             np.zeros(shape.sizes.size),
@@ -81,7 +88,7 @@ class ChainTables:
             inside: `[L, n]` what tiles of every level will be asked for: multiples of that; None:
                 what this assignment needs. The tables serve others with the same factors outside.
         """
-        credit = self._credits.outwards(outer)
+        credit, ended = self._credits.outwards(outer)
         if inside is None:
             inside = products_inside(spatial)
         # Outside all fan-outs the tables serve every assignment.
@@ -91,8 +98,8 @@ class ChainTables:
         follows[:-1] = paid[1:]
         around = Around(
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
-            np.ascontiguousarray(weight), credit, np.ascontiguousarray(inner), follows,
-            self._idle(spatial),
+            np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
+            np.ascontiguousarray(inner), follows, self._idle(spatial),
         )  # fmt: skip
         before, self.around = self.around, around
         shape, tiles, chain = self._shape, self.tiles, self.chain
@@ -131,7 +138,7 @@ class ChainTables:
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        return ChainTables(self._shape, self.tiles, self._keeps)
+        return ChainTables(self._shape, self.tiles, self._keeps, self._credits)
 
 
 def nth_table(tables: list[ChainTables], number: int) -> ChainTables:

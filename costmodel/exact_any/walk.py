@@ -21,6 +21,7 @@ from costmodel.exact_any.entering import (
     Around,
     Crossing,
     class_charges,
+    ended_share,
     least_resting,
     open_dims,
     resting_share,
@@ -279,7 +280,7 @@ def _through_slot(
     if rests and (other_rests or other < 0):
         return True, Line(t, cost, price, other, other_price, 0)
     all_trips = trips_outside(shape, tiles.extent[j], around.outer[level], slot.trips)
-    all_trips *= resting_share(shape, t, tiles.place[j], slot.trips, around.credit[level])
+    all_trips *= ended_share(shape, t, tiles.place[j], tiles.place[b], slot.trips, around, level)
     if other < 0:
         return True, Line(-1, cost + price * (all_trips / common), 0.0, -1, 0.0, 0)
     ended = all_trips / common

@@ -79,29 +79,23 @@ BREAKS = {
         "step == fresh + moved",
         "False",
     ),
+    "loops of a slot in which a run ends stand in one order": (
+        "credits.py",
+        "_nth_loop",
+        "stack[depth, k] < until[k]",
+        "count == 0 and stack[depth, k] < until[k]",
+    ),
+    "where a run ends the last axis of windows decides": (
+        "entering.py",
+        "ended_share",
+        "min(share, charged / along)",
+        "charged / along",
+    ),
     "spatial factors outside a tile never enlarge steps": (
         "credits.py",
         "_nth_loop",
         "range(2 * terms)",
         "range(terms)",
-    ),
-    "levels apart: all tensors move": (
-        "apart.py",
-        "_fill_entering",
-        "(shape.class_rest[kind] >> t) & 1",
-        "False",
-    ),
-    "levels apart: a row for one set of tensors serves all": (
-        "apart.py",
-        "_rows_of",
-        "np.where(kept, 1 + nearest, 0)",
-        "np.where(kept, 1, 0)",
-    ),
-    "levels apart: the least is that of the last tile": (
-        "apart.py",
-        "_lower",
-        "min(least[c], cost)",
-        "cost",
     ),
     "loops further out are as idle as those of the next slot": (
         "entering.py",

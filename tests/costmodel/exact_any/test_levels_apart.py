@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from mutations import broken_copy, checked
 from small_hierarchies import random_machine, smaller
 from small_problems import every_mapping, random_parts
 
@@ -14,6 +17,27 @@ from costmodel.exact_any.assignments import list_assignments
 from costmodel.exact_any.layout import lay_out
 from costmodel.exact_any.spatial import keep_choices
 from mapspace.errors import ConfigError
+
+# What a broken rule would claim: (function, what it says there, what it becomes).
+BREAKS = {
+    "all tensors move": ("_fill_entering", "(shape.class_rest[kind] >> t) & 1", "False"),
+    "a row for one set of tensors serves all": (
+        "_rows_of",
+        "np.where(kept, 1 + nearest, 0)",
+        "np.where(kept, 1, 0)",
+    ),
+    "the least is that of the last tile": ("_lower", "min(least[c], cost)", "cost"),
+    "no set of tensors is too large": ("_lower", "rows.fits[i, rows.kept[c]] == 0", "True"),
+}
+
+CHECK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_levels_apart import check_floors
+for seed in range(100):
+    check_floors(seed, 200)
+print("all equal")
+"""
 
 TWO = {
     "name": "two",
@@ -98,6 +122,18 @@ def test_no_mapping_is_below_the_floor_of_its_assignment() -> None:
 def test_no_mapping_of_more_is_below_the_floor_of_its_assignment(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):
         check_floors(seed, 30_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [None, *BREAKS])
+def test_a_broken_rule_is_caught(name: str | None, tmp_path: Path) -> None:
+    changes = [] if name is None else [("exact_any/apart.py", *BREAKS[name])]
+    broken_copy(tmp_path, *changes)
+    done = checked(tmp_path, CHECK, Path(__file__).parent)
+    if name is None:
+        assert done.stdout == "all equal\n", done.stderr
+    else:
+        assert "in check_floors\n    assert floors[key]" in done.stderr, done.stderr
 
 
 def test_a_floor_counted_by_hand() -> None:
