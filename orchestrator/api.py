@@ -86,6 +86,8 @@ def search(
             * constraints: what mappings must obey, entries as under `constraints` of an
               accelerator's file, beside those of the accelerator.
             * threads: how many work on a proof; None: one per processor, at most four.
+            * warm_start: begin from the winners that the store has of similar problems, with
+              `annealing`, `genetic` or `model-guided`.
             * store: where answers are kept and looked for: a path or a URI; None: what
               MAPSPACE_STORE says, else the user's own, as on the command line; False: nowhere.
 

@@ -115,6 +115,8 @@ class Annealing(Asynchronous):
         "_best_loss",
         "_hottest",
         "_coldest",
+        "_taken",
+        "_taken_losses",
     )
     STATE_OUT: ClassVar[tuple[str, ...]] = (
         "_handed",
@@ -144,6 +146,9 @@ class Annealing(Asynchronous):
         self._rows = np.empty(0, dtype=np.int64)
         self._best_code: Codes = self._queue[0]
         self._best_loss = math.inf
+        # Mappings of others, before the chains begin.
+        self._taken: Codes = self._queue[:0]
+        self._taken_losses: Losses = np.empty(0)
         # Where queries are asynchronous: rows of the queue that were asked, their losses, nan
         # before they are told, what was met beside them, and whether the chains walk.
         self._handed = 0
@@ -166,7 +171,9 @@ class Annealing(Asynchronous):
         if len(self._tuning_losses) < len(self._queue):
             self._tuning_losses = np.append(self._tuning_losses, losses)
             if len(self._tuning_losses) == len(self._queue):
-                self._start_chains(self._tuning_losses, self._queue, self._tuning_losses)
+                starts = np.concatenate([self._queue, self._taken])
+                told = np.append(self._tuning_losses, self._taken_losses)
+                self._start_chains(self._tuning_losses, starts, told)
             return
         energies = self._energy(losses)
         accepted = metropolis(
@@ -180,10 +187,15 @@ class Annealing(Asynchronous):
             self._reheat()
 
     def _take_in(self, codes: Codes, losses: Losses) -> None:
-        """The chain that stands worst goes on from the best of them, where that is better."""
+        """The chain that stands worst goes on from the best of them, where that is better.
+
+        Before the chains begin they are starts like others.
+        """
         self._remember_best(codes, losses)
-        if len(self._tuning_losses) < len(self._queue):
-            return  # no chain walks yet
+        if len(self._tuning_losses) < len(self._queue) and not self._started:
+            self._taken = np.concatenate([self._taken, codes])
+            self._taken_losses = np.append(self._taken_losses, losses)
+            return
         best, worst = int(losses.argmin()), int(self._losses.argmax())
         energy = self._energy(losses[best : best + 1])[0]
         if energy < self._losses[worst]:
@@ -223,8 +235,9 @@ class Annealing(Asynchronous):
     def _told_early(self) -> tuple[Codes, Losses]:
         """What was told before the chains began, `[m, D]` and `[m]`."""
         told = ~np.isnan(self._early_losses)
-        codes = np.concatenate([self._queue[told], self._met])
-        return codes, np.append(self._early_losses[told], self._met_losses)
+        codes = np.concatenate([self._queue[told], self._met, self._taken])
+        losses = (self._early_losses[told], self._met_losses, self._taken_losses)
+        return codes, np.concatenate(losses)
 
     def _offer(self, code: Codes, note: int, loss: float) -> None:
         """A move comes back to its chain, which may have gone on; a late start to any chain."""

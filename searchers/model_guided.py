@@ -321,6 +321,7 @@ class ModelGuided(GuidedSearcher):
 
     OPTIONS = ModelGuidedOptions
     BLACK_BOX = False
+    TAKES_MIGRANTS = True
     options: ModelGuidedOptions
 
     def __init__(self, space: Space, options: ModelGuidedOptions, *, seed: int) -> None:
@@ -336,6 +337,12 @@ class ModelGuided(GuidedSearcher):
             )
         self._traffic = options.features != "black-box"
         self._initial = options.initial
+
+    def _take_in(self, codes: Codes, losses: Losses) -> None:
+        """They are evaluations like others."""
+        fresh = self._visited.fresh(codes)
+        self._visited.add(codes)
+        self._learn(codes[fresh], losses[fresh])
 
     def _fit(self) -> Predictive | None:
         if not np.isfinite(self._logs).any():

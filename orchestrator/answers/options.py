@@ -56,6 +56,7 @@ class SearchOptions(LayerOptions, total=False):
 
     top: int
     pad: bool
+    warm_start: bool
     islands: int | None
     workers: int | None
     factors: Literal["perfect", "imperfect"] | None

@@ -54,6 +54,7 @@ class Request:
         workers: how many islands are searched, or pieces of a proof settled, at a time, on Ray;
             1: in this process. None: islands likewise, and a proof is not shared out.
         store: where answers are kept and looked for; None: nowhere.
+        warm_start: begin from the winners that the store has of similar problems.
     """
 
     workload: WorkloadSource
@@ -81,6 +82,7 @@ class Request:
     islands: int | None = None
     workers: int | None = None
     store: Store | None = None
+    warm_start: bool = False
 
     def __post_init__(self) -> None:
         """Refuses fewer than one worker.
@@ -90,6 +92,10 @@ class Request:
         """
         if self.workers is not None and self.workers < 1:
             raise ArgumentError("workers", f": expected at least 1, got {self.workers}.")
+        if self.warm_start and self.store is None:
+            raise ArgumentError(
+                "warm_start", " takes its mappings from a store, and there is none."
+            )
 
     @property
     def on_islands(self) -> Mapping[str, Any]:

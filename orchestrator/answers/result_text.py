@@ -30,6 +30,9 @@ def search_text(result: SearchResult) -> str:
     ]
     if result.conclusion is not None:
         lines.append(f"{'':<16}{result.conclusion}")
+    if result.begins is not None:
+        names = [f"{one.workload} ({len(one.codes)})" for one in result.begins]
+        lines.append(f"{'began from':<16}{', '.join(names) or 'nothing: no similar problem there'}")
     if result.top:
         lines += ["", *_best(result)]
     if result.explained is not None:

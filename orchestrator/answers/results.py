@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orchestrator.answers.mapping_figure import DrawnMapping
     from orchestrator.answers.padding import Padding
     from orchestrator.answers.standing import Proof, Standing
+    from orchestrator.store.winners import Winner
     from searchers import TrialResult
 
 
@@ -83,6 +84,7 @@ class SearchResult(Shown):
         explained: what holds the optimum up; None where nobody asked, or nothing is proven.
         unexplained: why nothing is explained though somebody asked; else None.
         stored: where it was read, and when it was found; None: it was searched now.
+        begins: the stored winners that the search began from; None: a warm start was not asked for.
     """
 
     workload: Workload
@@ -115,6 +117,7 @@ class SearchResult(Shown):
     explained: ExplainedOptimum | None = None
     unexplained: str | None = None
     stored: str | None = None
+    begins: tuple[Winner, ...] | None = None
 
     @property
     def from_store(self) -> bool:
@@ -237,6 +240,11 @@ class SearchResult(Shown):
         }
         if self.top:
             found["top"] = [entry.to_dict() for entry in self.top]
+        if self.begins is not None:
+            found["warm_start"] = [
+                {"workload": one.workload, "distance": one.distance, "mappings": len(one.codes)}
+                for one in self.begins
+            ]
         if self.original is not None:
             sizes = self.original.dimensions
             found["original"] = {"workload": self.original.name, "dimensions": dict(sizes)}

@@ -102,6 +102,7 @@ class _Asked:
             "workers": (self.single and self.continued is None, "a single WORKLOAD"),
             "islands": (self.single and self.continued is None, "a single WORKLOAD"),
             "why_not": (self.single, "a single WORKLOAD"),
+            "warm_start": (self.single and self.continued is None, "a single WORKLOAD"),
             "html": (self.single or self.jointly, "a single WORKLOAD"),
             "fused": (self.resident, "--network --jointly --resident"),
             "moves": (self.network is not None, "--network"),
@@ -191,6 +192,12 @@ class _Asked:
     type=int,
     help="Side by side, on Ray: pieces of a proof, islands, or evaluators of --simulator.",
 )
+@click.option(
+    "--warm-start",
+    is_flag=True,
+    default=None,
+    help="Begin from the winners that the store has of similar problems.",
+)
 @click.option("--events", type=PLACE, help="Of --simulator: the log that a search goes on from.")
 @click.option("--query-seconds", type=float, help="Of --simulator: the most that a query may take.")
 @click.option("--pad", is_flag=True, help="Pad sizes with awkward factors where that is better.")
@@ -226,6 +233,7 @@ def search(
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
     asked.check_options({**options, "why_not": why_not, "html": page})
+    options["warm_start"] = bool(options["warm_start"])
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}
     workers = options.pop("workers")
     if simulated["simulator"] is not None:
@@ -302,7 +310,8 @@ def _search_simulated(
 
     if not asked.single or asked.continued is not None:
         raise click.UsageError("--simulator is for a single WORKLOAD.")
-    further = {name: getattr(request, name) for name in ("pad", "explain", "surrogate", "islands")}
+    names = ("pad", "explain", "surrogate", "islands", "warm_start")
+    further = {name.replace("_", "-"): getattr(request, name) for name in names}
     for name, given in {**of_model, **further, "top": request.top > 1}.items():
         if given:
             raise click.UsageError(f"--{name} is for the model, not for --simulator.")

@@ -52,6 +52,20 @@ class PaddingAnswer(TypedDict):
     complete: bool
 
 
+class WinnerAnswer(TypedDict):
+    """A stored winner of a similar problem that a search began from.
+
+    Attributes:
+        workload: its problem.
+        distance: between the binary logarithms of the sizes of both problems.
+        mappings: how many were made of it, which are queries of the search.
+    """
+
+    workload: str
+    distance: float
+    mappings: int
+
+
 class SearchAnswer(Costs):
     """The best mapping of an operation, and what is certain about it.
 
@@ -85,6 +99,7 @@ class SearchAnswer(Costs):
         wall_seconds: of everything, preparation included.
         interrupted: whether Ctrl-C ended it.
         from_store: whether it was read, and not searched now.
+        warm_start: what the search began from, where a warm start was asked for.
         original: before padding, where that was asked for.
         padded: sizes that were padded.
         wasted_macs: multiply-accumulates of the padding.
@@ -131,6 +146,7 @@ class SearchAnswer(Costs):
     wall_seconds: float
     interrupted: bool
     from_store: bool
+    warm_start: NotRequired[list[WinnerAnswer]]
     original: NotRequired[OriginalAnswer]
     padded: NotRequired[dict[str, int]]
     wasted_macs: NotRequired[int]

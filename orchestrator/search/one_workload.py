@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from costmodel.space import CostModel
     from orchestrator.answers.results import SearchResult
     from orchestrator.search.stored import Asked
+    from orchestrator.store.winners import Winner
     from searchers import TrialResult
 
 WARM_UP_ITERATIONS = 256
@@ -135,11 +136,13 @@ def search_workload(
         return _search_or_why_not(request, found, device, live, interrupted)
     from orchestrator.search.stored import read_or_search
 
-    return read_or_search(
-        asked_of(request, found, device),
-        lambda: _search_or_why_not(request, found, device, live, interrupted),
+    asked = asked_of(request, found, device)
+    result = read_or_search(
+        asked,
+        lambda: _search_or_why_not(request, found, device, live, interrupted, asked.begins),
         live.line,
     )
+    return replace(result, begins=asked.begins)
 
 
 def asked_of(request: Request, found: Workload, device: Accelerator) -> Asked:
@@ -156,7 +159,27 @@ def asked_of(request: Request, found: Workload, device: Accelerator) -> Asked:
     space = MapSpace(found, device)
     name = method(request, space)[0]
     seconds = budget_seconds(request, name)
-    return Asked(request, space, name, None if seconds == math.inf else seconds)
+    begins = _begins(request, name, space) if request.warm_start else None
+    return Asked(request, space, name, None if seconds == math.inf else seconds, begins)
+
+
+def _begins(request: Request, name: str, space: MapSpace) -> tuple[Winner, ...]:
+    """What a warm start begins from.
+
+    Raises:
+        ArgumentError: the searcher cannot begin from anything.
+    """
+    import searchers
+    from orchestrator.store.winners import winners
+
+    if not searchers.searcher_class(name).TAKES_MIGRANTS:
+        raise ArgumentError(
+            "warm_start",
+            " is for searchers that can begin from mappings, such as annealing, genetic and "
+            f"model-guided; {name} cannot.",
+        )
+    assert request.store is not None  # the request has looked
+    return winners(space, request.objective, request.store)
 
 
 def budget_seconds(request: Request, name: str) -> float | None:
@@ -172,9 +195,10 @@ def _search_or_why_not(
     device: Accelerator,
     live: Live,
     interrupted: threading.Event | None,
+    begins: tuple[Winner, ...] | None = None,
 ) -> SearchResult:
     try:
-        return _search_workload(request, found, device, live, interrupted)
+        return _search_workload(request, found, device, live, interrupted, begins or ())
     except NoMappingError as error:
         from costmodel.map_space.map_space import MapSpace
         from orchestrator.search.nothing_left import admitting_text, excluded_text, why_nothing
@@ -195,6 +219,7 @@ def _search_workload(
     device: Accelerator,
     live: Live,
     interrupted: threading.Event | None,
+    begins: tuple[Winner, ...],
 ) -> SearchResult:
     started = time.monotonic()
     # Only now what takes longer to import.
@@ -204,6 +229,7 @@ def _search_workload(
     from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.assess import assess
+    from searchers.shared.warm_start import begin_from
 
     searchers.check_budget(request.iterations, request.seconds)
     space = MapSpace(found, device)
@@ -246,6 +272,8 @@ def _search_workload(
                 live.update(progress)
 
         try:
+            for winner in begins:
+                begin_from(searcher, evaluator, winner.codes)
             if request.islands is not None and (request.workers or 1) > 1:
                 _run_on_ray(request, searcher, evaluator, ended, after_step)
             else:

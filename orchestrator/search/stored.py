@@ -30,6 +30,7 @@ from orchestrator.store.folder import Say, Store
 from orchestrator.store.mappings import stored_code
 from orchestrator.store.proofs import certificate_of, proof_question
 from orchestrator.store.rows import Number, Row, Whole, content_id, finite, row_of
+from orchestrator.store.winners import Winner
 from searchers import TrialResult
 
 # What finds the best mapping of a small space.
@@ -47,12 +48,14 @@ class Asked:
         space: where.
         method: the searcher that the request comes to.
         seconds: its budget of time, s, where none was named the usual one; None: none.
+        begins: what a warm start begins from; None: it begins anew.
     """
 
     request: Request
     space: MapSpace
     method: str
     seconds: float | None
+    begins: tuple[Winner, ...] | None = None
 
     @property
     def question(self) -> Question:
@@ -82,6 +85,8 @@ class Asked:
             "seed": request.seed,
             "top": request.top,
         }
+        if self.begins:
+            content["begins"] = [winner.codes.tolist() for winner in self.begins]
         return Question(content, limits)
 
     @property

@@ -31,7 +31,7 @@ from mapspace.bounded_reading import parse_json, read_json
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.extras import install, is_installed
 from mapspace.storage import Place, file_sizes, folders, make_folder, write_atomically
-from orchestrator.store.parquet import parquet_bytes, rows_in
+from orchestrator.store.parquet import parquet_bytes, rows_in, rows_with
 from orchestrator.store.rows import Row, content_id, read_row
 
 FORMAT = "mapspace-store-1"
@@ -101,12 +101,27 @@ class Store:
 
     def rows(self, questions: Collection[str]) -> list[Row]:
         """All rows that answer some questions, each once; a line says what cannot be read."""
+        asked = sorted(questions)
+        return self._found(lambda: self._rows(asked, lambda file: list(rows_in(file, asked))))
+
+    def rows_with(self, **equal: str) -> list[Row]:
+        """All rows whose columns have some texts, as `rows`: `rows_with(objective="edp")`."""
+
+        def found() -> Iterator[Row]:
+            questions = folders(self.place / NEW)
+            for row in self._rows(questions, lambda file: list(rows_with(file, equal))):
+                if all(getattr(row, name) == text for name, text in equal.items()):
+                    yield row
+
+        return self._found(found)
+
+    def _found(self, look: Callable[[], Iterable[Row]]) -> list[Row]:
         try:
             for _ in range(ATTEMPTS):
                 # Whoever brings rows together removes what was listed here.
                 with suppress(FileNotFoundError):
                     removed = self.removed()
-                    found = {row.id: row for row in self._rows(sorted(questions))}
+                    found = {row.id: row for row in look()}
                     return [row for row in found.values() if row.id not in removed]
             raise MapspaceError("its files keep changing.")
         except (OSError, MapspaceError) as error:
@@ -231,7 +246,8 @@ class Store:
                 return
         raise MapspaceError(f"{file}: its folder keeps vanishing.")
 
-    def _rows(self, questions: Sequence[str]) -> Iterator[Row]:
+    def _rows(self, questions: Sequence[str], read: Callable[[Place], list[Row]]) -> Iterator[Row]:
+        """The single rows of some questions, then what is read of every Parquet file."""
         there = set(folders(self.place / NEW)) if len(questions) > 1 else set(questions)
         for question in filter(there.__contains__, questions):
             for _, row in self.single(question):
@@ -245,7 +261,7 @@ class Store:
             return
         for path in paths:
             # In a list: a damaged file counts for nothing, as a whole.
-            yield from self.read(path, lambda file: list(rows_in(file, questions))) or ()
+            yield from self.read(path, read) or ()
 
     def _begin(self) -> None:
         marker = self.place / MARKER

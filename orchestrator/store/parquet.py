@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import DataError
@@ -68,21 +69,29 @@ def rows_in(file: Place, questions: Sequence[str]) -> Iterator[Row]:
 
     wanted = pa.array(questions, pa.string())
     for table in row_groups(file, questions):
-        found = table.filter(pc.is_in(table["question"], value_set=wanted))
-        for values in found.to_pylist():
-            row_id = values.pop("id")
-            row = validate(Row, values, str(file), DataError)
-            if row.id != row_id:
-                raise DataError(f"{file}: the file is damaged (a row is not what its id says).")
-            yield row
+        yield from _checked_rows(file, table.filter(pc.is_in(table["question"], value_set=wanted)))
 
 
-def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[Any]:
+def rows_with(file: Place, equal: Mapping[str, str]) -> Iterator[Row]:
+    """The rows of a Parquet file whose columns have these texts.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+        DataError: it is damaged, or another file; the message names it.
+    """
+    for table in row_groups(file, equal=equal):
+        yield from _checked_rows(file, table.filter(_have(table, equal)))
+
+
+def row_groups(
+    file: Place, questions: Sequence[str] | None = None, equal: Mapping[str, str] | None = None
+) -> Iterator[Any]:
     """The tables of a Parquet file, part by part.
 
     Args:
         file: the file.
         questions: sorted; parts that answer none of them are left out. None: all parts.
+        equal: texts of columns; parts without a row that has all of them are left out.
 
     Raises:
         FileNotFoundError: it is not there any more.
@@ -108,6 +117,11 @@ def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[
                     column_of = parquet.read_row_group(part, ["question"], use_threads=False)
                     if not pc.any(pc.is_in(column_of["question"], value_set=asked)).as_py():
                         continue
+                if equal is not None:
+                    # What makes the answers again is much the most.
+                    few = parquet.read_row_group(part, [*equal], use_threads=False)
+                    if not pc.any(_have(few, equal)).as_py():
+                        continue
                 yield parquet.read_row_group(part, use_threads=False).cast(schema())
     except FileNotFoundError:
         raise
@@ -116,3 +130,25 @@ def row_groups(file: Place, questions: Sequence[str] | None = None) -> Iterator[
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{file}: the file is damaged ({reason.rstrip('.')}).") from error
+
+
+def _checked_rows(file: Place, table: Any) -> Iterator[Row]:
+    """The rows of a table, each held against its id.
+
+    Raises:
+        DataError: one is damaged.
+    """
+    for values in table.to_pylist():
+        row_id = values.pop("id")
+        row = validate(Row, values, str(file), DataError)
+        if row.id != row_id:
+            raise DataError(f"{file}: the file is damaged (a row is not what its id says).")
+        yield row
+
+
+def _have(table: Any, equal: Mapping[str, str]) -> Any:
+    """Which rows of a table have some texts in their columns."""
+    import pyarrow.compute as pc
+
+    masks = [pc.equal(table[name], text) for name, text in equal.items()]
+    return functools.reduce(pc.and_, masks)
