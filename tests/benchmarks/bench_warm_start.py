@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 import mapspace as ms
 import searchers
@@ -30,27 +32,30 @@ METHODS = ("genetic", "annealing", "model-guided")
 AFTER = (10, 100, 500, 1000)
 
 
-def above(
-    space: MapSpace, method: str, seed: int, optimum: float, codes: np.ndarray
+def best_after(
+    space: MapSpace, method: str, seed: int, codes: npt.NDArray[np.int32], after: Sequence[int]
 ) -> list[float]:
-    """How far above the optimum a search is after so many queries, as ratios."""
-    evaluator = searchers.Evaluator(LoopNestModel(), space, iterations=max(AFTER))
+    """The best losses of a search after so many queries."""
+    evaluator = searchers.Evaluator(LoopNestModel(), space, iterations=max(after))
     searcher = searchers.make(method, space, seed=seed)
     begin_from(searcher, evaluator, codes)
     searcher.run(evaluator)
     result = evaluator.result()
-    place = np.searchsorted(result.curve_iteration, AFTER, side="right") - 1
+    place = np.searchsorted(result.curve_iteration, after, side="right") - 1
     losses = np.where(place < 0, np.inf, result.curve_loss[np.maximum(place, 0)])
-    return [float(loss) / optimum for loss in losses]
+    return [float(loss) for loss in losses]
 
 
 def main() -> None:
     """Measures, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--queries", type=int, default=max(AFTER), help="of every search")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--layers", type=int, default=10)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
+    after = [count for count in AFTER if count <= given.queries]
     with tempfile.TemporaryDirectory() as temporary:
         store = Store(given.folder or Path(temporary) / "store")
         machine = accelerator("mm256")
@@ -63,22 +68,21 @@ def main() -> None:
         chosen = [
             layers[place] for place in np.linspace(0, len(layers) - 1, given.layers).astype(int)
         ]
-        ratios: dict[tuple[str, bool], list[list[float]]] = {}
+        ratios: dict[tuple[str, bool], list[npt.NDArray[np.float64]]] = {}
         for layer in chosen:
             space = MapSpace(layer, machine)
             found_winners = winners(space, "edp", store)
             codes = np.concatenate([winner.codes for winner in found_winners])
             near = ", ".join(f"{one.workload} ({one.distance:.2f})" for one in found_winners)
             print(f"# {layer.name}: {near}", flush=True)
-            for method in METHODS:
+            for method in given.methods:
                 for seed in range(given.seeds):
                     for warm in (False, True):
-                        own = above(
-                            space, method, seed, optima[layer.hash], codes if warm else codes[:0]
-                        )
-                        ratios.setdefault((method, warm), []).append(own)
-    header = " | ".join(f"{count:,}" for count in AFTER)
-    print(f"| method | begins | {header} |\n|---|---|{'---|' * len(AFTER)}")
+                        begin = codes if warm else codes[:0]
+                        own = np.array(best_after(space, method, seed, begin, after))
+                        ratios.setdefault((method, warm), []).append(own / optima[layer.hash])
+    header = " | ".join(f"{count:,}" for count in after)
+    print(f"| method | begins | {header} |\n|---|---|{'---|' * len(after)}")
     for (method, warm), rows in ratios.items():
         means = 100 * np.expm1(np.log(np.array(rows)).mean(axis=0))
         cells = " | ".join(f"{mean:.3g} %" for mean in means)
