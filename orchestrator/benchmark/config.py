@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -148,13 +148,17 @@ class Benchmark(StrictModel):
     surrogates: dict[str, Name] = Field(default_factory=dict)
     """Surrogate folders (paths or URIs) per workload family for the gradient searcher; else the
     shipped ones."""
+    warm_start: bool = False
+    """Searchers that can begin from the winners that the store has of similar problems do; the
+    others begin anew, so that methods do not have the same to begin with."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out constraints where there are none: runs of old files are the same runs."""
+        """Leaves out what old files did not have, where it is not used: they are the same runs."""
         written: dict[str, Any] = handler(self)
-        if not self.constraints:
-            written.pop("constraints", None)
+        for name in ("constraints", "warm_start"):
+            if not getattr(self, name):
+                written.pop(name, None)
         return written
 
     @field_validator("searchers", mode="before")
@@ -218,6 +222,8 @@ class Benchmark(StrictModel):
             )
         if self.peers and self.model != "tvm":
             raise ValueError(f"peers: for model tvm only; got model {self.model}.")
+        if self.warm_start and (self.model != DEFAULT_MODEL or self.host == "blocks"):
+            raise ValueError(f"warm_start: for model {DEFAULT_MODEL} and host trials only.")
         if model.measured and self.host == "blocks":
             raise ValueError("host: blocks does not carry measurements; expected trials.")
         budgets = (self.iterations, self.seconds, self.visited)
@@ -271,12 +277,14 @@ class Plan:
         accelerator: the accelerator.
         workloads: by name, in the experiment's order.
         surrogates: surrogate folders per workload family.
+        begins: with a warm start, the codes that searches of a workload begin from.
     """
 
     benchmark: Benchmark
     accelerator: Accelerator
     workloads: Mapping[str, Workload]
     surrogates: Mapping[str, str]
+    begins: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     @property
     def cost_model(self) -> CostModelEntry:
@@ -300,6 +308,13 @@ class Plan:
             objective, self.cost_model.units[objective], self.accelerator.clock_ghz
         )
         return f"{value * factor:.6g} {unit}"
+
+    def begins_of(self, entry: SearcherEntry, workload: str) -> Sequence[Sequence[int]]:
+        """The codes that a searcher begins from on a workload; none where it begins anew."""
+        from searchers import searcher_class
+
+        takes = searcher_class(entry.name).TAKES_MIGRANTS
+        return self.begins.get(workload, ()) if takes else ()
 
     def entry(self, label: str) -> SearcherEntry:
         """The searcher entry with a label."""

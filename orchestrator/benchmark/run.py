@@ -22,7 +22,7 @@ import numpy as np
 
 from costmodel.models import COST_MODELS
 from mapspace.errors import MapspaceError
-from mapspace.storage import Place, place, remove_folder
+from mapspace.storage import Place, make_folder, place, remove_folder
 from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
@@ -30,6 +30,7 @@ from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.benchmark.made_runs import MadeRuns
 from orchestrator.benchmark.reference_optima import Optima, best_measured
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
+from orchestrator.benchmark.warm_starts import warm_starts
 from orchestrator.comparison import results_files as results_module
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY, Pair, write_runs
 from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, write_report
@@ -86,7 +87,15 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
 
     def work(self, folder: Place, claim: Claim) -> Results:
         """Runs the searches, proves the optima beside them and saves the results."""
-        plan = self.plan
+        plan, warm = self.plan, dict[str, Any]()
+        if plan.benchmark.warm_start:
+            states = folder.resolve() / SEARCHES_FOLDER
+            make_folder(states)
+            begins = warm_starts(plan, states, self.store)
+            codes = {name: [c for one in own for c in one.codes] for name, own in begins.items()}
+            plan = replace(plan, begins=codes)
+            warm = {name: [one.workload for one in own] for name, own in begins.items()}
+            warm = {"warm_start": warm}
         self.progress.stage("proving the optima", unit="workloads", total=len(plan.workloads))
         optima = Optima(plan, folder, self.say, self.store)
         live = LiveBenchmark(plan, self.progress, self.say, optima.known, self.limits)
@@ -108,7 +117,7 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
             },
             bounds=bounds,
             runs=runs,
-            provenance={**identity["provenance"], **_environment(plan)},
+            provenance={**identity["provenance"], **_environment(plan), **warm},
         )
         if spent:
             seconds = sum(float(results.column("seconds", name).sum()) for name in labels)

@@ -24,6 +24,7 @@ from orchestrator.benchmark.live_curves import sum_of
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
+from searchers.shared.warm_start import begin_from
 
 WARM_UP_ITERATIONS = 512
 
@@ -159,10 +160,13 @@ class Searches:
         self.searcher = make_searcher(
             self.plan, self.entry, self.space, seed=seed, evaluator=self.evaluator
         )
+        begins = self.plan.begins_of(self.entry, self.workload)
         if self._resumed is not None:
             self.searcher.load_state_dict(self._resumed["searcher"])
             self.evaluator.load_state_dict(self._resumed["evaluator"])
             self._resumed = None
+        elif begins:
+            begin_from(self.searcher, self.evaluator, np.array(begins, np.int32))
         self._under_way = True
         return True
 

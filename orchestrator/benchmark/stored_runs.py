@@ -22,6 +22,7 @@ from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import Place, file_sizes, place, write_atomically
 from mapspace.strict_yaml import StrictModel, validate
 from mapspace.version import __version__
+from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.results import Run
 from orchestrator.store.address import Question, content_digest, problem
 from orchestrator.store.canonical import digest_of, json_text
@@ -92,7 +93,11 @@ class Questions:
         label, workload, seed = search
         if (label, workload) not in self._methods:
             entry = self.plan.entry(label)
-            self._methods[label, workload] = _method(self.plan, entry, workload)
+            method = _method(self.plan, entry, workload)
+            begins = self.plan.begins_of(entry, workload)
+            if begins:
+                method["begins"] = [list(code) for code in begins]
+            self._methods[label, workload] = method
             self._iterations[label, workload] = self.plan.benchmark.iterations_in(
                 self._spaces[workload], entry
             )
@@ -148,7 +153,7 @@ def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:
         noted = parse_json(file.read_bytes(), str(file), DataError)
         rows = validate(_Noted, noted, str(file), DataError).rows
         return [_run(search, row) for search, row in rows]
-    if store is None or file_sizes(states):
+    if store is None or file_sizes(states).keys() - {WARM_FILE}:
         return []
     found: list[tuple[Search, Row]] = []
     runs = []

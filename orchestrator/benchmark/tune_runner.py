@@ -31,6 +31,7 @@ from orchestrator.benchmark.stored_runs import (
     known_runs,
     searches_of,
 )
+from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
@@ -85,7 +86,9 @@ def run_searches(
     known = known_runs(plan, states, store)
     whole_searches = plan.benchmark.host == "trials"
     comparable = whole_searches and not (
-        file_sizes(states) or plan.benchmark.query_latency or plan.cost_model.measured
+        file_sizes(states).keys() - {WARM_FILE}
+        or plan.benchmark.query_latency
+        or plan.cost_model.measured
     )
     left = _left(plan, known)
     if known:
@@ -167,7 +170,7 @@ def _run_trials(
 
     benchmark = plan.benchmark
     tasks = _tasks(plan, searches)
-    there = file_sizes(states).keys() - {KNOWN_FILE}
+    there = file_sizes(states).keys() - {KNOWN_FILE, WARM_FILE}
     made, done = MadeRuns(), set[str]()
 
     def take(tasks: Iterable[dict[str, Any]]) -> Iterator[Run]:
