@@ -229,7 +229,6 @@ def _search_workload(
     from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.assess import assess
-    from searchers.shared.warm_start import begin_from
 
     searchers.check_budget(request.iterations, request.seconds)
     space = MapSpace(found, device)
@@ -272,8 +271,7 @@ def _search_workload(
                 live.update(progress)
 
         try:
-            for winner in begins:
-                begin_from(searcher, evaluator, winner.codes)
+            _begin(searcher, evaluator, begins)
             if request.islands is not None and (request.workers or 1) > 1:
                 _run_on_ray(request, searcher, evaluator, ended, after_step)
             else:
@@ -296,6 +294,16 @@ def _search_workload(
     found_so_far = assess(request, name, searcher, space, result, prover)
     wall = time.monotonic() - started
     return replace(found_so_far, wall_seconds=wall, interrupted=ended.is_set())
+
+
+def _begin(
+    searcher: searchers.Searcher, evaluator: searchers.Evaluator, begins: tuple[Winner, ...]
+) -> None:
+    """Lets a search begin from winners of other problems."""
+    from searchers.shared.warm_start import begin_from
+
+    for winner in begins:
+        begin_from(searcher, evaluator, winner.codes)
 
 
 def _run_on_ray(

@@ -2,8 +2,8 @@
 
 Runs 9,900 searches of 1,000 iterations (five searchers, ten workloads, 198 seeds) with a store of
 its own, then the same benchmark with two seeds more: 100 searches to make. Each is the command
-`mapspace benchmark`, page and MLflow included, from its start to its end. A line of JSON on
-standard output:
+`mapspace benchmark`, page and MLflow included, from its start to its end; with `--python` the
+second is `ms.benchmark` in a Python of its own, without either. A line of JSON on standard output:
 
     python tests/benchmarks/bench_second_run.py --folder FOLDER
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -47,15 +48,19 @@ def experiment(seeds: int, iterations: int) -> dict[str, Any]:
     }
 
 
-def run(seeds: int, iterations: int, store: Path, output: Path, *, profile: bool = False) -> float:
-    """Runs the command; the seconds that it took."""
+def run(data: dict[str, Any], store: Path, output: Path, how: str = "") -> float:
+    """Runs the command, or in Python, or under a profiler; the seconds that it took."""
     file = output.parent / f"{output.name}.yaml"
-    file.write_text(json.dumps(experiment(seeds, iterations)))
-    profiled = ["-m", "cProfile", "-o", f"{output}.profile"] if profile else []
-    command = [sys.executable, *profiled, "-m", "orchestrator", "benchmark", str(file)]
+    file.write_text(json.dumps(data))
+    command = [sys.executable, "-m", "orchestrator", "benchmark", str(file), "--output"]
+    if how == "profile":
+        command[1:1] = ["-m", "cProfile", "-o", f"{output}.profile"]
+    elif how == "python":
+        call = "import sys, mapspace as ms; ms.benchmark(sys.argv[1], sys.argv[3])"
+        command[1:4] = ["-c", call]
     started = time.monotonic()
     subprocess.run(
-        [*command, "--output", str(output)],
+        [*command, str(output)],
         env={**os.environ, "MAPSPACE_STORE": str(store)},
         check=True,
         stdout=subprocess.DEVNULL,
@@ -63,17 +68,19 @@ def run(seeds: int, iterations: int, store: Path, output: Path, *, profile: bool
     return time.monotonic() - started
 
 
-def measured(folder: Path, seeds: int, more: int, iterations: int, profile: bool) -> dict[str, Any]:
+def measured(folder: Path, seeds: int, more: int, iterations: int, how: str) -> dict[str, Any]:
     """Seconds of both runs, and whether what both have is the same bit for bit."""
     first, store = folder / "first", folder / "store"
     if not (folder / SECONDS).exists():
-        (folder / SECONDS).write_text(json.dumps(run(seeds, iterations, store, first)))
+        (folder / SECONDS).write_text(json.dumps(run(experiment(seeds, iterations), store, first)))
     alone = json.loads((folder / SECONDS).read_text())
     second, copy = folder / "second", folder / "copy"
     for old in (second, copy):
         shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(store, copy)
-    again = run(seeds + more, iterations, copy, second, profile=profile)
+    before_it = _processor_seconds()
+    again = run(experiment(seeds + more, iterations), copy, second, how)
+    processor = _processor_seconds() - before_it
     before, after = ({_key(run): run for run in load(place).runs} for place in (first, second))
     equal = all(
         np.array_equal(getattr(before[key], name), getattr(after[key], name))
@@ -86,10 +93,17 @@ def measured(folder: Path, seeds: int, more: int, iterations: int, profile: bool
         "new": made,
         "first_s": round(alone, 1),
         "second_s": round(again, 2),
+        "second_processor_s": round(processor, 2),
         # The first run had fewer searches than the second one has.
         "share": round(again / (alone * len(after) / len(before)), 4),
         "bit_identical": equal,
     }
+
+
+def _processor_seconds() -> float:
+    """Of processes that this one has started, and that have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def _key(run: Any) -> tuple[str, str, int]:
@@ -103,12 +117,13 @@ def main() -> None:
     parser.add_argument("--more", type=int, default=2)
     parser.add_argument("--iterations", type=int, default=1000)
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--profile", action="store_true", help="keeps a profile of the second run")
+    parser.add_argument("--python", dest="how", action="store_const", const="python", default="")
+    parser.add_argument("--profile", dest="how", action="store_const", const="profile")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        figures = measured(folder, given.seeds, given.more, given.iterations, given.profile)
+        figures = measured(folder, given.seeds, given.more, given.iterations, given.how)
     print(json.dumps(figures))
 
 
