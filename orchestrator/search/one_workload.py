@@ -272,10 +272,7 @@ def _search_workload(
 
         try:
             _begin(searcher, evaluator, begins)
-            if request.islands is not None and (request.workers or 1) > 1:
-                _run_on_ray(request, searcher, evaluator, ended, after_step)
-            else:
-                searcher.run(evaluator, after_step)
+            _run(request, searcher, evaluator, ended, after_step)
         except InterruptedSearchError:
             live.line("interrupted: the best so far")
     # What it took, which the last query may have drawn out beyond the budget.
@@ -306,14 +303,20 @@ def _begin(
         begin_from(searcher, evaluator, winner.codes)
 
 
-def _run_on_ray(
+def _run(
     request: Request,
     searcher: searchers.Searcher,
     evaluator: searchers.Evaluator,
     ended: threading.Event,
     after_step: Callable[[searchers.Searcher], None],
 ) -> None:
-    """Lets workers search islands side by side; an interruption is seen before a round ends."""
+    """Searches, on islands side by side where workers are asked for.
+
+    Islands see an interruption before a round ends.
+    """
+    if request.islands is None or (request.workers or 1) == 1:
+        searcher.run(evaluator, after_step)
+        return
     from orchestrator.search.islands import run_on_ray
     from searchers.islands import Islands
 
