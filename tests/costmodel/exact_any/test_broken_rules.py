@@ -79,18 +79,6 @@ BREAKS = {
         "step == fresh + moved",
         "False",
     ),
-    "loops of a slot in which a run ends stand in one order": (
-        "credits.py",
-        "_nth_loop",
-        "stack[depth, k] < until[k]",
-        "count == 0 and stack[depth, k] < until[k]",
-    ),
-    "where a run ends the last axis of windows decides": (
-        "entering.py",
-        "ended_share",
-        "min(share, charged / along)",
-        "charged / along",
-    ),
     "spatial factors outside a tile never enlarge steps": (
         "credits.py",
         "_nth_loop",
