@@ -225,6 +225,8 @@ class AnyProver(ProofRun):
             mates = self._mates(one, found, a, queue.left(group))
             yield from self._raise_floors(one, mates)
             mates = self._could_win(found, mates)
+            if not mates.size:
+                continue  # their floors, or what others found meanwhile, ended them
             queue.bounding(group, mates)
             yield from self._bound_all(one, tables[group], found, mates)
             for mate in mates.tolist():

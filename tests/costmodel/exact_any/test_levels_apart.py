@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignments import list_assignments
 from costmodel.exact_any.layout import lay_out
+from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.spatial import keep_choices
 from mapspace.errors import ConfigError
 
@@ -148,3 +150,26 @@ def test_a_floor_counted_by_hand() -> None:
     assert floors[7, 7] == pytest.approx(2052.0)
     (output,) = 1 << np.flatnonzero(space.tables.part_kind != PART_OF_INPUT)
     assert floors[7, output] == pytest.approx(8 + 100 * (8 + 8 + 4) + (8 + 4))
+
+
+def test_the_best_mapping_may_come_while_floors_rise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another search finds meanwhile can end all assignments that chains were to bound."""
+    machine = accelerator({"extends": "mm256", "bypass": "searched"})
+    space = MapSpace(workload("gemm:M=64,N=64,K=32"), machine)
+    best = AnyProver(space)
+    while not best.finished:
+        best.step()
+    codes = best.codes(1)
+    prover, raised = AnyProver(space), Apart.floors
+    called: list[int] = []
+
+    def floors(apart: Apart, a: int) -> Iterator[np.ndarray | None]:
+        called.append(a)
+        prover.offer(codes)
+        return raised(apart, a)
+
+    monkeypatch.setattr(Apart, "floors", floors)
+    while not prover.finished:
+        prover.step()
+    assert called
+    assert prover.best_outcome == best.best_outcome
