@@ -1,4 +1,4 @@
-"""Architecture sweeps: expansion, area, proofs that survive an interruption, results, tracking."""
+"""Sweeps as they run: proofs that survive an interruption, files, tracking."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pytest
 import yaml
 from commands import call
 from paths import EXPERIMENTS
+from sweeps import OTHER, SMALL, content_for, plan_for
 
-from costmodel import MapSpace, accelerator, workload
+from costmodel import MapSpace, workload
 from costmodel.exact.certificate import prove
 from costmodel.exact_any.choice import prove as prove_any
 from costmodel.loop_nest.records import record_code
@@ -26,125 +27,15 @@ from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.mlflow_client import default_uri
 from orchestrator.runs.ray_runtime import fan_out
 from orchestrator.store.folder import Store
-from orchestrator.sweep.config import AreaProxy, Sweep
+from orchestrator.sweep.config import Sweep
 from orchestrator.sweep.plan import Layer, SweepPlan, prepare_sweep
 from orchestrator.sweep.proofs import Problem, Proof, read_proof_files
 from orchestrator.sweep.report import text_summary, write_sweep_report
-from orchestrator.sweep.results import SweepResults, collect, problems_of
 from orchestrator.sweep.run import Chunk, sweep
-
-SMALL = "gemm:M=16,N=16,K=16"
-OTHER = "gemm:M=8,N=32,K=16"
-
-
-def content_for(**changes: object) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "kind": "sweep",
-        "name": "test",
-        "grid": {"L1.capacity_words": [16, 64], "L2.fanout": [4, 8, 16]},
-        "workloads": [SMALL, OTHER],
-        "points_per_task": 2,
-        **changes,
-    }
-    return {key: value for key, value in content.items() if value is not None}
-
-
-def plan_for(**changes: object) -> SweepPlan:
-    return prepare_sweep(Sweep.model_validate(content_for(**changes)), "test.yaml")
 
 
 def proofs_in(folder: Path) -> dict[str, Proof]:
     return read_proof_files(sorted((folder / "proofs").glob("*.jsonl")))
-
-
-def test_the_grid_is_a_product_whose_last_axis_changes_fastest() -> None:
-    plan = plan_for()
-    machines = [architecture.accelerator for architecture in plan.architectures]
-    sizes = [(machine.levels[2].capacity_words, machine.levels[1].fanout) for machine in machines]
-    assert sizes == [(16, 4), (16, 8), (16, 16), (64, 4), (64, 8), (64, 16)]
-    assert plan.architectures[1].name == "L1.capacity_words=16 L2.fanout=8"
-    assert plan.architectures[1].parameters == {"L1.capacity_words": 16, "L2.fanout": 8}
-    # What the grid leaves alone is the base's.
-    assert machines[0].levels[1].capacity_words == accelerator("mm256").levels[1].capacity_words
-
-
-def test_keys_of_the_accelerator_itself_can_be_swept() -> None:
-    plan = plan_for(grid={"mac_energy_pj": [0.5, 2.0], "L1.read_bandwidth": [2.0, None]})
-    found = [a.accelerator for a in plan.architectures]
-    assert [machine.mac_energy_pj for machine in found] == [0.5, 0.5, 2.0, 2.0]
-    assert [machine.levels[2].read_bandwidth for machine in found] == [2.0, None, 2.0, None]
-
-
-def test_area_by_hand() -> None:
-    # One L2 of 262,144 words, 256 L1 of 32,768 words, 256 processing elements of 128 words, each
-    # word of 16 bits.
-    assert AreaProxy().bits(accelerator("mm256")) == 16 * (262_144 + 256 * 32_768 + 256 * 128)
-    proxy = AreaProxy(word=0.5, levels={"L1": 2.0}, processing_element=10.0)
-    words = 0.5 * 262_144 + 2 * 256 * 32_768 + 256 * 10
-    assert proxy.bits(accelerator("mm256")) == 16 * words
-    # 110,592 words, 168 elements with 512 words and 128 words of their own, each word of 8 bits.
-    eyeriss = accelerator("eyeriss-168")
-    assert AreaProxy().bits(eyeriss) == 8 * (110_592 + 168 * 512 + 168 * 128)
-    small = {
-        "extends": "mm256",
-        "word_bits": 1,
-        "levels": [
-            {"name": "DRAM", "fanout": 2},
-            {"name": "L2", "capacity_words": 10, "fanout": 3},
-            {"name": "L1", "capacity_words": 5, "fanout": 4},
-        ],
-    }
-    # 2 L2 of 10 words, 6 L1 of 5 words, 24 processing elements.
-    assert AreaProxy(processing_element=1.0).bits(accelerator(small)) == 20 + 30 + 24
-
-
-def test_energies_grow_with_the_square_root_of_the_capacity_in_hundredths() -> None:
-    grid = {"L1.capacity_words": [2, 8_192, 32_768, 131_072], "mac_energy_pj": [1.0]}
-    plan = plan_for(grid=grid, energy_scaling="sqrt")
-    energies = [a.accelerator.levels[2].energy_pj for a in plan.architectures]
-    # 1.12 pJ at 32,768 words; never rounded to nothing.
-    assert energies == [0.01, 0.56, 1.12, 2.24]
-    assert {a.accelerator.levels[1].energy_pj for a in plan.architectures} == {2.2}
-
-
-def test_networks_of_any_kind_are_run_as_often_as_their_weights_say(tmp_path: Path) -> None:
-    layers = [SMALL, {"workload": OTHER, "count": 5}]
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"layers": layers}))
-    sweep = Sweep.model_validate(
-        content_for(
-            workloads=[
-                {"network": "own.yaml", "weight": 3},
-                {"network": "gpt2:phase=decode"},
-                {"network": "own.yaml"},
-            ]
-        )
-    )
-    counts = {
-        layer.workload.name: layer.count
-        for layer in prepare_sweep(sweep, str(tmp_path / "sweep.yaml")).layers
-    }
-    # Three runs and one more, of one and of five such layers.
-    assert [*counts.values()][:2] == [4, 20]
-    assert counts["gpt2-scores"] == 12
-    assert len(counts) == 8
-
-
-def test_accelerators_and_workloads_from_lists_files_and_networks(tmp_path: Path) -> None:
-    small = {"extends": "mm256", "levels": [{"name": "L2", "fanout": 16}]}
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
-    (tmp_path / "layer.yaml").write_text("gemm: {M: 4, N: 4, K: 4}")
-    content = content_for(
-        grid=None,
-        accelerators=["mm256", "small.yaml", {**small, "name": "inline"}],
-        workloads=["layer.yaml", {"network": "vgg16"}, {"gemm": {"M": 2, "N": 2, "K": 2}}],
-    )
-    plan = prepare_sweep(Sweep.model_validate(content), str(tmp_path / "x.yaml"))
-    assert [a.name for a in plan.architectures] == ["mm256", "small", "inline"]
-    names = [layer.workload.name for layer in plan.layers]
-    assert (names[0], names[1], names[-1]) == ("layer", "vgg16-conv1_1", "gemm:M=2,N=2,K=2")
-    # VGG16 has 13 convolutions.
-    assert sum(layer.count for layer in plan.layers[1:-1]) == 13
-    assert max(layer.count for layer in plan.layers) > 1
 
 
 def test_points_are_what_prove_says_and_totals_add_them(tmp_path: Path) -> None:
@@ -352,132 +243,6 @@ def test_any_key_of_a_real_machine_is_swept(tmp_path: Path) -> None:
     )
     energies = scaled.architectures[0].accelerator.levels[1].energies
     assert energies == (0.33, 0.36, 0.36)
-
-
-def proof_of(problem: Problem, energy_pj: float, cycles: int) -> Proof:
-    """A proof with costs of our own."""
-    return Proof(
-        key=problem.key,
-        status="proven",
-        energy_pj=energy_pj,
-        latency_cycles=cycles,
-        gap=0.0,
-        record={},
-        lower_bound=energy_pj * cycles,
-        seconds=1.0,
-        limit_seconds=1.0,
-    )
-
-
-def machines_of_two_clocks(**changes: Any) -> SweepResults:
-    """A small machine with a slow clock and a large one with a fast clock: `(pJ, cycles)`.
-
-    In pJ x cycles the small one wins, and the large one is dominated: 4e18 against 9e18. In J s it
-    is the other way round: 4e18 pJ x cycles are 4e-2 J s at 0.1 GHz, 9e18 are 9e-3 J s at 1 GHz.
-    """
-    small = {"extends": "mm256", "name": "slow", "clock_ghz": 0.1}
-    small["levels"] = [{"name": "L1", "capacity_words": 16}]
-    plan = plan_for(grid=None, accelerators=[small, "mm256"], workloads=[SMALL], **changes)
-    costs = [(2e9, 2_000_000_000), (3e9, 3_000_000_000)]
-    problems = problems_of(plan)
-    return collect(
-        plan,
-        {
-            problem.key: proof_of(problem, *cost)
-            for problem, cost in zip(problems, costs, strict=True)
-        },
-    )
-
-
-def test_machines_of_different_clocks_are_compared_in_joule_seconds(tmp_path: Path) -> None:
-    results = machines_of_two_clocks()
-    slow, fast = results.architectures.to_dict("records")
-    assert (slow["edp"], fast["edp"]) == (4e18, 9e18)
-    assert slow["area_bits"] < fast["area_bits"]
-    # 2 mJ in 20 s, 3 mJ in 3 s.
-    assert (slow["latency_s"], fast["latency_s"]) == (20.0, 3.0)
-    assert (slow["edp_js"], fast["edp_js"]) == pytest.approx((4e-2, 9e-3))
-    assert (slow["power_w"], fast["power_w"]) == pytest.approx((1e-4, 1e-3))
-    assert list(results.architectures["front"]) == [1, 2]
-    assert list(results.points["edp_js"]) == pytest.approx([4e-2, 9e-3])
-    text = text_summary(results)
-    header, *rows = (line.split() for line in text.splitlines()[2:5])
-    assert " ".join(header) == (
-        "# architecture area, bits energy, mJ cycles time, ms power, W EDP, J s proven"
-    )
-    assert rows[1][2:] == [
-        f"{fast['area_bits']:,.0f}", "3", "3,000,000,000", "3000", "0.001", "0.009", "1/1",
-    ]  # fmt: skip
-    assert "Least EDP: 0.009 J s, by mm256." in text
-    page = write_sweep_report(results, tmp_path).read_text()
-    assert "0.009 J s" in page
-    records = [json.loads(line) for line in (tmp_path / "front.jsonl").read_text().splitlines()]
-    assert [record["architecture"] for record in records] == ["slow", "mm256"]
-
-
-@pytest.mark.parametrize(
-    ("objective", "ranks"),
-    # In cycles and in pJ the slow one would be alone on the front; in seconds it is not.
-    [("latency", [1, 2]), ("energy", [1, 0]), ("ed2p", [1, 2])],
-)
-def test_every_objective_is_compared_in_units_of_time(objective: str, ranks: list[int]) -> None:
-    assert list(machines_of_two_clocks(objective=objective).architectures["front"]) == ranks
-
-
-@pytest.mark.parametrize(
-    ("objective", "costs"),
-    [("latency", [(2e9, 1000), (1e9, 1000)]), ("energy", [(1e9, 2000), (1e9, 1000)])],
-)
-def test_equal_architectures_are_told_apart_by_the_other_cost(
-    objective: str, costs: list[tuple[float, int]]
-) -> None:
-    grid = {"mac_energy_pj": [2.0, 1.0]}
-    plan = plan_for(grid=grid, workloads=[SMALL], objective=objective)
-    proofs = [
-        proof_of(problem, *cost) for problem, cost in zip(problems_of(plan), costs, strict=True)
-    ]
-    results = collect(plan, {proof.key: proof for proof in proofs})
-    assert list(results.architectures["front"]) == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("limits", "within", "ranks"),
-    [
-        ({}, [True, True], [1, 2]),
-        ({"power_w": 5e-4}, [True, False], [1, 0]),
-        ({"latency_ms": 3000.0}, [False, True], [0, 1]),
-        ({"energy_mj": 1.0}, [False, False], [0, 0]),
-        ({"area_bits": 1e7, "power_w": 1.0}, [True, False], [1, 0]),
-    ],
-)
-def test_limits_keep_accelerators_off_the_front(
-    tmp_path: Path, limits: dict[str, float], within: list[bool], ranks: list[int]
-) -> None:
-    results = machines_of_two_clocks(limits=limits)
-    assert list(results.architectures["within_limits"]) == within
-    assert list(results.architectures["front"]) == ranks
-    text = text_summary(results)
-    if not any(within):
-        assert "No accelerator with energy at most 1 mJ has a mapping" in text
-    elif "power_w" in limits and "area_bits" not in limits:
-        assert "Least EDP with power at most 0.0005 W: 0.04 J s, by slow." in text
-    assert write_sweep_report(results, tmp_path).exists()
-
-
-def test_resnet50_on_machines_of_different_clocks(tmp_path: Path) -> None:
-    """In pJ x cycles mm256 would be dominated by edge-1024, which is smaller and clocked slower."""
-    plan = plan_for(
-        grid=None,
-        accelerators=["eyeriss-168", "edge-1024", "mm256"],
-        workloads=[{"network": "resnet50"}],
-        seconds_per_point=60.0,
-    )
-    results = sweep(plan, tmp_path, execute=map)
-    table = results.architectures
-    assert list(table["proven"]) == [20, 20, 20]
-    assert list(table["edp_js"]) == pytest.approx([5.260e-3, 7.021e-4, 4.256e-4], rel=2e-4)
-    assert list(table["front"]) == [1, 2, 3]
-    assert table["edp"][2] > table["edp"][1]
 
 
 def test_proofs_of_an_older_folder_are_used_and_its_results_replaced(tmp_path: Path) -> None:

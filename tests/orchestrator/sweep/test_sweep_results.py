@@ -1,0 +1,141 @@
+"""Sweeps' results: clocks, objectives, limits, ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweeps import SMALL, plan_for
+
+from orchestrator.sweep.proofs import Problem, Proof
+from orchestrator.sweep.report import text_summary, write_sweep_report
+from orchestrator.sweep.results import SweepResults, collect, problems_of
+from orchestrator.sweep.run import sweep
+
+
+def proof_of(problem: Problem, energy_pj: float, cycles: int) -> Proof:
+    """A proof with costs of our own."""
+    return Proof(
+        key=problem.key,
+        status="proven",
+        energy_pj=energy_pj,
+        latency_cycles=cycles,
+        gap=0.0,
+        record={},
+        lower_bound=energy_pj * cycles,
+        seconds=1.0,
+        limit_seconds=1.0,
+    )
+
+
+def machines_of_two_clocks(**changes: Any) -> SweepResults:
+    """A small machine with a slow clock and a large one with a fast clock: `(pJ, cycles)`.
+
+    In pJ x cycles the small one wins, and the large one is dominated: 4e18 against 9e18. In J s it
+    is the other way round: 4e18 pJ x cycles are 4e-2 J s at 0.1 GHz, 9e18 are 9e-3 J s at 1 GHz.
+    """
+    small = {"extends": "mm256", "name": "slow", "clock_ghz": 0.1}
+    small["levels"] = [{"name": "L1", "capacity_words": 16}]
+    plan = plan_for(grid=None, accelerators=[small, "mm256"], workloads=[SMALL], **changes)
+    costs = [(2e9, 2_000_000_000), (3e9, 3_000_000_000)]
+    problems = problems_of(plan)
+    return collect(
+        plan,
+        {
+            problem.key: proof_of(problem, *cost)
+            for problem, cost in zip(problems, costs, strict=True)
+        },
+    )
+
+
+def test_machines_of_different_clocks_are_compared_in_joule_seconds(tmp_path: Path) -> None:
+    results = machines_of_two_clocks()
+    slow, fast = results.architectures.to_dict("records")
+    assert (slow["edp"], fast["edp"]) == (4e18, 9e18)
+    assert slow["area_bits"] < fast["area_bits"]
+    # 2 mJ in 20 s, 3 mJ in 3 s.
+    assert (slow["latency_s"], fast["latency_s"]) == (20.0, 3.0)
+    assert (slow["edp_js"], fast["edp_js"]) == pytest.approx((4e-2, 9e-3))
+    assert (slow["power_w"], fast["power_w"]) == pytest.approx((1e-4, 1e-3))
+    assert list(results.architectures["front"]) == [1, 2]
+    assert list(results.points["edp_js"]) == pytest.approx([4e-2, 9e-3])
+    text = text_summary(results)
+    header, *rows = (line.split() for line in text.splitlines()[2:5])
+    assert " ".join(header) == (
+        "# architecture area, bits energy, mJ cycles time, ms power, W EDP, J s proven"
+    )
+    assert rows[1][2:] == [
+        f"{fast['area_bits']:,.0f}", "3", "3,000,000,000", "3000", "0.001", "0.009", "1/1",
+    ]  # fmt: skip
+    assert "Least EDP: 0.009 J s, by mm256." in text
+    page = write_sweep_report(results, tmp_path).read_text()
+    assert "0.009 J s" in page
+    records = [json.loads(line) for line in (tmp_path / "front.jsonl").read_text().splitlines()]
+    assert [record["architecture"] for record in records] == ["slow", "mm256"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "ranks"),
+    # In cycles and in pJ the slow one would be alone on the front; in seconds it is not.
+    [("latency", [1, 2]), ("energy", [1, 0]), ("ed2p", [1, 2])],
+)
+def test_every_objective_is_compared_in_units_of_time(objective: str, ranks: list[int]) -> None:
+    assert list(machines_of_two_clocks(objective=objective).architectures["front"]) == ranks
+
+
+@pytest.mark.parametrize(
+    ("objective", "costs"),
+    [("latency", [(2e9, 1000), (1e9, 1000)]), ("energy", [(1e9, 2000), (1e9, 1000)])],
+)
+def test_equal_architectures_are_told_apart_by_the_other_cost(
+    objective: str, costs: list[tuple[float, int]]
+) -> None:
+    grid = {"mac_energy_pj": [2.0, 1.0]}
+    plan = plan_for(grid=grid, workloads=[SMALL], objective=objective)
+    proofs = [
+        proof_of(problem, *cost) for problem, cost in zip(problems_of(plan), costs, strict=True)
+    ]
+    results = collect(plan, {proof.key: proof for proof in proofs})
+    assert list(results.architectures["front"]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "within", "ranks"),
+    [
+        ({}, [True, True], [1, 2]),
+        ({"power_w": 5e-4}, [True, False], [1, 0]),
+        ({"latency_ms": 3000.0}, [False, True], [0, 1]),
+        ({"energy_mj": 1.0}, [False, False], [0, 0]),
+        ({"area_bits": 1e7, "power_w": 1.0}, [True, False], [1, 0]),
+    ],
+)
+def test_limits_keep_accelerators_off_the_front(
+    tmp_path: Path, limits: dict[str, float], within: list[bool], ranks: list[int]
+) -> None:
+    results = machines_of_two_clocks(limits=limits)
+    assert list(results.architectures["within_limits"]) == within
+    assert list(results.architectures["front"]) == ranks
+    text = text_summary(results)
+    if not any(within):
+        assert "No accelerator with energy at most 1 mJ has a mapping" in text
+    elif "power_w" in limits and "area_bits" not in limits:
+        assert "Least EDP with power at most 0.0005 W: 0.04 J s, by slow." in text
+    assert write_sweep_report(results, tmp_path).exists()
+
+
+def test_resnet50_on_machines_of_different_clocks(tmp_path: Path) -> None:
+    """In pJ x cycles mm256 would be dominated by edge-1024, which is smaller and clocked slower."""
+    plan = plan_for(
+        grid=None,
+        accelerators=["eyeriss-168", "edge-1024", "mm256"],
+        workloads=[{"network": "resnet50"}],
+        seconds_per_point=60.0,
+    )
+    results = sweep(plan, tmp_path, execute=map)
+    table = results.architectures
+    assert list(table["proven"]) == [20, 20, 20]
+    assert list(table["edp_js"]) == pytest.approx([5.260e-3, 7.021e-4, 4.256e-4], rel=2e-4)
+    assert list(table["front"]) == [1, 2, 3]
+    assert table["edp"][2] > table["edp"][1]
