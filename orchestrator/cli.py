@@ -42,7 +42,11 @@ for _command in COMMANDS:
 @click.option("--samples", type=int, default=1_000_000, show_default=True, help="Mappings drawn.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG or SVG for the cost surface.")
-@click.option("--surface", metavar="DIM,DIM", help="Dimensions whose tilings the surface varies.")
+@click.option(
+    "--surface",
+    metavar="A,B",
+    help="Dimensions whose tilings the surface varies, or any attributes such as order.L2.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def space(
     workloads: tuple[str, ...],

@@ -37,7 +37,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "orchestrator.report orchestrator.runs",
         "orchestrator.comparison orchestrator.imports orchestrator.pool orchestrator.watch",
         "orchestrator.benchmark orchestrator.records",
-        "orchestrator.map_space orchestrator.marvel orchestrator.sweep orchestrator.training "
+        "orchestrator.map_space",
+        "orchestrator.marvel orchestrator.sweep orchestrator.training "
         "orchestrator.answers orchestrator.bypass orchestrator.proofs",
         "orchestrator.design orchestrator.explain orchestrator.search",
         "orchestrator.networks",

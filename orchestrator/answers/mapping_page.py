@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,28 @@ if TYPE_CHECKING:
     from orchestrator.answers.results import SearchResult
 
 
-def search_document(result: SearchResult, further: Iterable[Section] = ()) -> Document:
+def search_document(
+    result: SearchResult,
+    further: Iterable[Section] = (),
+    slices: Sequence[tuple[str, str]] = (),
+) -> Document:
     """The page of a search.
 
     Args:
         result: its result.
         further: sections about it that others write.
+        slices: pairs of attributes of the map space to draw it over; none: of two dimensions, where
+            it has so many.
+
+    Raises:
+        ConfigError: a pair is not of two different attributes.
     """
     sections = [facts_section("Costs, and what is certain", result.facts(every_cost=True))]
     sections += mapping_sections(result.drawn._replace(title="The mapping"))
     if result.explained is not None:
         sections.append(facts_section("What holds the optimum up", result.explained.facts()))
+    if slices or len(result.workload.dimensions) > 1:
+        sections.append(_slices_section(result, slices))
     sections += [*further, machine_section(result.accelerator)]
     return Document(result.heading(), f"`{result.workload}`", sections)
 
@@ -77,6 +89,18 @@ def machine_section(machine: Accelerator) -> Section:
     """A machine as a drawing."""
     figure = Figure("machine", machine.name, lambda path: draw(machine, path))
     return Section("The machine", [figure])
+
+
+def _slices_section(result: SearchResult, slices: Sequence[tuple[str, str]]) -> Section:
+    drawings = [result.slice(*pair) for pair in slices] or [result.slice()]
+    figures = [
+        Figure(
+            f"slice-{number}", "two attributes vary", partial(save, drawing),
+            "The star is the mapping; every other point differs from it in two attributes alone.",
+        )
+        for number, drawing in enumerate(drawings, 1)
+    ]  # fmt: skip
+    return Section("The map space around it", figures)
 
 
 def _into_timeline(drawn: DrawnMapping) -> Callable[[Path], None]:

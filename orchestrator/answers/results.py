@@ -339,6 +339,27 @@ class SearchResult(Shown):
 
         return mapping_figure(self.drawn)
 
+    def slice(self, first: str | None = None, second: str | None = None) -> Figure:
+        """The map space around the mapping over two attributes, as a drawing.
+
+        Args:
+            first: an attribute of the map space such as `order.L2` or `keep.L1`, or a dimension
+                for its tilings; upwards.
+            second: another one, to the right. Neither: a dimension of each of the first two inputs.
+
+        Raises:
+            ConfigError: they are not two different attributes of the map space.
+        """
+        from costmodel.map_space.map_space import MapSpace
+        from orchestrator.map_space.figure import MOST_ON_PAGES, slice_figure
+        from orchestrator.map_space.surface import surface_around, two_dimensions
+
+        space = MapSpace(self.workload, self.accelerator)
+        code = space.code(self.mapping)
+        pair = two_dimensions(space) if first is None or second is None else (first, second)
+        around = surface_around(space, code, pair, objective=self.objective, most=MOST_ON_PAGES)
+        return slice_figure(around, self.objective, self.heading())
+
     def timeline(self) -> Figure | None:
         """When the first tiles of every level are loaded, worked on and drained, as a drawing.
 

@@ -251,15 +251,15 @@ def share_of(text: str) -> float:
     return share
 
 
-def pair_of(text: str) -> tuple[str, str]:
-    """Two names from a text such as K,N.
+def pair_of(text: str, option: str = "surface") -> tuple[str, str]:
+    """Two names of an option from a text such as K,N or order.L2,keep.L1.
 
     Raises:
         ConfigError: there are not two.
     """
     first, comma, second = (part.strip() for part in text.partition(","))
     if not first or not comma or not second:
-        raise ConfigError(f"--surface: expected two dimensions such as K,N, got {text!r}.")
+        raise ConfigError(f"--{option}: expected two attributes such as K,N, got {text!r}.")
     return first, second
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from orchestrator.commands.options import (
     check_records_output,
     check_timeloop,
     fail,
+    pair_of,
     share_of,
     tensors_by_level,
     with_store,
@@ -209,6 +210,13 @@ class _Asked:
 )
 @with_store
 @HTML
+@click.option(
+    "--slice",
+    "slices",
+    multiple=True,
+    metavar="A,B",
+    help="Of --html: two attributes to draw the map space over, such as K,order.L2.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def search(
     gap: str,
@@ -216,6 +224,7 @@ def search(
     why_not: Place | None,
     output: Place | None,
     page: Place | None,
+    slices: tuple[str, ...],
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -238,7 +247,7 @@ def search(
     workers = options.pop("workers")
     if simulated["simulator"] is not None:
         simulated["workers"] = workers
-        of_model = {"gap": gap != "0", "keep": keep, "why-not": why_not, "html": page}
+        of_model = {"gap": gap != "0", "keep": keep, "why-not": why_not, "html": page or slices}
         request = Request(asked.name, **options)
         _search_simulated(request, asked, simulated, of_model, output, as_json)
         return
@@ -247,6 +256,7 @@ def search(
             raise click.UsageError(f"--{name.replace('_', '-')} is for --simulator.")
     options["workers"] = workers
     check_page(page)
+    pairs = _pairs(slices, asked, page, options["accelerator"])
     own = None if why_not is None else _own_mapping(why_not)
     kept = tensors_by_level(keep)
     if output is not None:
@@ -279,7 +289,7 @@ def search(
         result.save(output)
     found = None if own is None or result.interrupted else _why_not(result, own, request.seconds)
     if page is not None:
-        _write_page(page, result, found)
+        _write_page(page, result, found, pairs)
     if as_json:
         answer = result.to_dict()
         if found is not None:
@@ -348,12 +358,31 @@ def _why_not(result: SearchResult, own: dict[str, Any], seconds: float | None) -
     return explain_why_not(result, own, seconds=seconds or PROOF_SECONDS)
 
 
-def _write_page(page: Place, result: SearchResult, why_not: WhyNot | None) -> None:
+def _pairs(
+    slices: Sequence[str], asked: _Asked, page: Place | None, machine: str
+) -> list[tuple[str, str]]:
+    """The attributes of --slice; refuses what is none before anything is searched."""
+    pairs = [pair_of(text, "slice") for text in slices]
+    if pairs and (page is None or not asked.single):
+        raise click.UsageError("--slice is for --html of a single WORKLOAD.")
+    if pairs and asked.continued is None:
+        from costmodel import MapSpace, accelerator, workload
+        from orchestrator.map_space.surface import check_attributes
+
+        space = MapSpace(workload(asked.name), accelerator(machine))
+        for pair in pairs:
+            check_attributes(space, pair, "slice")
+    return pairs
+
+
+def _write_page(
+    page: Place, result: SearchResult, why_not: WhyNot | None, slices: Sequence[tuple[str, str]]
+) -> None:
     from orchestrator.answers.mapping_page import facts_section, save_document, search_document
 
     further = [] if why_not is None else [facts_section(why_not.heading(), why_not.facts())]
     with local_file(page) as file:
-        save_document(search_document(result, further), file)
+        save_document(search_document(result, further, slices), file)
 
 
 def _continued(request: Request, file: Place) -> Request:

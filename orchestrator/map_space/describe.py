@@ -81,8 +81,8 @@ def describe_spaces(
         samples: feasible mappings drawn from each space.
         seed: decides them.
         plot: a PNG file for the distribution and the cost surface of the first workload.
-        surface: the dimensions over whose tilings the plot's surface is drawn; None: one of each
-            of the first two inputs.
+        surface: the attributes, or dimensions for their tilings, that the plot's slice varies;
+            None: the tilings of one dimension of each of the first two inputs.
         stream: takes the progress; standard error if None.
 
     Raises:
@@ -91,7 +91,7 @@ def describe_spaces(
     from costmodel.accelerators import accelerator as load_accelerator
     from costmodel.workloads import workload as load_workload
     from orchestrator.map_space.figure import draw_surface
-    from orchestrator.map_space.surface import check_dimensions
+    from orchestrator.map_space.surface import check_attributes
 
     _check_samples(samples)
     if plot is not None and not plot.parent.is_dir():
@@ -99,7 +99,7 @@ def describe_spaces(
     device = load_accelerator(accelerator)
     spaces = [MapSpace(load_workload(name), device) for name in workloads]
     if surface is not None:
-        check_dimensions(spaces[0], surface)
+        check_attributes(spaces[0], surface)
     live = Live(stream or sys.stderr)
     entries: list[SpaceAnswer] = []
     drawn: list[Sample] = []

@@ -1,8 +1,7 @@
-"""The cost surface of a map space over two attributes, as Figure 3 of Mind Mappings has it.
+"""A slice of a map space over two attributes, as Figure 3 of Mind Mappings has its cost surface.
 
-All other attributes stay as the best mapping has them. Along an axis stand all tilings of one
-dimension, sorted by their factors from the innermost slot outwards, so that neighbours are alike.
-Letters: Y and X the tilings of two dimensions, D attributes, S slots (outermost first).
+All other attributes stay as the best mapping has them. Letters: Y and X the values of two
+attributes, D attributes.
 """
 
 from __future__ import annotations
@@ -12,91 +11,100 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.bounds import algorithmic_minimum
+from costmodel.costs import Objective
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ArgumentError, ConfigError
+from orchestrator.map_space.axes import TILING, Axis, attribute_of, axis_of, thinned
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+
+# Most values of an axis: more are not told apart, and not evaluated.
+MOST = 2500
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Costs over the tilings of two dimensions.
+    """Costs over two attributes.
 
     Attributes:
-        dimensions: the dimensions along y and x.
-        factors: their factors, `[Y, S]` and `[X, S]`.
-        edp: `[Y, X]` normalised EDP, inf where infeasible.
+        axes: the attributes along y and x.
+        costs: `[Y, X]` what is minimised, inf where infeasible.
         centre: where the mapping lies that the other attributes are taken from, (y, x).
     """
 
-    dimensions: tuple[str, str]
-    factors: tuple[IntArray, IntArray]
-    edp: FloatArray
+    axes: tuple[Axis, Axis]
+    costs: FloatArray
     centre: tuple[int, int]
 
     def local_minima(self) -> int:
         """Feasible points, or plateaus of equal ones, without a lower neighbour among eight."""
         from scipy.ndimage import label, minimum_filter
 
-        lowest = minimum_filter(self.edp, size=3, mode="nearest")
-        minima = np.isfinite(self.edp) & (self.edp <= lowest)
+        lowest = minimum_filter(self.costs, size=3, mode="nearest")
+        minima = np.isfinite(self.costs) & (self.costs <= lowest)
         while True:
             # A point next to an equal one that can be left downhill can be left that way too.
-            left = np.where(np.isfinite(self.edp) & ~minima, self.edp, np.inf)
-            kept = minima & (minimum_filter(left, size=3, mode="nearest") > self.edp)
+            left = np.where(np.isfinite(self.costs) & ~minima, self.costs, np.inf)
+            kept = minima & (minimum_filter(left, size=3, mode="nearest") > self.costs)
             if (kept == minima).all():
                 break
             minima = kept
         return int(label(minima, structure=np.ones((3, 3)))[1])
 
 
-def surface_around(space: MapSpace, code: Codes, dimensions: tuple[str, str]) -> Surface:
-    """Evaluates every pair of tilings of two dimensions around a mapping `[D]`.
+def surface_around(
+    space: MapSpace,
+    code: Codes,
+    attributes: tuple[str, str],
+    *,
+    objective: Objective = "edp",
+    most: int = MOST,
+) -> Surface:
+    """Evaluates every pair of values of two attributes around a mapping `[D]`.
+
+    Of buffers side by side the order stays that of the mapping.
+
+    Args:
+        space: the map space.
+        code: `[D]` the mapping.
+        attributes: two names of `attribute_names`, or of dimensions for their tilings.
+        objective: what a cost is: in pJ, cycles, or their products.
+        most: values of an axis; of more every so many is taken.
 
     Raises:
-        ConfigError: they are not two different dimensions of the workload.
+        ConfigError: they are not two different attributes of the space.
     """
-    check_dimensions(space, dimensions)
-    names = space.workload.dimension_names
-    columns = [names.index(name) for name in dimensions]
-    tilings = [_sorted_tilings(space, column) for column in columns]
+    space, code = space.in_order(code)
+    names = check_attributes(space, attributes)
+    tiled = {name.removeprefix(f"{TILING}.") for name in names if name.startswith(f"{TILING}.")}
+    all_of = [axis_of(space, code, name, tiled=tiled) for name in names]
+    y, x = (thinned(axis, most, int(code[axis.column])) for axis in all_of)
     model = LoopNestModel()
-    edp = np.empty((tilings[0].size, tilings[1].size))
-    codes = np.repeat(code[None], tilings[1].size, axis=0)
-    codes[:, columns[1]] = tilings[1]
-    for y, tiling in enumerate(tilings[0]):
-        codes[:, columns[0]] = tiling
-        edp[y] = model.evaluate(space, codes).edp
-    y, x = (
-        int(np.flatnonzero(tiling == code[column])[0])
-        for tiling, column in zip(tilings, columns, strict=True)
-    )
-    start, factors = space.tables.row_start, space.tables.factors
-    return Surface(
-        dimensions,
-        (factors[start[columns[0]] + tilings[0]], factors[start[columns[1]] + tilings[1]]),
-        edp / algorithmic_minimum(space.workload, space.accelerator).edp,
-        (y, x),
-    )
+    costs = np.empty((len(y.values), len(x.values)))
+    codes = np.repeat(code[None], len(x.values), axis=0)
+    codes[:, x.column] = x.values
+    for row, value in enumerate(y.values):
+        codes[:, y.column] = value
+        found = model.evaluate(space, codes)
+        costs[row] = found.objective(objective)
+    at = [int(np.flatnonzero(axis.values == code[axis.column])[0]) for axis in (y, x)]
+    return Surface((y, x), costs, (at[0], at[1]))
 
 
-def check_dimensions(space: MapSpace, dimensions: tuple[str, str]) -> None:
-    """Refuses what is not two different dimensions of a workload.
+def check_attributes(
+    space: MapSpace, attributes: tuple[str, str], argument: str = "surface"
+) -> tuple[str, str]:
+    """The attributes of two names that an argument has.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: they are not two different attributes of a space.
     """
-    names = space.workload.dimension_names
-    if len(set(dimensions)) != 2 or not set(dimensions) <= set(names):
-        raise ArgumentError(
-            "surface",
-            f": expected two of {space.workload.name}'s dimensions ({', '.join(names)}) such as "
-            f"{names[0]},{names[1]}, got {','.join(dimensions)}.",
-        )
+    first, second = (attribute_of(space, name, argument) for name in attributes)
+    if first == second:
+        raise ArgumentError(argument, f": expected two attributes, got {first} twice.")
+    return first, second
 
 
 def two_dimensions(space: MapSpace) -> tuple[str, str]:
@@ -122,12 +130,3 @@ def two_dimensions(space: MapSpace) -> tuple[str, str]:
         return first, second
     ranked = sorted(names, key=lambda name: -count[name])
     return ranked[0], ranked[1]
-
-
-def _sorted_tilings(space: MapSpace, dimension: int) -> IntArray:
-    """The indices of a dimension's factorisations, sorted from the innermost slot outwards."""
-    start = space.tables.row_start
-    factors = space.tables.factors[start[dimension] : start[dimension + 1]]
-    # The last key is the first to sort by.
-    order: IntArray = np.lexsort(factors.T)
-    return order

@@ -68,9 +68,10 @@ def family_text(summary: Mapping[str, Any]) -> str:
 def surface_text(surface: Mapping[str, Any], path: Path) -> str:
     """The cost surface that was drawn."""
     names = " and ".join(surface["dimensions"])
+    which = "all values" if surface["shape"] == surface["whole"] else "some values"
     around = "the proven best one" if surface["proven"] else "the best one known"
     return (
-        f"surface         all tilings of {names} around {around}: {surface['points']:,} mappings, "
+        f"surface         {which} of {names} around {around}: {surface['points']:,} mappings, "
         f"{surface['feasible']:,} feasible,\n"
         f"{'':<16}normalised EDP {surface['minimum']:.4g} to {_number(surface['maximum'])}, "
         f"{surface['local_minima']:,} local minima; {path}"

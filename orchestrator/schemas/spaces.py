@@ -96,9 +96,11 @@ class SpaceAnswer(SampleAnswer, SizesAnswer):
 
 
 class SurfaceAnswer(TypedDict):
-    """The cost surface over the tilings of two dimensions.
+    """The cost surface over two attributes.
 
     Attributes:
+        dimensions: the dimensions whose tilings vary, or other attributes such as `order.L2`.
+        whole: how many values they have; `shape` says how many of them were taken.
         proven: whether the mapping that it lies around is the proven best one.
         minimum: normalised EDP.
         maximum: likewise.
@@ -108,6 +110,7 @@ class SurfaceAnswer(TypedDict):
     dimensions: list[str]
     proven: bool
     shape: list[int]
+    whole: list[int]
     points: int
     feasible: int
     minimum: float

@@ -92,8 +92,12 @@ def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     record, page = tmp_path / "best.jsonl", tmp_path / "page.html"
     small = ("search", "gemm:M=4,N=2,K=2", "--output", record)
     assert call(*small, "--html", page) == 0
-    # Nest, first tiles and machine: nothing but compute takes time.
-    assert page.read_text().count("<img ") == 3
+    # Nest, first tiles, a slice and machine: nothing but compute takes time.
+    assert page.read_text().count("<img ") == 4
+    slices = ("--slice", "M,order.L2", "--slice", "K,N")
+    assert call(*small, "--html", page, *slices) == 0
+    assert page.read_text().count("<img ") == 5
+    assert page.read_text().count("differs from it in two attributes alone") == 2
     assert call("explain", record, "--html", page) == 0
     assert "Where the accesses come from" in page.read_text()
     assert call("diff", record, record, "--html", page) == 0
@@ -106,3 +110,38 @@ def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "does not exist" in capsys.readouterr().err
     assert call("search", "--network", "alexnet", "--html", page) == 2
     assert "--html is for a single WORKLOAD" in capsys.readouterr().err
+
+
+def test_a_slice_around_a_result_has_its_cost_at_the_star() -> None:
+    found = ms.search("gemm:M=8,N=6,K=4", "mm256-bypass", objective="energy")
+    panel, bar = found.slice("keep.L1", "order.L2").axes
+    image = panel.images[0]
+    # Powers of ten of what the mapping itself costs, which is proven to be the least.
+    assert image.get_array().min() == 0
+    assert bar.get_ylabel() == "log10 of energy over the mapping's"
+    (star,) = panel.lines
+    x, y = (int(one[0]) for one in star.get_data())
+    assert image.get_array()[y, x] == 0
+    assert len(found.slice().axes) == 2
+    with pytest.raises(
+        ms.ConfigError, match=r"surface: expected two attributes .* order\.L1, keep"
+    ):
+        found.slice("M", "L2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--slice", "M,K"], "--slice is for --html of a single WORKLOAD"),
+        (["--html", "p.html", "--slice", "M"], "--slice: expected two attributes such as K,N, got"),
+        (["--html", "p.html", "--slice", "M,Q"], "expected two attributes of the map space"),
+        (["--html", "p.html", "--slice", "M,M"], "expected two attributes, got tiling.M twice"),
+    ],
+)  # fmt: skip
+def test_wrong_slices_are_refused_before_the_search(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("search", "gemm:M=4,N=2,K=2", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "searching" not in error

@@ -51,7 +51,7 @@ def test_a_page_shows_its_drawings(tmp_path: Path) -> None:
     title = re.search(r"<title>(.*?)</title>", rendered(probe, tmp_path, "--dump-dom"), re.DOTALL)
     assert title is not None
     images = dict(reversed(one.split(":", 1)) for one in title[1].split("|"))
-    assert len(images) == 4
+    assert len(images) == 5
     assert all(int(width) > 300 for width in images.values())
     rendered(page, tmp_path, f"--screenshot={shot}", f"--window-size=1100,{HEIGHT}")
     pixels = matplotlib.image.imread(shot)[..., :3]

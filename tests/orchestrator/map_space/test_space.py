@@ -15,6 +15,7 @@ from commands import call
 from costmodel import LoopNestModel, MapSpace, accelerator, algorithmic_minimum, workload
 from costmodel.loop_nest.records import record_code
 from mapspace.errors import ConfigError
+from orchestrator.map_space.axes import Axis
 from orchestrator.map_space.describe import describe_family, describe_spaces, sizes
 from orchestrator.map_space.sample import sample_family, sample_space, statistics
 from orchestrator.map_space.surface import Surface, surface_around, two_dimensions
@@ -118,24 +119,25 @@ def test_points_of_a_surface_are_those_mappings() -> None:
     rng = np.random.default_rng(0)
     code = space.sample(rng, 1, feasible=True)[0]
     surface = surface_around(space, code, ("N", "K"))
-    assert surface.edp.shape == (space.cardinality[1], space.cardinality[2])
-    minimum = algorithmic_minimum(space.workload, space.accelerator).edp
+    assert surface.costs.shape == (space.cardinality[1], space.cardinality[2])
     model = LoopNestModel()
-    assert surface.edp[surface.centre] == pytest.approx(
-        model.evaluate(space, code[None]).edp[0] / minimum
-    )
+    assert surface.costs[surface.centre] == model.evaluate(space, code[None]).edp[0]
+    tilings = [
+        space.tables.factors[space.tables.row_start[axis.column] :][axis.values]
+        for axis in surface.axes
+    ]
     record = space.describe(code).to_record()
-    for y, x in rng.integers(0, surface.edp.shape, (20, 2)):
-        for name, factors in (("N", surface.factors[0][y]), ("K", surface.factors[1][x])):
+    for y, x in rng.integers(0, surface.costs.shape, (20, 2)):
+        for name, factors in (("N", tilings[0][y]), ("K", tilings[1][x])):
             record["DRAM"]["temporal"][name] = int(factors[0])
             record["L2"]["temporal"][name] = int(factors[1])
             record["L2"]["spatial"][name] = int(factors[2])
             record["L1"]["temporal"][name] = int(factors[3])
         point = record_code(space, {"mapping": record})
-        expected = model.evaluate(space, point[None]).edp[0] / minimum
-        assert surface.edp[y, x] == pytest.approx(expected)
+        expected = model.evaluate(space, point[None]).edp[0]
+        assert surface.costs[y, x] == pytest.approx(expected)
     # The innermost factor is what an axis is sorted by.
-    assert (np.diff(surface.factors[0][:, -1]) >= 0).all()
+    assert (np.diff(tilings[0][:, -1]) >= 0).all()
 
 
 def test_local_minima_by_hand() -> None:
@@ -149,9 +151,50 @@ def test_local_minima_by_hand() -> None:
             [far, far, far, 9.0],
         ]
     )
-    none = np.zeros((0, 4), np.int64)
+    none = Axis("tiling.M", 0, np.zeros(0, np.int64), (), "", 0)
     # The plateau of 1, the 2, the 2.5; the 3s lead down to it.
-    assert Surface(("Y", "X"), (none, none), edp, (0, 0)).local_minima() == 3
+    assert Surface((none, none), edp, (0, 0)).local_minima() == 3
+
+
+@pytest.mark.parametrize(
+    ("machine", "pair"),
+    [
+        ("mm256-bypass", ("keep.L2", "keep.L1")),
+        ("mm256-bypass", ("N", "order.L2")),
+        ("hops4x16", ("order.L2", "spatial-axis.L2")),
+        ("hops4x16", ("spatial-axis.L2", "M")),
+        ("eyeriss", ("order.ifmap", "order.GLB")),
+        ("exotic24", ("order.DRAM", "K")),
+    ],
+)
+def test_a_slice_has_every_cost_of_its_two_attributes(machine: str, pair: tuple[str, str]) -> None:
+    """Values that are left out cost what one that is there costs, wherever the mapping lies."""
+    space = MapSpace(workload("gemm:M=4,N=6,K=4"), accelerator(machine))
+    names = list(space.attribute_names)
+    columns = [names.index(name if "." in name else f"tiling.{name}") for name in pair]
+    rng = np.random.default_rng(1)
+    for code in space.sample(rng, 4, feasible=True):
+        surface = surface_around(space, code, pair, objective="energy")
+        ranges = [np.arange(space.cardinality[column]) for column in columns]
+        grid = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, 2)
+        codes = np.repeat(code[None], len(grid), axis=0)
+        codes[:, columns] = grid
+        energies = LoopNestModel().evaluate(space, codes).energy_pj
+        assert set(surface.costs.ravel()) == set(energies)
+        own = LoopNestModel().evaluate(space, code[None]).energy_pj[0]
+        assert surface.costs[surface.centre] == own
+
+
+def test_of_many_values_every_so_many_is_shown() -> None:
+    space = MapSpace(workload("gemm:M=64,N=64,K=4"), accelerator("mm256"))
+    code = space.sample(np.random.default_rng(3), 1, feasible=True)[0]
+    whole, some = (surface_around(space, code, ("M", "N"), most=most) for most in (2500, 10))
+    assert whole.costs.shape == (84, 84)
+    assert some.costs.shape == (10, 10)
+    assert [axis.whole for axis in some.axes] == [84, 84]
+    assert some.costs[some.centre] == whole.costs[whole.centre]
+    assert all(len(set(axis.values)) == 10 for axis in some.axes)
+    assert set(some.costs.ravel()) <= set(whole.costs.ravel())
 
 
 @pytest.mark.parametrize(
@@ -204,8 +247,8 @@ def test_where_nothing_can_be_proven_the_best_sample_is_the_centre(tmp_path: Pat
         (["gemm-512", "--samples", "0"], "--samples: expected at least 1, got 0"),
         (["gemm-512", "--surface", "M,N"], "give --plot"),
         (["gemm-512", "gemm-1024", "--plot", "x.png"], "--plot is for a single WORKLOAD"),
-        (["gemm-512", "--plot", "x.png", "--surface", "M,Z"], "(M, N, K)"),
-        (["gemm-512", "--plot", "x.png", "--surface", "M"], "two dimensions such as K,N"),
+        (["gemm-512", "--plot", "x.png", "--surface", "M,Z"], "(M, N, K, order.DRAM, "),
+        (["gemm-512", "--plot", "x.png", "--surface", "M"], "two attributes such as K,N"),
         (["--family", "cnn", "--plot", "x.png"], "not for --family"),
     ],
 )
