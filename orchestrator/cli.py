@@ -17,6 +17,7 @@ from orchestrator.commands import COMMANDS
 from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of, with_store
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.runs import ReportAnswer
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -197,7 +198,8 @@ def report(run: Place, tracking_uri: str | None, as_json: bool) -> None:
     from orchestrator.runs.command import report as draw
 
     page = str(draw(run, tracking_uri=tracking_uri))
-    click.echo(json_text({"page": page}) if as_json else page)
+    answer: ReportAnswer = {"page": page}
+    click.echo(json_text(answer) if as_json else page)
 
 
 @cli.command()
@@ -210,7 +212,8 @@ def run(output: Place, quick: bool, as_json: bool) -> None:
 
     page = main_job(output, quick=quick, echo=functools.partial(click.echo, err=as_json))
     if as_json:
-        click.echo(json_text({"page": str(page)}))
+        answer: ReportAnswer = {"page": str(page)}
+        click.echo(json_text(answer))
 
 
 @cli.command()

@@ -77,13 +77,14 @@ def export(
 def schema(name: str | None) -> None:
     """Prints the JSON Schema NAME of what `--json` prints, or of mapping records (record).
 
-    Without NAME the names there are: the command, and what makes it print another answer.
+    Without NAME the names there are: the command, and what makes it print another answer. Commands
+    that share an answer (such as generate and train: experiment) are names, too.
     """
-    from orchestrator.schemas.published import NAMES, schema_text
+    from orchestrator.schemas.published import NAMES, OF_COMMANDS, schema_text
 
     if name is None:
         click.echo("\n".join(NAMES))
         return
-    if name not in NAMES:
-        raise unknown_name("schema", name, NAMES)
+    if name not in {*NAMES, *OF_COMMANDS}:
+        raise unknown_name("schema", name, (*NAMES, *OF_COMMANDS))
     click.echo(schema_text(name), nl=False)

@@ -72,16 +72,24 @@ ANSWERS: Mapping[str, Any] = {
     "sweep-tables": runs.SweepAnswer,
 }
 """What is printed, by the name of its schema: the command, and what makes it another answer."""
+OF_COMMANDS: Mapping[str, str] = {
+    **dict.fromkeys(("benchmark", "design", "generate", "sweep", "train"), "experiment"),
+    **dict.fromkeys(("export", "import"), "text"),
+    "evaluate": "record",
+    "run": "report",
+}
+"""The schemas of commands whose answers have another name."""
 NAMES = ("record", *ANSWERS)
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*)$")
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of an answer, or of a mapping record.
+    """The JSON Schema (draft 2020-12) of an answer, of a command's, or of a mapping record.
 
     Raises:
         KeyError: there is none of that name.
     """
+    name = OF_COMMANDS.get(name, name)
     if name == "record":
         return record_schema()
     found: dict[str, Any] = tidied(TypeAdapter(ANSWERS[name]).json_schema())

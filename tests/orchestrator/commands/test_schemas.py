@@ -17,7 +17,7 @@ from whole_spaces import golden
 
 from orchestrator.cli import cli
 from orchestrator.schemas.json_text import json_text
-from orchestrator.schemas.published import ANSWERS, NAMES, schema
+from orchestrator.schemas.published import ANSWERS, NAMES, OF_COMMANDS, schema
 
 GEMM = "gemm:M=16,N=16,K=16"
 OTHER = "gemm:M=8,N=16,K=11"
@@ -159,7 +159,7 @@ def test_every_command_with_json_is_tried() -> None:
         if any("--json" in option.opts for option in command.params)
     }
     tried = {command.split()[0] for _, command in (*CASES, *SLOW)}
-    # A whole experiment on Ray each, printed by the same lines as design's; pages likewise.
+    # Tried in test_kinds_contract.py and test_marvel_study.py; a run is what report is.
     others = {"generate", "train", "benchmark", "sweep", "report", "run"}
     assert with_json - others <= tried
     assert set(cli.commands) - with_json == {"mcp", "schema"}
@@ -181,6 +181,9 @@ def test_every_schema_is_one_and_is_printed(name: str, capsys: pytest.CaptureFix
 
 def test_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "schema").split() == list(NAMES)
+    for command, name in OF_COMMANDS.items():
+        assert command in cli.commands
+        assert json.loads(printed(capsys, "schema", command)) == schema(name)
     assert call("schema", "serch") == 2
     assert "did you mean search?" in capsys.readouterr().err
 

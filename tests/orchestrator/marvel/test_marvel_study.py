@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 import yaml
@@ -39,6 +40,7 @@ from orchestrator.marvel.space_sizes import space_sizes
 from orchestrator.records.evaluate_records import scored
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.ray_runtime import fan_out
+from orchestrator.schemas.published import schema
 
 SMALL = "cnn:N=1,K=4,C=4,P=3,Q=2,R=1,S=1"
 OTHER = "cnn:N=1,K=2,C=2,P=4,Q=4,R=3,S=3"
@@ -451,7 +453,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], ray_run
     assert row["remainders"]["reference"]["runtime"]["value"] > 0
     assert run("--no-resume") == 2
     assert "exists already" in capsys.readouterr().err
-    assert call("report", str(folder)) == 0
+    capsys.readouterr()
+    assert call("report", str(folder), "--json") == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), schema("report"))
     path.write_text(yaml.safe_dump(content_for(name="another")))
     assert run() == 2
     assert "expected the study 'another', found 'test'" in capsys.readouterr().err

@@ -10,9 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from commands import answer, call, printed
 from marks import noisy_libraries
@@ -23,6 +26,7 @@ from orchestrator.runs.kinds import kind, kind_names
 from orchestrator.runs.lock import claimed
 from orchestrator.runs.mlflow_client import ARTIFACTS_FOLDER, DATABASE_FILE, TRACKING_FILE
 from orchestrator.runs.progress_file import Progress, read_progress
+from orchestrator.schemas.published import schema
 
 pytestmark = noisy_libraries
 
@@ -71,8 +75,11 @@ def finished(
 
     def run(name: str) -> Path:
         if name not in done:
-            file = written(folder / f"{name}-file", content_of(name, small_data))
-            assert run_in(name, file, folder / name, "--tracking-uri", store(folder)) == 0
+            file, said = written(folder / f"{name}-file", content_of(name, small_data)), StringIO()
+            with redirect_stdout(said):
+                options = ("--tracking-uri", store(folder), "--json")
+                assert run_in(name, file, folder / name, *options) == 0
+            (folder / f"{name}.json").write_text(said.getvalue())
             done.add(name)
         return folder / name
 
@@ -102,6 +109,15 @@ def test_it_ends_with_a_summary_and_closing_lines(
     assert all((folder / file).is_file() for file in filter(None, [kind(name).page]))
     assert (folder / kind(name).file).is_file()
     assert not (folder / ".lock").exists()
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_what_it_prints_as_json_is_what_the_schema_says(name: str, finished: Finished) -> None:
+    folder = finished(name)
+    found = json.loads(folder.with_suffix(".json").read_text())
+    jsonschema.validate(found, schema(kind(name).command))
+    assert (found["kind"], found["output"]) == (name, str(folder))
+    assert Path(found["page"]).is_file() if kind(name).page else found["page"] is None
 
 
 @pytest.mark.parametrize("name", kind_names())
