@@ -6,6 +6,7 @@ attributes, D attributes.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,18 +41,15 @@ class Surface:
 
     def local_minima(self) -> int:
         """Feasible points, or plateaus of equal ones, without a lower neighbour among eight."""
-        from scipy.ndimage import label, minimum_filter
-
-        lowest = minimum_filter(self.costs, size=3, mode="nearest")
-        minima = np.isfinite(self.costs) & (self.costs <= lowest)
+        minima = np.isfinite(self.costs) & (self.costs <= _least_around(self.costs))
         while True:
             # A point next to an equal one that can be left downhill can be left that way too.
             left = np.where(np.isfinite(self.costs) & ~minima, self.costs, np.inf)
-            kept = minima & (minimum_filter(left, size=3, mode="nearest") > self.costs)
+            kept = minima & (_least_around(left) > self.costs)
             if (kept == minima).all():
                 break
             minima = kept
-        return int(label(minima, structure=np.ones((3, 3)))[1])
+        return _parts(minima)
 
 
 def surface_around(
@@ -130,3 +128,27 @@ def two_dimensions(space: MapSpace) -> tuple[str, str]:
         return first, second
     ranked = sorted(names, key=lambda name: -count[name])
     return ranked[0], ranked[1]
+
+
+def _least_around(values: FloatArray) -> FloatArray:
+    """`[Y, X]` the least of every value and its eight neighbours."""
+    rows, columns = values.shape
+    wide = np.pad(values, 1, constant_values=np.inf)
+    shifted = (wide[y : y + rows, x : x + columns] for y in range(3) for x in range(3))
+    return functools.reduce(np.minimum, shifted)
+
+
+def _parts(marked: npt.NDArray[np.bool_]) -> int:
+    """How many parts marks `[Y, X]` have that touch each other nowhere, corners included."""
+    size = marked.size
+    numbers = np.where(marked, np.arange(size).reshape(marked.shape), size)
+    while True:
+        # Every part takes the least number around it, and those that have that number too.
+        around = _least_around(numbers.astype(np.float64)).astype(np.int64)
+        least = np.arange(size + 1)
+        np.minimum.at(least, numbers[marked], around[marked])
+        while (least[least] != least).any():
+            least = least[least]
+        if (least[numbers] == numbers).all():
+            return len(np.unique(numbers[marked]))
+        numbers = least[numbers]

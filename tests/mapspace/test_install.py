@@ -191,9 +191,22 @@ def test_the_wheel_of_the_source_distribution_works_by_itself(tmp_path: Path) ->
     assert json.loads(mapspace("search", "resnet-conv4", "--accelerator", "eyeriss", "--json"))
     mapspace("search", "gemm:M=16,N=16,K=16", "--output", "best.jsonl")
     assert "energy" in mapspace("evaluate", "best.jsonl")
-    for words in (("list",), ("describe", "simba"), ("space", "gemm:M=16,N=16,K=16")):
+    small = "gemm:M=16,N=16,K=16"
+    commands = (
+        ("list",),
+        ("describe", "simba", "--plot", "machine.svg"),
+        ("space", small, "--samples", "1000", "--plot", "space.svg", "--surface", "M,order.L2"),
+        ("search", small, "--why-not", "best.jsonl", "--html", "page.html"),
+        ("search", "--network", "alexnet", "--jointly", "--html", "network.html"),
+        ("explain", "best.jsonl", "--html", "why.html"),
+        ("diff", "best.jsonl", "best.jsonl"),
+        ("bypass", small),
+        ("export", "best.jsonl", "--as", "c"),
+        ("verify", "best.certificate.json"),
+    )
+    for words in commands:
         assert mapspace(*words)
-    mapspace("pareto", "gemm:M=16,N=16,K=16", "--plot", "front.png")
+    mapspace("pareto", small, "--plot", "front.png")
     assert (tmp_path / "front.png").exists()
     ten_lines = "import mapspace as ms; print(ms.search('gemm:M=16,N=16,K=16').proven)"
     answer = subprocess.run(

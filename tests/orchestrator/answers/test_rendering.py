@@ -37,6 +37,7 @@ def rendered(page: Path, folder: Path, *options: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.every_part
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_a_page_shows_its_drawings(tmp_path: Path) -> None:
     page, shot = tmp_path / "page.html", tmp_path / "page.png"

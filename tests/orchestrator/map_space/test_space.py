@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import call
+from hypothesis import given
+from hypothesis import strategies as st
 
 from costmodel import LoopNestModel, MapSpace, accelerator, algorithmic_minimum, workload
 from costmodel.loop_nest.records import record_code
@@ -183,6 +185,24 @@ def test_a_slice_has_every_cost_of_its_two_attributes(machine: str, pair: tuple[
         assert set(surface.costs.ravel()) == set(energies)
         own = LoopNestModel().evaluate(space, code[None]).energy_pj[0]
         assert surface.costs[surface.centre] == own
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_local_minima_are_those_of_image_filters(seed: int, heights: int) -> None:
+    """Plateaus of any form, against SciPy's labels of what no way leads down from."""
+    from scipy.ndimage import binary_dilation, label
+
+    rng = np.random.default_rng(seed)
+    costs = rng.integers(0, heights, rng.integers(1, 12, 2)).astype(float)
+    costs[rng.random(costs.shape) < 0.2] = np.inf
+    found = 0
+    for height in np.unique(costs[np.isfinite(costs)]):
+        plateaus, count = label(costs == height, structure=np.ones((3, 3)))
+        for plateau in range(1, count + 1):
+            near = binary_dilation(plateaus == plateau, np.ones((3, 3)))
+            found += bool(costs[near].min() == height)
+    axis = Axis("tiling.M", 0, np.zeros(0, np.int64), (), "", 0)
+    assert Surface((axis, axis), costs, (0, 0)).local_minima() == found
 
 
 def test_of_many_values_every_so_many_is_shown() -> None:
