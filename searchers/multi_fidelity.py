@@ -5,6 +5,9 @@ walk by its prediction from the first batch on. After every batch the model is c
 true costs (`searchers.shared.calibration`): prices for what it leaves out, and a Gaussian process
 on what no price explains. Idea: Kennedy and O'Hagan, Biometrika 2000.
 
+Tilings of a matrix product are chosen otherwise, without chains: what tells them apart is what a
+compiler makes of loops, of which the cheap model knows nothing (`searchers.shared.tiling_choice`).
+
 The cheap model is that of the space: the loop-nest model for mappings, the tiling model for tilings
 of a matrix product. Its queries are no iterations here, thousands of them for every batch: this is
 for truths beside which they take no time, such as a simulation of hardware or a measurement.
@@ -15,7 +18,7 @@ Letters: M candidates, D attributes of a code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from costmodel.costs import Objective
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tiling.space import TilingSpace
+from mapspace.errors import ConfigError
 from searchers.model_guided import GuidedOptions, GuidedSearcher, Reals
 from searchers.options import Count, Flag, ShareBelowOne
 from searchers.scales import refused_as_worse
@@ -36,6 +40,7 @@ from searchers.shared.calibration import (
     choose_form,
 )
 from searchers.shared.priors import Which, prior_of
+from searchers.shared.tiling_choice import Chooser, Measured
 
 
 class MultiFidelityOptions(GuidedOptions):
@@ -44,9 +49,11 @@ class MultiFidelityOptions(GuidedOptions):
     prior: Which = "model"
     """`model`: the space's analytic model; `plain`: the same without the machine's bandwidths,
     networks, addresses, leakage and true counts of remainders, as a truth to be learnt."""
-    correction: Correction = "law+process"
+    correction: Correction | Literal["auto", "bodies"] = "auto"
     """What true costs correct: prices of a law, a process on the rest, both; a line through all
-    features; or nothing (the mappings that the cheap model ranks best, one after another)."""
+    features; or nothing (the mappings that the cheap model ranks best, one after another).
+    `bodies`: of tilings, a process that knows of innermost loops and how little it knows, in place
+    of chains and random shares. `auto`: that one on tilings, law and process on mappings."""
     shuffled: Flag = False
     """Evaluate what the chains have met in random order: what the ranking is worth."""
     objective: Objective = "edp"
@@ -68,15 +75,45 @@ class MultiFidelity(GuidedSearcher):
     def __init__(
         self, space: MapSpace | TilingSpace, options: MultiFidelityOptions, *, seed: int
     ) -> None:
-        """Prepares the cheap model; see `Searcher`."""
+        """Prepares the cheap model; see `Searcher`.
+
+        Raises:
+            ConfigError: bodies are asked for of another space.
+        """
         super().__init__(space, options, seed=seed)
         self.prior = prior_of(space, options.prior)
+        self.correction: Correction = "law+process"
+        # What chooses tilings by their bodies, where that is asked for.
+        self._chooser: Chooser | None = None
+        if options.correction != "auto" and options.correction != "bodies":
+            self.correction = options.correction
+        elif isinstance(space, TilingSpace):
+            self._chooser = Chooser(space, self.prior, self.rng, self._never_proposed)
+        elif options.correction == "bodies":
+            raise ConfigError(
+                f"correction: bodies needs a TilingSpace, got {type(space).__name__}."
+            )
         # Forms of laws by the number of evaluations that they were chosen by: not part of the
         # memory, since they follow from it.
         self._forms: dict[int, Form] = {}
 
     def _fit(self) -> Corrected:
         return Corrected(self)
+
+    def _propose(self) -> Codes:
+        if self._chooser is None:
+            return super()._propose()
+        batch, finite = self.options.batch, np.isfinite(self._logs)
+        if not finite.any():
+            return self._unseen(self._chooser.first(2 * batch), 2 * batch)
+        kept = np.argsort(self._logs, kind="stable")[: self.options.memory]
+        out = np.stack([*self.out.values()]) if self.out else self._batch[:0]
+        measured = Measured(self._codes[kept], refused_as_worse(self._logs)[kept], out)
+        chosen = self._chooser.next(measured, batch, shuffled=self.options.shuffled)
+        return self._unseen(chosen, batch)
+
+    def _never_proposed(self, codes: Codes) -> Codes:
+        return codes[self._visited.fresh(codes)]
 
     def _walk(self, model: Any) -> Codes:
         met = super()._walk(model)
@@ -96,7 +133,7 @@ class MultiFidelity(GuidedSearcher):
                 self.prior(self._codes[rows]),
                 self._logs[rows],
                 self.options.objective,
-                process=self.options.correction.endswith("process"),
+                process=self.correction.endswith("process"),
             )
         return self._forms[count]
 
@@ -115,7 +152,7 @@ class Corrected:
         self._powers = POWERS[options.objective]
         self._calibrated: Calibrated | None = None
         finite = np.isfinite(logs)
-        if options.correction == "none" or not finite.any():
+        if searcher.correction == "none" or not finite.any():
             return
         logs = refused_as_worse(logs)
         kept = np.argsort(logs, kind="stable")[: options.memory]
@@ -123,8 +160,8 @@ class Corrected:
             self._prior(codes[kept]),
             logs[kept],
             options.objective,
-            form=searcher.form() if options.correction.startswith("law") else None,
-            correction=options.correction,
+            form=searcher.form() if searcher.correction.startswith("law") else None,
+            correction=searcher.correction,
         )
 
     def predict(self, codes: Codes) -> Reals:
