@@ -40,6 +40,8 @@ WALKS = ((12, 60, 2), (6, 60, 3))
 REDRAWN = (6, 40)
 # Longest vectors that may make a difference, in doublings of a word.
 VECTORS = (4, 5, 6)
+# Results that stay in registers, in doublings: half of 32 registers of 16 words.
+RESULTS = 8
 
 
 class Described(NamedTuple):
@@ -47,8 +49,9 @@ class Described(NamedTuple):
 
     Attributes:
         latency: `[M]` ln of the cheap model's.
-        features: `[M, F]` log2 of what the inner loops of each dimension come to, of vectors, ln of
-            the cheap model's latency and energy.
+        features: `[M, F]` log2 of what the inner loops of each dimension come to, of vectors, and
+            of how often a result is brought back into registers; ln of the cheap model's latency
+            and energy.
         bodies: `[M, G]` log2 of the innermost loops of K and N and of the results that the two
             innermost loops of M and N work on.
     """
@@ -68,15 +71,17 @@ def describe(space: TilingSpace, prior: Prior, codes: Codes) -> Described:
     m, k, n = np.split(steps, np.cumsum(space.splits)[:2], axis=1)
     # Of every loop, what it and those inside of it come to.
     inside = [np.cumsum(one[:, ::-1], axis=1)[:, ::-1] for one in (m, k, n)]
+    results = m[:, -2:].sum(axis=1) + n[:, -2:].sum(axis=1)
     features = np.column_stack(
         [
             *(one[:, 1:] for one in inside),
             *(np.minimum(n[:, -1], vector) for vector in VECTORS),
+            # Between two steps of the outer K loops results stay where they are if they can.
+            np.where(results > RESULTS, k[:, :-1].sum(axis=1), 0.0),
             causes.latency,
             causes.energy,
         ]
     )
-    results = m[:, -2:].sum(axis=1) + n[:, -2:].sum(axis=1)
     return Described(causes.latency, features, np.column_stack([k[:, -1], n[:, -1], results]))
 
 
