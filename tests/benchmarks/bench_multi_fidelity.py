@@ -1,10 +1,10 @@
-"""Few true costs on top of a cheap model: simulated hardware, our own model, measured tilings.
+"""Few true costs on top of a cheap model: simulated hardware, and our own model.
 
 `--part rtl`: Gemmini's RTL (`../shared/golden/dosa` beside the checkout): the error of its cycles
 on machines that were left out, and the regret of choosing among the recorded mappings of a layer.
 `--part own`: searches on the loop-nest model with what the cheap one lacks, per cent above the
-proven optimum (with remainders: above the best of all runs). `--part tilings`: measured tilings of
-a matrix product, which needs TVM. Controls stand in every table.
+proven optimum (with remainders: above the best of all runs). Controls stand in every table.
+Measured tilings: `bench_measured_tilings.py`.
 """
 
 from __future__ import annotations
@@ -231,54 +231,18 @@ def show_own(console: Console, truth: str, rows: list[dict[str, Any]]) -> None:
     console.print(shown)
 
 
-def tilings(console: Console, size: int, seeds: int) -> None:
-    """Measured tilings of a cubic product: the best time of each search over the best of all."""
-    from costmodel.models import cost_model_entry
-
-    entry = cost_model_entry("tvm")
-    assert entry.space is not None
-    machine = accelerator(entry.accelerator)
-    space = entry.space(workload(f"gemm:M={size},N={size},K={size}"), machine)
-    counts = (10, 25, 50, 100)
-    searches: dict[str, tuple[str, dict[str, Any]]] = {
-        name: SEARCHES[name] for name in ("multi-fidelity", "linear law", "analytic top-k")
-    }
-    searches |= {"random": ("random", {}), "na2c": ("na2c", {}), "xgboost": ("xgboost", {})}
-    found: dict[str, list[list[float]]] = {}
-    for name, (searcher, parameters) in searches.items():
-        of_latency = {"objective": "latency"} if searcher == "multi-fidelity" else {}
-        for seed in range(seeds):
-            model = entry.model(machine, {})
-            evaluator = Evaluator(model, space, objective="latency", iterations=counts[-1])
-            make(searcher, space, seed=seed, **of_latency, **parameters).run(evaluator)
-            result = evaluator.result()
-            steps, losses = result.curve_iteration, result.curve_loss
-            best = [float(losses[steps <= k].min(initial=np.inf)) for k in counts]
-            found.setdefault(name, []).append(best)
-            print(name, seed, [f"{1000 * value:.2f} ms" for value in best], flush=True)
-    least = min(min(best) for runs in found.values() for best in runs)
-    shown = Table(f"measured, {size} cubed", *map(str, counts))
-    for name, runs in found.items():
-        above = 100 * (np.exp(np.mean(np.log(np.array(runs) / least), axis=0)) - 1)
-        shown.add_row(name, *(f"{value:.1f}" for value in above))
-    console.print(shown)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("rtl", "own", "tilings"), required=True)
+    parser.add_argument("--part", choices=("rtl", "own"), required=True)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=512, help="of the product's sides")
     parser.add_argument("--output", type=Path, default=Path("bench-multi-fidelity.jsonl"))
     arguments = parser.parse_args()
     console = Console(width=160)
     if arguments.part == "rtl":
         rtl_errors(console)
         rtl_regret(console)
-    elif arguments.part == "own":
-        own(console, arguments.seeds, arguments.output)
     else:
-        tilings(console, arguments.size, arguments.seeds)
+        own(console, arguments.seeds, arguments.output)
 
 
 if __name__ == "__main__":
