@@ -83,6 +83,7 @@ LIBRARIES = {
     "costmodel/command/templates.py": {"jinja2"},
     "searchers/cma_es.py": {"cmaes"},
     # Non-negative least squares, and solutions from one Cholesky factor: NumPy has neither.
+    "searchers/shared/body_process.py": {"scipy"},
     "searchers/shared/gaussian_process.py": {"scipy"},
     "searchers/shared/calibration.py": {"scipy"},
     "searchers/model_guided.py": {"scipy"},
