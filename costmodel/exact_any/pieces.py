@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Generator, Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.exact_any.assignments import Assignments
-from costmodel.exact_any.prover import AnyProver
+from costmodel.exact_any.layout import OneOrder
+from costmodel.exact_any.prover import AnyProver, Opened
+from costmodel.exact_any.share import Left, Share, ShareTrail
 from costmodel.exact_any.tables import ChainTables
-from costmodel.exact_any.tilings import Trail, Way
 from costmodel.space import Codes
 
 Limit = tuple[float, float]
@@ -25,42 +27,45 @@ Limit = tuple[float, float]
 Bounds = tuple[float, int, int, int, float, int]
 """Of an assignment: energy, cycles, slowest, least, rate and chains, as in `Assignments`."""
 
-MOST_TILES = 30_000
-"""A search that bounds more tiles, about a second, is given back, to be split further."""
+Task = Literal["floors", "chains", "search"]
 
-FINEST = 512
-"""What is split into so many parts is not given back."""
+MOST_WORK = 100_000
+"""A search that takes more, about a quarter of a second, gives back what is left."""
+
+TILING_WORK = 120
+"""What a tiling takes, in tiles that are bounded."""
 
 
 class Piece(NamedTuple):
-    """Assignments to bound, or the share of one assignment's tilings to search.
+    """What is to be done about assignments that keep the same tensors.
 
-    group: which kept tensors and order; assignments: of these; bounds: what is known of each;
-    part and parts: of one assignment's innermost tiles those whose number leaves that remainder;
-    parts 0: the assignments are to be bounded; begun: where the search was that was given back.
+    group: which tensors and order; assignments: of these; bounds: what is known of each; least:
+    what no mapping of theirs undercuts; task: raise the floors of their spatial factors, under all
+    kept tensors; bound them by chains; or search a share of the tilings of one.
     """
 
     group: int
     assignments: tuple[int, ...]
     bounds: tuple[Bounds, ...]
-    part: int = 0
-    parts: int = 0
-    begun: Way = ()
+    least: Limit
+    task: Task
+    share: Share = Share()
 
 
 class Settled(NamedTuple):
     """What came of a piece.
 
-    codes `[0 .. 1, D]` the best mapping below the limit; bounds: of its assignments; counts: what
-    it took; seconds: of processor time; left: where the search is of what is to be split, else
-    None.
+    codes `[0 .. 1, D]` the best mapping below the limit; bounds: of its assignments; floors: of
+    raised ones that are below the limit, with group and assignment; counts: what it took; seconds:
+    of processor time; left: shares that are still to be searched.
     """
 
     codes: Codes
     bounds: tuple[Bounds, ...]
+    floors: tuple[tuple[int, int, float], ...]
     counts: dict[str, int]
     seconds: float
-    left: Way | None
+    left: tuple[Left, ...]
 
 
 class Pool(Protocol):
@@ -81,8 +86,11 @@ class PieceProver(AnyProver):
     Tables of the kept tensors in work are kept from piece to piece: they say the same as new ones.
     """
 
+    _held: tuple[int, list[ChainTables]] | None = None
+    _opened: tuple[tuple[int, int, Bounds], Opened] | None = None
+
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
-        """Bounds the piece's assignments or searches its tilings for what is below a limit."""
+        """Does what a piece asks for, for what is below a limit."""
         started, paused = time.thread_time(), 0.0
         before = dict(self._counts)
         number, found = self._queue.groups[piece.group]
@@ -90,35 +98,73 @@ class PieceProver(AnyProver):
         for a, bounds in zip(piece.assignments, piece.bounds, strict=True):
             write_bounds(found, a, bounds)
         self._known.start_below(limit)
-        tables = self._tables_of(piece.group)
-        if piece.parts:
-            self._tilings.trail = _Share(piece)
-            work = self._take_up(one, tables, found, piece.assignments[0])
-        else:
-            work = self._bound_all(one, tables, found, mates)
-        way: Way | None = None
-        for _ in work:
-            if 0 < piece.parts < FINEST and self._counts["tiles"] - before["tiles"] > MOST_TILES:
-                way = self._tilings.trail.way
+        left: tuple[Left, ...] = ()
+        trail = ShareTrail(piece.share)
+        for _ in self._work_on(piece, one, found, mates, trail):
+            if piece.task == "search" and self._work_since(before) > MOST_WORK:
+                left = trail.left()
                 break
-            left = time.thread_time()
+            pause = time.thread_time()
             yield
-            paused += time.thread_time() - left
+            paused += time.thread_time() - pause
         counts = {name: number - before[name] for name, number in self._counts.items()}
+        if piece.task == "search":
+            counts["chains"] = 0  # which tables were there depends on the worker
         raised = tuple(read_bounds(found, a) for a in piece.assignments)
+        floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         seconds = time.thread_time() - started - paused
-        return Settled(self._known.codes(1), raised, counts, seconds, way)
+        return Settled(self._known.codes(1), raised, floors, counts, seconds, left)
+
+    def _work_on(
+        self,
+        piece: Piece,
+        one: OneOrder,
+        found: Assignments,
+        mates: Array,
+        trail: ShareTrail,
+    ) -> Iterator[None]:
+        if piece.task == "floors":
+            yield from self._raise_floors(one, mates)
+            return
+        tables = self._tables_of(piece.group)
+        if piece.task == "chains":
+            self._opened = None
+            yield from self._bound_all(one, tables, found, mates)
+            return
+        key = piece.group, piece.assignments[0], piece.bounds[0]
+        if self._opened is None or self._opened[0] != key:
+            self._opened = None
+            opened = yield from self._open(one, tables, found, piece.assignments[0])
+            self._opened = key, opened
+        self._tilings.trail = trail
+        assignment, views = self._opened[1]
+        cycles = int(found.cycles[piece.assignments[0]])
+        yield from self._tilings.search(one, assignment, views, tables[0], cycles)
+
+    def _work_since(self, before: dict[str, int]) -> int:
+        """How much was searched, in tiles."""
+        counts = self._counts
+        tilings = counts["tilings"] - before["tilings"]
+        return counts["tiles"] - before["tiles"] + TILING_WORK * tilings
+
+    def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float], ...]:
+        """Of all groups of an order the chosen assignments that could win, with their floors."""
+        return tuple(
+            (group, a, float(found.energy[a]))
+            for group, (order, found) in enumerate(self._queue.groups)
+            if order == number
+            for a in self._could_win(found, chosen).tolist()
+        )
 
     def _tables_of(self, group: int) -> list[ChainTables]:
-        held: tuple[int, list[ChainTables]] | None = getattr(self, "_held", None)
-        if held is None or held[0] != group:
+        if self._held is None or self._held[0] != group:
             number, found = self._queue.groups[group]
             one = self._orders[number]
-            tables = ChainTables(
-                one.shape, one.lattice.tiles(found.keeps), found.keeps, one.credits
-            )
-            self._held = held = (group, [tables])
-        return held[1]
+            self._held = self._opened = None  # make room first
+            tiles = one.lattice.tiles(found.keeps)
+            tables = ChainTables(one.shape, tiles, found.keeps, one.credits)
+            self._held = group, [tables]
+        return self._held[1]
 
 
 class Here:
@@ -148,33 +194,6 @@ class Here:
                 self._work = None
                 return [(number, done.value)]
         return []
-
-
-class _Others(set[int]):
-    """The innermost tiles that are through, and those that are other parts'."""
-
-    def __init__(self, part: int, parts: int, through: Iterable[int]) -> None:
-        super().__init__(through)
-        self._part, self._parts = part, parts
-
-    def __contains__(self, tile: object) -> bool:
-        assert isinstance(tile, int)
-        return tile % self._parts != self._part or super().__contains__(tile)
-
-
-class _Share(Trail):
-    """A search of one part of an assignment's innermost tiles."""
-
-    def __init__(self, piece: Piece) -> None:
-        super().__init__(piece.begun)
-        self._mine = piece.part, piece.parts
-
-    def open(self) -> set[int]:
-        """See `Trail`."""
-        found = super().open()
-        if len(self._through) == 1:
-            self._through[0] = found = _Others(*self._mine, found)
-        return found
 
 
 def read_bounds(found: Assignments, a: int) -> Bounds:

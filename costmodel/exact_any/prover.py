@@ -52,6 +52,9 @@ from mapspace.errors import ConfigError, ContractError
 Outcome = tuple[int, int]
 """Energy in units and cycles."""
 
+Opened = tuple[Assignment, list[View]]
+"""What is kept and spread, and what bounds its tilings: of energy first."""
+
 STEP_SECONDS = 0.05
 
 FEW_CELLS = 100_000
@@ -362,9 +365,17 @@ class AnyProver(ProofRun):
     def _take_up(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
     ) -> Iterator[None]:
-        """Searches an assignment, by energy and, where a port is limited, together with it."""
+        """Searches an assignment."""
+        assignment, views = yield from self._open(one, tables, found, a)
+        cycles = int(found.cycles[a])
+        yield from self._tilings.search(one, assignment, views, tables[0], cycles)
+
+    def _open(
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
+    ) -> Generator[None, None, Opened]:
+        """Views of an assignment: of energy and, where a port is limited, together with it."""
         spatial = one.spreads.spatial(found.choice[a : a + 1])[0]
-        levels, cycles = len(found.keeps), int(found.cycles[a])
+        levels = len(found.keeps)
         fixed = yield from self._fill(one, tables[0], found.keeps, spatial, Prices())
         views = [View(one.shape, tables[0], levels, fixed)]
         limited, leaks = self._limited(one.space), self._kind == ENERGY
@@ -388,8 +399,7 @@ class AnyProver(ProofRun):
             views.append(View(one.shape, table, levels, fixed, together))
         assigned = weights(one.space, found.keeps, spatial[None])
         leaking = leakage(one.space, assigned)
-        assignment = Assignment(found.keeps, spatial, int(assigned.cycles[0]), leaking)
-        yield from self._tilings.search(one, assignment, views, tables[0], cycles)
+        return Assignment(found.keeps, spatial, int(assigned.cycles[0]), leaking), views
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""

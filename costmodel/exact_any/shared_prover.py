@@ -1,14 +1,17 @@
 """One proof shared out over workers: what it ends with is the same for any number of them.
 
-Pieces stand in a fixed order. The limit of a piece is the best mapping of all pieces at least
-WINDOW before it, merged in order, so that nothing depends on which one is settled first (the
-lemma of shares, docs/inside/proof-any-levels.md).
+Pieces are dealt by rising bound, and merged in the order in which they were dealt. What is dealt
+next, and its limit, depend on how many have been merged alone, so that nothing depends on which one
+is settled first (the lemma of shares, docs/inside/proof-any-levels.md).
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,36 +22,50 @@ from costmodel.exact_any.pieces import (
     Piece,
     Pool,
     Settled,
+    Task,
     read_bounds,
     write_bounds,
 )
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
+from costmodel.exact_any.share import Left, Share
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
-WINDOW = 128
-"""How many pieces may be in work beside each other; more workers than that would idle."""
+WINDOW = 1024
+"""How many pieces are dealt beyond those that are merged, at most."""
 
-PARTS_WINDOW = 8192
-"""Likewise of parts, of which most take milliseconds beside few that take seconds."""
+MOST_WORKERS = 128
+"""More would wait for a window that is full."""
 
-LEAST_PARTS, PARTS, MOST_PARTS = 16, 2048, 512
-"""Into so many an assignment is split at least, all together if that is more, and one at most."""
+MOST_MATES = 64
+"""Assignments that share outer tables and are bounded together at most."""
 
-FEW = 8
-"""Where no more assignments are to be searched all are split at once: to try them takes longer."""
+MOST_FLOORS = 16
+"""Spatial factors whose floors are raised together at most."""
 
-FIRST_PIECES = 32
-"""Where fewer lists of assignments share outer tables they are split, and build tables again."""
+NOTHING = (math.inf, math.inf)
+
+Order = tuple[float, float, float]
+
+
+class Dealt(NamedTuple):
+    """How long a piece took, for whoever simulates other workers.
+
+    after: how many pieces had been merged when it was dealt; seconds: of processor time; of: whose
+    tables it needs.
+    """
+
+    after: int
+    seconds: float
+    of: tuple[Task, int, int]
 
 
 class SharedProver(AnyProver):
     """The proof of `AnyProver`, shared out.
 
     Attributes:
-        lengths: processor seconds of the pieces settled, in their order, of every round.
-        windows: the window of every round.
+        dealt: the pieces, in their order.
     """
 
     def __init__(
@@ -72,10 +89,14 @@ class SharedProver(AnyProver):
         Raises:
             ConfigError: as there.
         """
-        self.lengths: list[list[float]] = []
-        self.windows: list[int] = []
+        self.dealt: list[Dealt] = []
         self._pool = pool
-        self._dealt = False
+        self._heap: list[tuple[Order, int, Limit, Piece]] = []
+        self._numbers = itertools.count()
+        # Per order: how many pieces will still raise floors, and what those before left room.
+        self._raising: dict[int, int] = {}
+        self._raised: dict[int, dict[int, list[int]]] = {}
+        self._sealed = False
         super().__init__(space, objective=objective, keep=keep, build=build)
 
     def offer(self, codes: Codes) -> None:
@@ -83,7 +104,7 @@ class SharedProver(AnyProver):
 
         When they came would decide what pieces find.
         """
-        if not self._dealt:
+        if not self._sealed:
             super().offer(codes)
 
     def resume(self, earlier: Earlier) -> None:
@@ -99,122 +120,137 @@ class SharedProver(AnyProver):
         while not self._built:
             next(listing)
             yield
-        self._dealt = True
-        yield from self._deal(self._to_bound())
-        long = self._to_search()
-        if len(long) > FEW:
-            long = yield from self._deal(long)
-        while long:
-            long = yield from self._deal(_split(long), PARTS_WINDOW)
+        self._sealed = True
+        for number in range(len(self._orders)):
+            self._begin(number)
+            yield
+        yield from self._deal()
 
     def _limit(self) -> Limit:
-        return self._known.best or (math.inf, math.inf)
+        return self._known.best or NOTHING
 
-    def _sorted(self, pieces: list[Piece]) -> list[Piece]:
-        """By rising bound; in the order listed where bounds are equal."""
-        return sorted(pieces, key=lambda piece: self._known.order(*self._floor(piece)))
+    def _add(
+        self, group: int, mates: Sequence[int], task: Task, least: Limit, share: Share | None = None
+    ) -> None:
+        """Has a piece wait for its turn."""
+        found = self._queue.groups[group][1]
+        bounds = tuple(read_bounds(found, a) for a in mates)
+        piece = Piece(group, tuple(mates), bounds, least, task, share or Share())
+        # Shares of one assignment stand together: their tables are the same.
+        first = min((one[:2] for one in bounds), key=lambda one: self._known.order(*one))
+        where = first if task == "search" else least
+        entry = self._known.order(*where), next(self._numbers), where, piece
+        heapq.heappush(self._heap, entry)
 
-    def _to_bound(self) -> list[Piece]:
-        """The assignments that could win: those together that share outer tables."""
-        shared: dict[tuple[int, bytes], list[int]] = {}
-        for group, (number, found) in enumerate(self._queue.groups):
-            several = [len(rows) > 1 for rows in self._orders[number].spreads.vectors]
-            # They differ in what the innermost fan-out spreads alone.
-            last = max((level for level, some in enumerate(several) if some), default=0)
-            for a in range(len(found.energy)):
-                if self._known.beats(float(found.energy[a]), int(found.cycles[a])):
-                    shared.setdefault((group, found.choice[a, :last].tobytes()), []).append(a)
-        most = max(map(len, shared.values()), default=1)
-        if len(shared) < FIRST_PIECES:
-            most = -(-sum(map(len, shared.values())) // FIRST_PIECES)
-        pieces = []
-        for (group, _), together in shared.items():
-            found = self._queue.groups[group][1]
-            for begin in range(0, len(together), most):
-                mates = tuple(together[begin : begin + most])
-                pieces.append(Piece(group, mates, tuple(read_bounds(found, a) for a in mates)))
-        return self._sorted(pieces)
+    def _begin(self, number: int) -> None:
+        """Adds the first pieces of an order, by what of their tables is shared."""
+        groups = [g for g, (order, _) in enumerate(self._queue.groups) if order == number]
+        if not groups:
+            return
+        found = [self._queue.groups[group][1] for group in groups]
+        # Where bypass is searched, the least of all sets of kept tensors.
+        energy = np.min([each.energy for each in found], axis=0)
+        cycles = np.min([each.cycles for each in found], axis=0)
+        chosen = [
+            a for a in range(len(energy)) if self._known.beats(float(energy[a]), int(cycles[a]))
+        ]
+        if len(self._keeps[number]) == 1:
+            self._add_chains(groups[0], chosen)
+            return
+        self._raised[number] = {}
+        self._raising[number] = -(-len(chosen) // MOST_FLOORS)
+        for begin in range(0, len(chosen), MOST_FLOORS):
+            some = chosen[begin : begin + MOST_FLOORS]
+            least = float(energy[some].min()), float(cycles[some].min())
+            self._add(groups[0], some, "floors", least)
 
-    def _to_search(self) -> list[Piece]:
-        """The assignments that could win by what bounds them."""
-        return self._sorted(
-            [
-                Piece(group, (a,), (read_bounds(rows, a),), 0, 1)
-                for group, (_, rows) in enumerate(self._queue.groups)
-                for a in np.flatnonzero(rows.chains > 0).tolist()
-                if self._known.beats(float(rows.energy[a]), int(rows.cycles[a]))
-            ]
-        )
+    def _add_chains(self, group: int, chosen: list[int]) -> None:
+        """Has assignments bounded: those together that share outer tables."""
+        number, found = self._queue.groups[group]
+        several = [len(rows) > 1 for rows in self._orders[number].spreads.vectors]
+        # They differ in what the innermost fan-out spreads alone.
+        last = max((level for level, some in enumerate(several) if some), default=0)
+        shared: dict[bytes, list[int]] = {}
+        for a in chosen:
+            shared.setdefault(found.choice[a, :last].tobytes(), []).append(a)
+        for mates in shared.values():
+            for begin in range(0, len(mates), MOST_MATES):
+                some = mates[begin : begin + MOST_MATES]
+                least = float(found.energy[some].min()), float(found.cycles[some].min())
+                self._add(group, some, "chains", least)
 
-    def _deal(
-        self, pieces: list[Piece], window: int | None = None
-    ) -> Generator[None, None, list[Piece]]:
-        """Has pieces settled, and merges what comes of them in their order.
-
-        Args:
-            pieces: in the order of their numbers.
-            window: how far before a piece those are that set its limit; None: WINDOW.
-
-        Returns:
-            Those that are to be split.
-        """
-        self.lengths.append([])
-        window = window or WINDOW
-        self.windows.append(window)
-        limits, out, dealt = [self._limit()] * window, set[int](), 0
+    def _deal(self) -> Iterator[None]:
+        """Has pieces settled, and merges what comes of them as they were dealt."""
+        waiting: dict[int, Piece] = {}
         settled: dict[int, Settled] = {}
-        long: list[Piece] = []
-        # Below neither what is left nor what was bounded but now is nothing.
-        low = (math.inf, math.inf)
-        for merged, piece in enumerate(pieces):
-            self._bound = min(low, self._floor(piece), key=lambda one: self._known.order(*one))
-            while dealt < min(len(pieces), merged + window):
-                if self._able(pieces[dealt], limits[dealt]):
-                    self._pool.submit(dealt, pieces[dealt], limits[dealt])
-                    out.add(dealt)
-                dealt += 1
-            while merged in out:
-                for number, done in self._pool.ready(STEP_SECONDS):
-                    settled[number] = done
-                    out.discard(number)
+        # Bounds of what is dealt, those of what is merged already among them.
+        out: list[tuple[Order, int, Limit]] = []
+        merged = dealt = 0
+        while True:
+            while self._heap and dealt < merged + WINDOW:
+                order, _, where, piece = heapq.heappop(self._heap)
+                if self._known.beats(*piece.least):
+                    self._pool.submit(dealt, piece, self._limit())
+                    waiting[dealt] = piece
+                    heapq.heappush(out, (order, dealt, where))
+                    self.dealt.append(Dealt(merged, 0.0, _tables(piece)))
+                    dealt += 1
+            if merged == dealt:
+                return
+            while out[0][1] < merged:
+                heapq.heappop(out)
+            low = [out[0][2], *(where for _, _, where, _ in self._heap[:1])]
+            self._bound = min(low, key=lambda one: self._known.order(*one))
+            while merged not in settled:
+                settled.update(self._pool.ready(STEP_SECONDS))
                 yield
-            if merged in settled:
-                left = self._merge(piece, done := settled.pop(merged))
-                low = min(low, left, key=lambda one: self._known.order(*one))
-                if done.left is not None:
-                    long.append(piece._replace(begun=done.left))
-            limits.append(self._limit())
-        return long
+            self._merge(merged, waiting.pop(merged), settled.pop(merged))
+            merged += 1
 
-    def _merge(self, piece: Piece, done: Settled) -> Limit:
-        """Takes over what came of a piece; returns what bounds that of it which is not settled."""
+    def _merge(self, number: int, piece: Piece, done: Settled) -> None:
+        """Takes over what came of a piece, and adds those that follow from it."""
         self._known.take(done.codes)
-        self.lengths[-1].append(done.seconds)
-        for name, number in done.counts.items():
-            self._counts[name] += number
-        if piece.parts:
-            return (math.inf, math.inf) if done.left is None else self._floor(piece)
+        self.dealt[number] = self.dealt[number]._replace(seconds=done.seconds)
+        for name, count in done.counts.items():
+            self._counts[name] += count
+        if piece.task == "floors":
+            self._take_floors(piece, done)
+        elif piece.task == "chains":
+            self._take_chains(piece, done)
+        else:
+            for left in done.left:
+                self._take_left(piece, left)
+
+    def _take_floors(self, piece: Piece, done: Settled) -> None:
+        """Raises floors; after the last of an order has those bounded that they leave room."""
+        number = self._queue.groups[piece.group][0]
+        left = self._raised[number]
+        for group, a, energy in done.floors:
+            found = self._queue.groups[group][1]
+            found.energy[a] = max(found.energy[a], energy)
+            left.setdefault(group, []).append(a)
+        self._raising[number] -= 1
+        if self._raising[number] == 0:
+            for group, chosen in left.items():
+                self._add_chains(group, chosen)
+            left.clear()
+
+    def _take_chains(self, piece: Piece, done: Settled) -> None:
+        """Has those searched whose chains leave them room."""
         found = self._queue.groups[piece.group][1]
         for a, bounds in zip(piece.assignments, done.bounds, strict=True):
             write_bounds(found, a, bounds)
-        return self._floor(piece._replace(bounds=done.bounds))
+            energy, cycles, *_, chains = bounds
+            if chains > 0 and self._known.beats(energy, cycles):
+                self._add(piece.group, [a], "search", (energy, cycles))
 
-    def _floor(self, piece: Piece) -> Limit:
-        """What bounds a piece."""
-        return min((one[:2] for one in piece.bounds), key=lambda one: self._known.order(*one))
-
-    def _able(self, piece: Piece, limit: Limit) -> bool:
-        """Whether a piece could hold what is below a limit."""
-        gate = self._nothing_known()
-        gate.start_below(limit)
-        return any(gate.beats(energy, cycles) for energy, cycles, *_ in piece.bounds)
+    def _take_left(self, piece: Piece, left: Left) -> None:
+        """Has a share searched that was left."""
+        energy, cycles = piece.least
+        least = max(energy, left.energy), cycles
+        if self._known.beats(*least):
+            self._add(piece.group, piece.assignments, "search", least, left.share)
 
 
-def _split(pieces: list[Piece]) -> list[Piece]:
-    """Parts of pieces, which together are these."""
-    factor = min(MOST_PARTS, max(LEAST_PARTS, -(-PARTS // len(pieces))))
-    return [
-        one._replace(part=one.part + again * one.parts, parts=factor * one.parts)
-        for one in pieces
-        for again in range(factor)
-    ]
+def _tables(piece: Piece) -> tuple[Task, int, int]:
+    return piece.task, piece.group, piece.assignments[0]

@@ -20,6 +20,9 @@ from costmodel.map_space.map_space import MapSpace
 Way = tuple[tuple[int, tuple[int, ...]], ...]
 """Per depth the tile in work, -1 if none, and the tiles that are through."""
 
+Child = tuple[float, int]
+"""A tile, after the energy that it needs at the cycles that all mappings take."""
+
 
 class Trail:
     """Where a search is: on its way, per depth, the tile in work and those that are through."""
@@ -41,6 +44,14 @@ class Trail:
         through = self._begun[depth][1] if same and depth < len(self._begun) else ()
         self._through.append(set(through))
         return self._through[-1]
+
+    def own(self, tiles: Array) -> Array:
+        """Those of the tiles `[B]` at this depth that are this search's: all."""
+        return tiles
+
+    def note(self, children: list[Child]) -> list[Child]:
+        """Takes note of the tiles at this depth that could win, and returns them."""
+        return children
 
     def close(self) -> None:
         """Leaves a depth."""
@@ -124,9 +135,9 @@ class Tilings:
         chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
         trail = self.trail
 
-        def children(level: int, step: int) -> list[tuple[float, int]]:
+        def children(level: int, step: int) -> list[Child]:
             """Tiles of a level outside a step, by rising bound."""
-            listed = views[0].multiples(level, step)
+            listed = trail.own(views[0].multiples(level, step))
             trips = tiles.extent[listed] // tiles.extent[step]
             allowed = one.rules.factors(level, trips)
             if level in between:
@@ -140,7 +151,7 @@ class Tilings:
 
         def descend(level: int, step: int) -> Iterator[None]:
             through = trail.open()
-            for bound, b in children(level, step):
+            for bound, b in trail.note(children(level, step)):
                 if bound >= known.limit(cycles):
                     break
                 if b in through:

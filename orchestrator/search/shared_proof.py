@@ -13,7 +13,7 @@ from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.exact_any.choice import is_older
 from costmodel.exact_any.pieces import Here, Limit, Piece, PieceProver, Pool, Settled
-from costmodel.exact_any.shared_prover import WINDOW, SharedProver
+from costmodel.exact_any.shared_prover import MOST_WORKERS, SharedProver
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ArgumentError, MapspaceError
 from mapspace.ray_start import start_ray
@@ -143,8 +143,8 @@ def shared_exact(
     assert request.workers is not None  # whoever calls has looked
     if name != "exact":
         raise ArgumentError("workers", f" is for a proof, islands or a simulator, not for {name}.")
-    if request.workers > WINDOW:
-        raise ArgumentError("workers", f": expected 1 to {WINDOW}, got {request.workers}.")
+    if request.workers > MOST_WORKERS:
+        raise ArgumentError("workers", f": expected 1 to {MOST_WORKERS}, got {request.workers}.")
     if space.tables.imperfect or is_older(space):
         raise ArgumentError(
             "workers",

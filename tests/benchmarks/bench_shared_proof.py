@@ -3,9 +3,12 @@
     python tests/benchmarks/bench_shared_proof.py register256 resnet-conv4 --lengths FILE.json
 
 What 2, 16 and 64 workers would take is a simulation with the measured lengths of the pieces: they
-are handed out in their order as workers become free, within the window; a worker fills the tables
-of an assignment anew where its last piece was of another one. Starting workers and sending pieces
-count as nothing. `--lengths` keeps the lengths, and simulates with those that are there.
+are handed out in their order as workers become free, each after as many others were merged as were
+when it was dealt here. Listing the assignments comes first, merging a piece takes the driver its
+measured time, and a worker that comes to an assignment fills its tables from nothing, as measured.
+Where fewer pieces than workers are there at first, the others bound the same assignments, as
+workers on Ray do, and have tables then. Starting workers and sending pieces count as nothing.
+`--lengths` keeps the lengths, and simulates with those that are there.
 """
 
 from __future__ import annotations
@@ -14,71 +17,95 @@ import argparse
 import heapq
 import json
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact_any.choice import load_prover
-from costmodel.exact_any.pieces import Here, Limit, Piece, PieceProver, Settled
-from costmodel.exact_any.prover import AnyProver
+from costmodel.exact_any.pieces import (
+    Here,
+    Limit,
+    Piece,
+    PieceProver,
+    Settled,
+    read_bounds,
+    write_bounds,
+)
+from costmodel.exact_any.prover import AnyProver, Opened
 from costmodel.exact_any.shared_prover import SharedProver
 from costmodel.loop_nest.model import LoopNestModel
 from searchers import Evaluator, make
 
-Length = tuple[str, float, float]
-"""What tables a piece needs, processor seconds without filling them, and of filling them."""
+
+class Length(NamedTuple):
+    """Of a piece: how many were merged when it was dealt, what it is, and what it took.
+
+    seconds: of processor time without filling tables of a search; filling: of that, here.
+    """
+
+    after: int
+    task: str
+    tables: str
+    seconds: float
+    filling: float
 
 
 class Measured(PieceProver):
-    """Notes how long pieces take, and how much of that is filling tables."""
+    """Notes how long pieces take to fill tables for a search."""
 
-    filling = 0.0
+    fillings: list[float]
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
-        """See `PieceProver`; `seconds` are those without filling tables of searches."""
-        self.filling = 0.0
-        settled = yield from super().settle(piece, limit)
-        if not piece.parts:
-            self.filling = 0.0  # bounding is filling
-        key = f"{piece.group} {piece.assignments[0]}" if piece.parts else ""
-        LENGTHS.append((key, settled.seconds - self.filling, self.filling))
-        return settled
+        """See `PieceProver`."""
+        self.fillings.append(0.0)
+        return (yield from super().settle(piece, limit))
 
-    def _fill(self, *given: Any, **named: Any) -> Generator[None, None, float]:
-        work = super()._fill(*given, **named)
-        while True:
-            started = time.thread_time()
-            try:
-                next(work)
-            except StopIteration as done:
-                self.filling += time.thread_time() - started
-                return float(done.value)
-            self.filling += time.thread_time() - started
-            yield
+    def _open(self, *given: Any, **named: Any) -> Generator[None, None, Opened]:
+        started = time.thread_time()
+        opened = yield from super()._open(*given, **named)
+        self.fillings[-1] = time.thread_time() - started
+        return opened
 
 
-LENGTHS: list[Length] = []
+def from_nothing(space: MapSpace, shared: SharedProver) -> dict[str, float]:
+    """Seconds that a worker takes to fill the tables of each assignment that was searched."""
+    worker, found = PieceProver(space), dict[str, float]()
+    for group, a in {one.of[1:] for one in shared.dealt if one.of[0] == "search"}:
+        number, rows = worker._queue.groups[group]
+        write_bounds(rows, a, read_bounds(shared._queue.groups[group][1], a))
+        worker._held = None
+        started = time.thread_time()
+        for _ in worker._open(worker._orders[number], worker._tables_of(group), rows, a):
+            pass
+        found[f"{group} {a}"] = time.thread_time() - started
+    return found
 
 
-def simulated(rounds: Sequence[Sequence[Length]], windows: Sequence[int], workers: int) -> float:
-    """Seconds that so many workers take, each round of pieces after the one before."""
-    fill: dict[str, float] = {}
-    for key, _, filling in (length for one in rounds for length in one):
-        fill[key] = max(fill.get(key, 0.0), filling)
-    total, has = 0.0, [""] * workers
-    for one, window in zip(rounds, windows, strict=True):
-        free, ends = [(0.0, worker) for worker in range(workers)], list[float]()
-        merged = 0.0
-        for at, (key, seconds, _) in enumerate(one):
-            if at >= window:
-                merged = max(merged, ends[at - window])
-            begins, worker = heapq.heappop(free)
-            ends.append(max(begins, merged) + seconds + (fill[key] if has[worker] != key else 0.0))
-            has[worker] = key
-            heapq.heappush(free, (ends[-1], worker))
-        total += max(ends, default=0.0)
-    return total
+def simulated(found: Mapping[str, Any], workers: int) -> float:
+    """Seconds that so many workers take."""
+    lengths = [Length(*one) for one in found["lengths"]]
+    warm = {one.tables: one.filling for one in reversed(lengths) if one.filling > 0}
+    free = [(found["head"], worker) for worker in range(workers)]
+    has, merged, ends = [""] * workers, [found["head"]], list[float]()
+    first = sum(one.after == 0 for one in lengths)
+    for at, one in enumerate(lengths):
+        while len(merged) <= one.after:
+            merged.append(max(merged[-1], ends[len(merged) - 1]) + found["each"])
+        begins, worker = heapq.heappop(free)
+        takes = one.seconds
+        if one.task == "search" and has[worker] != one.tables:
+            bounded = has[worker] == f"chains of {one.tables.split()[0]}"
+            takes += (warm if bounded else found["fresh"])[one.tables]
+        has[worker] = one.tables if one.task == "search" else f"chains of {one.tables.split()[0]}"
+        ends.append(max(begins, merged[one.after]) + takes)
+        heapq.heappush(free, (ends[-1], worker))
+        if at == first - 1 and one.task == "chains":
+            for _ in range(workers - first):
+                _, idle = heapq.heappop(free)
+                has[idle] = has[worker]
+                heapq.heappush(free, (ends[-1], idle))
+    return max(ends, default=found["head"])
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -88,20 +115,28 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     evaluator = Evaluator(LoopNestModel(), space, objective="edp", iterations=options.iterations)
     make("structured", space, seed=0).run(evaluator)
     assert evaluator.best_code is not None
-    shared = SharedProver(space, Here(Measured(space)))
-    found: dict[str, Any] = {}
-    for name, proof in (("shared", shared), ("alone", AnyProver(space))):
-        proof.offer(evaluator.best_code[None])
+    worker = Measured(space)
+    worker.fillings = []
+    started = time.process_time()
+    shared = SharedProver(space, Here(worker))
+    head = time.process_time() - started
+    found: dict[str, Any] = {"head": head}
+    for name, proof, before in (("shared", shared, head), ("alone", None, 0.0)):
         started = time.process_time()
+        proof = proof or AnyProver(space)
+        proof.offer(evaluator.best_code[None])
         proof.run(options.seconds)
-        found[name] = {"seconds": time.process_time() - started, "gap": proof.gap}
+        found[name] = {"seconds": before + time.process_time() - started, "gap": proof.gap}
         found[name] |= {"finished": proof.finished, "counts": proof.counts}
         print(name, json.dumps(found[name]), flush=True)
-    rounds, at = [], 0
-    for one in shared.lengths:
-        rounds.append(LENGTHS[at : at + len(one)])
-        at += len(one)
-    return found | {"rounds": rounds, "windows": shared.windows}
+    settled = sum(one.seconds for one in shared.dealt)
+    found["each"] = (found["shared"]["seconds"] - head - settled) / len(shared.dealt)
+    found["fresh"] = from_nothing(space, shared)
+    found["lengths"] = [
+        Length(one.after, one.of[0], f"{one.of[1]} {one.of[2]}", one.seconds - filling, filling)
+        for one, filling in zip(shared.dealt, worker.fillings, strict=True)
+    ]
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -120,11 +155,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("alone", "shared"):
         said = found[name]
         print(f"{name}: {said['seconds']:.1f} processor s, gap {said['gap']:.2%}")
-    rounds = found["rounds"]
-    print(f"pieces: {[len(one) for one in rounds]}")
-    print(f"longest: {[round(max((sum(x[1:]) for x in one), default=0.0), 2) for one in rounds]}")
+    print(f"listing: {found['head']:.2f} s, merging a piece: {found['each'] * 1000:.2f} ms")
+    for task in ("floors", "chains", "search"):
+        took = [one[3] + one[4] for one in found["lengths"] if one[1] == task]
+        if took:
+            print(f"{task}: {len(took)} pieces, {sum(took):.1f} s, longest {max(took):.2f} s")
+    print(f"tables from nothing: {max(found['fresh'].values(), default=0):.2f} s at most")
     for workers in (1, 2, 16, 64):
-        seconds = simulated(rounds, found["windows"], workers)
+        seconds = simulated(found, workers)
         gain = found["alone"]["seconds"] / seconds
         print(f"simulated, {workers} workers: {seconds:.1f} s, {gain:.1f} x of the proof alone")
 

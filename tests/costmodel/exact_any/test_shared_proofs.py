@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,20 +12,20 @@ from small_hierarchies import random_hierarchy
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact.certificate import certify
-from costmodel.exact_any import pieces, shared_prover
+from costmodel.exact_any import pieces, share, shared_prover
 from costmodel.exact_any.known import Known
 from costmodel.exact_any.pieces import Here, Limit, Piece, PieceProver, Pool, Settled
 from costmodel.exact_any.prover import AnyProver
+from costmodel.exact_any.share import Left, ShareTrail
 from costmodel.exact_any.shared_prover import SharedProver
-from costmodel.exact_any.tilings import Trail, Way
 from mapspace.errors import ConfigError
 
-SMALL = {
-    "WINDOW": 3, "PARTS_WINDOW": 3, "LEAST_PARTS": 2, "PARTS": 3, "MOST_PARTS": 3, "FEW": 1,
-    "FIRST_PIECES": 4,
-}  # fmt: skip
-
-WAY = Trail.way
+SMALL = [
+    (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2),
+    (shared_prover, "MOST_FLOORS", 1), (pieces, "MOST_WORK", 5), (pieces, "TILING_WORK", 1),
+    (share, "SPLIT", 3),
+]  # fmt: skip
+"""Limits come from pieces before, and what takes long is split."""
 
 
 class Backwards:
@@ -55,21 +56,18 @@ def certificate(prover: SharedProver) -> str:
     return certify(prover, 1.0).text()
 
 
-def check(seed: int, most: int, patch: pytest.MonkeyPatch) -> list[int]:
+def check(seed: int, most: int, patch: pytest.MonkeyPatch) -> Counter[str]:
     """Holds a shared proof against all mappings and against pieces in reverse.
 
     Returns:
-        How many pieces there were in every round.
+        How many pieces there were of every task.
     """
     rng = np.random.default_rng(seed)
     space, codes, objective = random_hierarchy(rng, most)
     values = LoopNestModel().evaluate(space, codes).objective(objective)
     worst = codes[int(values.argmax())][None]
-    # So few that limits come from pieces before, and that long pieces are split.
-    for name, value in SMALL.items():
-        patch.setattr(shared_prover, name, value)
-    patch.setattr(pieces, "MOST_TILES", 5)
-    patch.setattr(pieces, "FINEST", 4)
+    for module, name, value in SMALL:
+        patch.setattr(module, name, value)
     texts, pools = [], (Here(PieceProver(space, objective=objective)), Backwards(space, objective))
     pool: Pool
     for pool in pools:
@@ -79,13 +77,14 @@ def check(seed: int, most: int, patch: pytest.MonkeyPatch) -> list[int]:
     reached = LoopNestModel().evaluate(space, prover.codes(1)).objective(objective)[0]
     assert float(reached) <= float(values.min()) * (1 + 2e-12), f"{objective} of {space.workload}"
     assert texts[0] == texts[1]
-    return [len(lengths) for lengths in prover.lengths]
+    return Counter(one.of[0] for one in prover.dealt)
 
 
 def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
-    assert max(len(one) for one in rounds) >= 4
-    assert max(one[0] for one in rounds) > 5
+    tasks = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
+    assert max(one["floors"] for one in tasks) > 1
+    assert max(one["chains"] for one in tasks) > 3
+    assert max(one["search"] for one in tasks) > 20
 
 
 @pytest.mark.slow
@@ -95,11 +94,6 @@ def test_more_equal_exhaustive_enumeration(block: int, monkeypatch: pytest.Monke
         check(seed, 20_000, monkeypatch)
 
 
-def nobodys(self: Any, tile: int) -> bool:
-    """Every other tile is through, whose ever it is."""
-    return tile % self._parts != self._part or tile % 2 == 1
-
-
 def keeps_its_best(self: Known, limit: tuple[float, float]) -> None:
     """Looks below what the same worker found in other pieces."""
     found = self._entries[0][1:3] if self._entries else limit
@@ -107,50 +101,68 @@ def keeps_its_best(self: Known, limit: tuple[float, float]) -> None:
     self._entries, self._below = [], min(limits, key=lambda one: self.order(*one))
 
 
-def too_far(trail: Trail) -> Way:
-    """The tile in work counts as through."""
-    (tile, through), *deeper = WAY.__get__(trail)
-    return ((tile, (*through, tile)), *deeper)
+def but_one(trail: ShareTrail, tiles: Any) -> Any:
+    """One of several tiles is nobody's."""
+    tiles = OWN(trail, tiles)
+    return tiles[:-1] if len(tiles) > 1 else tiles
 
 
-def in_no_order(self: SharedProver, pieces: list[Piece], _: int | None = None) -> Any:
-    """Limits of what has come so far."""
-    self.lengths.append([])
-    limit = self._limit()
-    for number, piece in enumerate(pieces):
-        self._pool.submit(number, piece, limit)
-    for number, done in self._pool.ready(1.0) if pieces else []:
-        self._merge(pieces[number], done)
-        yield
-    return []
+def without_the_first(trail: ShareTrail) -> tuple[Left, ...]:
+    """The first share that is left is forgotten."""
+    return LEFT(trail)[1:]
+
+
+def as_they_come(self: SharedProver, number: int, piece: Piece, done: Settled) -> None:
+    """What was found by pieces that nobody has merged yet sets limits."""
+    for code in (done.codes, *COME):
+        self._known.take(code)
+    MERGE(self, number, piece, done)
+
+
+OWN, LEFT, MERGE = ShareTrail.own, ShareTrail.left, SharedProver._merge
+COME: list[Any] = []
+
+
+def noted(self: PieceProver, piece: Piece, limit: Limit) -> Any:
+    """Notes what is found as it is found."""
+    done = yield from SETTLE(self, piece, limit)
+    COME.append(done.codes)
+    return done
+
+
+SETTLE = PieceProver.settle
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("owner", "name", "broken"),
+    "broken",
     [
-        (pieces._Others, "__contains__", nobodys),
-        (Known, "start_below", keeps_its_best),
-        (pieces._Share, "way", property(too_far)),
-        (SharedProver, "_deal", in_no_order),
+        [(ShareTrail, "own", but_one)],
+        [(Known, "start_below", keeps_its_best)],
+        [(ShareTrail, "left", without_the_first)],
+        [(SharedProver, "_merge", as_they_come), (PieceProver, "settle", noted)],
+        [(SharedProver, "_take_floors", lambda self, piece, done: None)],
     ],
     ids=[
         "a tile is nobody's",
         "a worker remembers other pieces",
-        "what is begun is done",
-        "what is split is forgotten",
+        "what is left is forgotten",
+        "limits are set as pieces come",
+        "floors are the end",
     ],
 )
 def test_broken_shares_are_caught(
-    owner: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+    broken: list[tuple[Any, str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, name, broken)
+    for owner, name, other in broken:
+        monkeypatch.setattr(owner, name, other)
 
     def all_hold() -> None:
         for seed in range(9000, 9030):
+            COME.clear()
             check(seed, 2000, monkeypatch)
 
-    with pytest.raises((AssertionError, RuntimeError)):
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
         all_hold()
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import answer, call
 
+from costmodel import MapSpace, accelerator, workload
+from costmodel.exact.certificate import certify
+from costmodel.exact_any import pieces
+from costmodel.exact_any.pieces import Here, Settled
+from costmodel.exact_any.shared_prover import SharedProver
 from mapspace.errors import MapspaceError
 from orchestrator.runs.ray_runtime import Tasks
-from orchestrator.search.shared_proof import OnRay
+from orchestrator.search.shared_proof import Given, OnRay, Problem, settle
 
 PROBLEM = ("search", "gemm:M=64,N=48,K=32", "--accelerator", "eyeriss")
 
@@ -31,6 +39,41 @@ def test_any_number_of_workers_writes_the_same_certificate(
     alone = answer(capsys, *PROBLEM)
     assert alone["edp"] == pytest.approx(found["edp"], rel=2e-12)
     assert call("verify", output.with_suffix(".certificate.json")) == 0
+
+
+@pytest.mark.slow
+def test_killed_workers_change_nothing(
+    ray_runtime: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real ones: the certificate is that of this process alone."""
+    space = MapSpace(workload("resnet-conv4"), accelerator("eyeriss"))
+    problem = Problem(space.workload, space.accelerator, "edp", None)
+    first = space.sample(np.random.default_rng(0), 2000, feasible=True)
+    # Pieces of milliseconds, there and here.
+    monkeypatch.setattr(pieces, "MOST_WORK", 2000)
+
+    def deadly(given: Given) -> Settled:
+        """Dies once before a piece, and once in the middle of another."""
+        pieces.MOST_WORK = 2000
+        flag = tmp_path / str(given.number)
+        if given.number in (3, 40) and not flag.exists():
+            flag.touch()
+            if given.number == 40:
+                next(given.problem.prover().settle(given.piece, given.limit), None)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return settle(given)
+
+    killed = OnRay(problem, 2)
+    killed._tasks = Tasks(deadly, [], cores=2)
+    texts = []
+    for pool in (Here(problem.prover()), killed):
+        prover = SharedProver(space, pool)
+        prover.offer(first)
+        prover.run()
+        assert len(prover.dealt) > 60
+        texts.append(certify(prover, 1.0).text())
+    assert sorted(flag.name for flag in tmp_path.iterdir()) == ["3", "40"]
+    assert texts[0] == texts[1]
 
 
 def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
