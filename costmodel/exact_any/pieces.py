@@ -29,11 +29,11 @@ Bounds = tuple[float, int, int, int, float, int]
 
 Task = Literal["floors", "chains", "search"]
 
-MOST_WORK = 100_000
+MOST_WORK = 300_000
 """A search that takes more, about a quarter of a second, gives back what is left."""
 
 TILING_WORK = 120
-"""What a tiling takes, in tiles that are bounded."""
+"""What a tiling takes, in tiles that are bounded in one view."""
 
 
 class Piece(NamedTuple):
@@ -142,10 +142,11 @@ class PieceProver(AnyProver):
         yield from self._tilings.search(one, assignment, views, tables[0], cycles)
 
     def _work_since(self, before: dict[str, int]) -> int:
-        """How much was searched, in tiles."""
+        """How much was searched, in tiles that are bounded in one view."""
         counts = self._counts
         tilings = counts["tilings"] - before["tilings"]
-        return counts["tiles"] - before["tiles"] + TILING_WORK * tilings
+        views = 1 if self._opened is None else len(self._opened[1][1])
+        return views * (counts["tiles"] - before["tiles"] + TILING_WORK * tilings)
 
     def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float], ...]:
         """Of all groups of an order the chosen assignments that could win, with their floors."""

@@ -97,10 +97,15 @@ class _Asked:
         Raises:
             UsageError: what they are for.
         """
+        if given["workers"] is not None and self.continued is not None:
+            raise click.UsageError(
+                "--workers is not for --continue: a shared proof begins anew. Leave --workers out "
+                "to go on, or give the WORKLOAD in place of --continue."
+            )
         here = {
             "max_cycles": (self.jointly, "--network --jointly"),
             "max_energy_pj": (self.jointly, "--network --jointly"),
-            "workers": (self.single and self.continued is None, "a single WORKLOAD"),
+            "workers": (self.single, "a single WORKLOAD"),
             "islands": (self.single and self.continued is None, "a single WORKLOAD"),
             "why_not": (self.single, "a single WORKLOAD"),
             "warm_start": (self.single and self.continued is None, "a single WORKLOAD"),

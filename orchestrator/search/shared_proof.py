@@ -6,8 +6,9 @@ docs/inside/proof-any-levels.md).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from costmodel.affine import Workload
 from costmodel.costs import Objective
@@ -44,21 +45,23 @@ class Problem(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A piece with its number, as a task takes it."""
+    """A piece with its number, as a task takes it; None: the problem's assignments are listed."""
 
     problem: Problem
     number: int
-    piece: Piece
+    piece: Piece | None
     limit: Limit
 
 
-def settle(given: Given) -> Settled:
+def settle(given: Given) -> Settled | Literal[True]:
     """Settles a piece; a worker keeps the prover of the last problem."""
     problem = given.problem
     key = (problem.workload.hash, problem.accelerator.hash, problem.objective, repr(problem.keep))
     if key not in _provers:
         _provers.clear()
         _provers[key] = problem.prover()
+    if given.piece is None:
+        return True
     work = _provers[key].settle(given.piece, given.limit)
     while True:
         try:
@@ -75,13 +78,24 @@ class OnRay:
     """A pool of Ray tasks."""
 
     def __init__(self, problem: Problem, workers: int) -> None:
-        """Takes as many pieces at a time as there are workers; Ray runs."""
-        self._problem = problem
-        self._tasks: Tasks[Given, Settled] = Tasks(settle, [], cores=workers)
+        """Takes as many pieces at a time as there are workers; Ray runs.
+
+        Workers list the assignments while the driver does.
+        """
+        self._problem, self._workers = problem, workers
+        self._tasks: Tasks[Given, Settled | Literal[True]] = Tasks(
+            settle, [Given(problem, -1, None, (0.0, 0.0))] * workers, cores=workers
+        )
+        self._first: list[Given] | None = []
+        self._out = set[int]()
 
     def submit(self, number: int, piece: Piece, limit: Limit) -> None:
         """See `Pool`."""
-        self._tasks.add(Given(self._problem, number, piece, limit))
+        given = Given(self._problem, number, piece, limit)
+        self._tasks.add(given)
+        self._out.add(number)
+        if self._first is not None:
+            self._first.append(given)
 
     def ready(self, seconds: float) -> Sequence[tuple[int, Settled]]:
         """See `Pool`.
@@ -89,11 +103,20 @@ class OnRay:
         Raises:
             MapspaceError: workers kept dying on a piece.
         """
+        if self._first is not None:
+            # Else idle: so they have the tables that the next pieces need.
+            chains = [one for one in self._first if one.piece and one.piece.task == "chains"]
+            idle = self._workers - len(self._first)
+            for again in itertools.islice(itertools.cycle(chains), max(0, idle)):
+                self._tasks.add(again)
+            self._first = None
         found = []
         for given, settled in self._tasks.ready(seconds):
             if settled is None:
                 raise MapspaceError("Workers kept dying on a piece of the proof (out of memory?).")
-            found.append((given.number, settled))
+            if settled is not True and given.number in self._out:
+                self._out.discard(given.number)
+                found.append((given.number, settled))
         return found
 
 
@@ -145,11 +168,14 @@ def shared_exact(
         raise ArgumentError("workers", f" is for a proof, islands or a simulator, not for {name}.")
     if request.workers > MOST_WORKERS:
         raise ArgumentError("workers", f": expected 1 to {MOST_WORKERS}, got {request.workers}.")
-    if space.tables.imperfect or is_older(space):
+    where = f": on {space.accelerator.name} with {space.workload.name}"
+    if space.tables.imperfect:
+        raise ArgumentError("workers", f"{where} there is no proof, since factors are imperfect.")
+    if is_older(space):
         raise ArgumentError(
             "workers",
-            f": on {space.accelerator.name} with {space.workload.name} there is no proof on any "
-            "hierarchy to be shared out; leave them out.",
+            f"{where} the proof for three levels is taken, which uses this machine's processors by "
+            "itself (threads); leave them out.",
         )
     if request.top > 1:
         raise ArgumentError("workers", " is for the best tiling alone, not for several.")

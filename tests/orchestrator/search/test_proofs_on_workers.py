@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from commands import answer, call
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.certificate import certify
 from costmodel.exact_any import pieces
-from costmodel.exact_any.pieces import Here, Settled
+from costmodel.exact_any.pieces import Here
 from costmodel.exact_any.shared_prover import SharedProver
 from mapspace.errors import MapspaceError
 from orchestrator.runs.ray_runtime import Tasks
@@ -52,11 +53,11 @@ def test_killed_workers_change_nothing(
     # Pieces of milliseconds, there and here.
     monkeypatch.setattr(pieces, "MOST_WORK", 2000)
 
-    def deadly(given: Given) -> Settled:
+    def deadly(given: Given) -> Any:
         """Dies once before a piece, and once in the middle of another."""
         pieces.MOST_WORK = 2000
         flag = tmp_path / str(given.number)
-        if given.number in (3, 40) and not flag.exists():
+        if given.piece and given.number in (3, 40) and not flag.exists():
             flag.touch()
             if given.number == 40:
                 next(given.problem.prover().settle(given.piece, given.limit), None)
@@ -78,7 +79,7 @@ def test_killed_workers_change_nothing(
 
 def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = object.__new__(OnRay)
-    pool._tasks = object.__new__(Tasks)
+    pool._tasks, pool._first = object.__new__(Tasks), None
     monkeypatch.setattr(Tasks, "ready", lambda self, seconds: [(None, None)])
     with pytest.raises(MapspaceError, match="kept dying on a piece"):
         pool.ready(0.1)
@@ -91,7 +92,15 @@ def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -
         ([*PROBLEM, "--workers", "129"], "--workers: expected 1 to 128, got 129"),
         ([*PROBLEM, "--workers", "2", "--top", "3"], "is for the best tiling alone"),
         ([*PROBLEM, "--workers", "2", "--searcher", "genetic"], "not for genetic"),
-        (["search", PROBLEM[1], "--workers", "2"], "on mm256 with gemm:M=64,N=48,K=32 there is no"),
+        (
+            ["search", PROBLEM[1], "--workers", "2"],
+            "on mm256 with gemm:M=64,N=48,K=32 the proof for three levels",
+        ),
+        ([*PROBLEM, "--workers", "2", "--factors", "imperfect"], "since factors are imperfect"),
+        (
+            ["search", "--continue", "some.certificate.json", "--workers", "2"],
+            "a shared proof begins anew",
+        ),
         (
             ["search", "--network", "alexnet", "--workers", "2"],
             "--workers is for a single WORKLOAD",
