@@ -101,7 +101,7 @@ class PieceProver(AnyProver):
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
         for _ in self._work_on(piece, one, found, mates, trail):
-            if piece.task == "search" and self._work_since(before) > MOST_WORK:
+            if trail.inside and self._work_since(before) > MOST_WORK:
                 left = trail.left()
                 break
             pause = time.thread_time()

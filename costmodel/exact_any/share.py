@@ -63,8 +63,13 @@ class ShareTrail(Trail):
         super().close()
         self._listed.pop()
 
+    @property
+    def inside(self) -> bool:
+        """Whether the search has come to the end of the path: before, nothing is settled."""
+        return len(self._listed) > len(self._share.path)
+
     def left(self) -> tuple[Left, ...]:
-        """What is left of the share, in shares without overlap."""
+        """What is left of the share, in shares without overlap; the search is inside."""
         found: list[Left] = []
         path = tuple(self._path)
         if len(path) == len(self._listed):

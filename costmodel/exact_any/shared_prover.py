@@ -93,9 +93,11 @@ class SharedProver(AnyProver):
         self._pool = pool
         self._heap: list[tuple[Order, int, Limit, Piece]] = []
         self._numbers = itertools.count()
-        # Per order: how many pieces will still raise floors, and what those before left room.
+        # Per order: how many pieces will still raise floors, and what those before left room; what
+        # all of that needs at least.
         self._raising: dict[int, int] = {}
         self._raised: dict[int, dict[int, list[int]]] = {}
+        self._low = NOTHING
         self._sealed = False
         super().__init__(space, objective=objective, keep=keep, build=build)
 
@@ -199,7 +201,7 @@ class SharedProver(AnyProver):
                 return
             while out[0][1] < merged:
                 heapq.heappop(out)
-            low = [out[0][2], *(where for _, _, where, _ in self._heap[:1])]
+            low = [out[0][2], self._low, *(where for _, _, where, _ in self._heap[:1])]
             self._bound = min(low, key=lambda one: self._known.order(*one))
             while merged not in settled:
                 settled.update(self._pool.ready(STEP_SECONDS))
@@ -209,7 +211,8 @@ class SharedProver(AnyProver):
 
     def _merge(self, number: int, piece: Piece, done: Settled) -> None:
         """Takes over what came of a piece, and adds those that follow from it."""
-        self._known.take(done.codes)
+        if len(done.codes):
+            self._known.take(done.codes)
         self.dealt[number] = self.dealt[number]._replace(seconds=done.seconds)
         for name, count in done.counts.items():
             self._counts[name] += count
@@ -229,6 +232,8 @@ class SharedProver(AnyProver):
             found = self._queue.groups[group][1]
             found.energy[a] = max(found.energy[a], energy)
             left.setdefault(group, []).append(a)
+            least = float(found.energy[a]), float(found.cycles[a])
+            self._low = min(self._low, least, key=lambda one: self._known.order(*one))
         self._raising[number] -= 1
         if self._raising[number] == 0:
             for group, chosen in left.items():
