@@ -37,6 +37,7 @@ OURS: dict[str, Any] = {"objective": "latency"}
 SEARCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "multi-fidelity": ("multi-fidelity", OURS),
     "same proposals, random ranking": ("multi-fidelity", {**OURS, "shuffled": True}),
+    "law and process": ("multi-fidelity", {**OURS, "correction": "law+process"}),
     "linear law": ("multi-fidelity", {**OURS, "correction": "linear"}),
     "analytic top-k": ("multi-fidelity", {**OURS, "correction": "none", "random_share": 0.0}),
     "na2c": ("na2c", {}),
@@ -80,6 +81,8 @@ def one_run(space: TilingSpace, search: str, seed: int) -> Run:
         "codes": [recorded.codes[row] for row in best],
         "seen_ms": [round(1e3 * float(seconds[row]), 4) for row in best],
         "wall_s": round(time.perf_counter() - started, 1),
+        "all_codes": recorded.codes,
+        "all_seconds": recorded.seconds,
     }
 
 
