@@ -35,6 +35,7 @@ class Figures(NamedTuple):
         area_mm2: its area, mm2; None: it is not on the chip.
         leakage_w: what it takes whether or not it is used, W.
         source: what says so.
+        cycle_ns: from one access to the next, ns; None: nothing says it.
     """
 
     read_pj: float
@@ -42,12 +43,14 @@ class Figures(NamedTuple):
     area_mm2: float | None
     leakage_w: float
     source: str
+    cycle_ns: float | None = None
 
     def rounded(self) -> Figures:
         """With as many digits as mean something."""
         area = None if self.area_mm2 is None else significant(self.area_mm2)
         numbers = significant(self.read_pj), significant(self.write_pj)
-        return Figures(*numbers, area, significant(self.leakage_w), self.source)
+        cycle = None if self.cycle_ns is None else significant(self.cycle_ns)
+        return Figures(*numbers, area, significant(self.leakage_w), self.source, cycle)
 
 
 def significant(value: float) -> float:
@@ -151,8 +154,8 @@ def _require(name: str, value: float, known: Iterable[float]) -> None:
 
 
 def _figures(row: Iterable[float], source: str) -> Figures:
-    read, write, area, leakage = row
-    return Figures(read, write, area, leakage, source).rounded()
+    read, write, area, leakage, cycle = row
+    return Figures(read, write, area, leakage, source, cycle).rounded()
 
 
 def _lines(table: str) -> list[dict[str, str]]:
@@ -172,10 +175,10 @@ def _drams() -> Mapping[str, tuple[float, float]]:
 
 @cache
 def _srams() -> Mapping[tuple[float, int, int, int], Mapping[int, tuple[float, ...]]]:
-    """By node, width, ports and banks, then by size: energies, area and leakage."""
+    """By node, width, ports and banks, then by size: energies, area, leakage and cycle."""
     found: dict[tuple[float, int, int, int], dict[int, tuple[float, ...]]] = {}
     for row in _lines("sram"):
         key = float(row["node_nm"]), int(row["width_bits"]), int(row["ports"]), int(row["banks"])
-        numbers = ("read_pj", "write_pj", "area_mm2", "leakage_w")
+        numbers = ("read_pj", "write_pj", "area_mm2", "leakage_w", "cycle_ns")
         found.setdefault(key, {})[int(row["bits"])] = tuple(float(row[name]) for name in numbers)
     return found

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from costmodel.component_entries import FROM_FILE
+from costmodel.component_tables import NotInTableError, sram
 from costmodel.components import in_watts
 from costmodel.levels import Level
 from costmodel.machine import Machine
@@ -92,6 +93,33 @@ def leakage_w(machine: Machine) -> float:
     return total
 
 
+def slow_memories(machine: Machine) -> Iterator[tuple[str, float]]:
+    """The memories of which an access takes longer than a cycle of the clock, by CACTI's tables.
+
+    Of a memory that is not in the tables nothing is known.
+
+    Yields:
+        The level's name, and ns from one access to the next.
+    """
+    for level in machine.levels:
+        made, node = level.component, machine.node_nm
+        if made is None or made.kind != "sram" or node is None or not level.capacity_words:
+            continue
+        word = level.word_bits or machine.word_bits
+        try:
+            found = sram(
+                node,
+                word * level.block_words,
+                made.ports,
+                made.banks,
+                word * level.capacity_words,
+            )
+        except NotInTableError:
+            continue
+        if found.cycle_ns is not None and found.cycle_ns * machine.clock_ghz > 1:
+            yield level.name, found.cycle_ns
+
+
 def parts(machine: Machine) -> Iterator[Part]:
     """The levels, outermost first, and the units.
 
@@ -152,10 +180,14 @@ def chip_text(machine: Machine) -> str:
     """Area and leakage of the whole chip, in words."""
     area, missing = area_mm2(machine), without_area(machine)
     size = f"not known (of {', '.join(missing)})" if area is None else f"{area:.4g} mm2"
-    return (
+    told = (
         f"area {size}, without wires, networks and control; "
         f"leakage {leakage_w(machine):.4g} W with everything on"
     )
+    if slow := dict(slow_memories(machine)):
+        listed = ", ".join(f"{name} ({cycle:g} ns)" for name, cycle in slow.items())
+        told += f"; slower than a cycle of {1 / machine.clock_ghz:.4g} ns, not counted: {listed}"
+    return told
 
 
 def _line(part: Part) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from costmodel.machine_units import chip_text, has_real_units
 from mapspace.storage import Place, place
 from orchestrator.networks.network_certificate import NetworkCertificate, certify_network
 from orchestrator.networks.operators import Operators
@@ -159,6 +160,8 @@ class NetworkOptimum(Shown):
         yield "energy", energy_text(costs.energy_pj)
         yield "latency", f"{latency_text(costs.latency_cycles, clock)}, one layer after another"
         yield "mean power", f"{costs.power_w:.4g} W"
+        if has_real_units(self.accelerator):
+            yield "chip", chip_text(self.accelerator)
         yield "EDP", f"{value_text('edp', costs.edp, clock)} (total energy x total time)"
         yield "per joule", f"{1e12 / costs.energy_pj:.4g} inferences (throughput per watt)"
         within = "" if self.limit is None else " within the limit"

@@ -264,7 +264,7 @@ class NetworkResult(Shown):
         """The table of layers, and all that is known of the totals."""
         obstacles = [layer.obstacle for layer in self.layers]
         interruption = self.failure if self.interrupted else None
-        text = network_text(self.to_dict(), obstacles, self.accelerator.clock_ghz, interruption)
+        text = network_text(self.to_dict(), obstacles, self.accelerator, interruption)
         return "\n\n".join([text, *self._explanations()])
 
     def _explanations(self) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from costmodel.machine import Machine
+from costmodel.machine_units import chip_text, has_real_units
 from orchestrator.networks.operators import moves_fact
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
 from orchestrator.report.text_table import table_lines, wrapped
@@ -35,7 +37,7 @@ RESTRICTED = ", restricted"
 def network_text(
     summary: Mapping[str, Any],
     obstacles: Iterable[str | None],
-    clock_ghz: float,
+    machine: Machine,
     interruption: str | None,
 ) -> str:
     """A network's result in full.
@@ -43,16 +45,16 @@ def network_text(
     Args:
         summary: the result, as JSON has it.
         obstacles: why no proof is possible of each layer; None where one is.
-        clock_ghz: the accelerator's clock, GHz.
+        machine: what it was searched on.
         interruption: what an interruption left out; None without one.
     """
-    return "\n".join(_lines(summary, obstacles, clock_ghz, interruption))
+    return "\n".join(_lines(summary, obstacles, machine, interruption))
 
 
 def _lines(
     summary: Mapping[str, Any],
     obstacles: Iterable[str | None],
-    clock_ghz: float,
+    machine: Machine,
     interruption: str | None,
 ) -> Iterator[str]:
     rows = summary["layers"]
@@ -78,7 +80,7 @@ def _lines(
         objective = summary["objective"]
         yield f"layers          no mapping of any layer has a lower {objective}: all are proven"
     if totals is not None:
-        yield from _standing_of(summary, clock_ghz)
+        yield from _standing_of(summary, machine)
     if moves := summary["moves"]:
         label, text = moves_fact(moves)
         yield from wrapped(f"{label:<16}{text}")
@@ -92,7 +94,7 @@ def _about(summary: Mapping[str, Any]) -> tuple[str, str]:
     return ("", "") if summary["keep"] is None else ("_under_restriction", RESTRICTED)
 
 
-def _standing_of(summary: Mapping[str, Any], clock_ghz: float) -> Iterator[str]:
+def _standing_of(summary: Mapping[str, Any], machine: Machine) -> Iterator[str]:
     from costmodel.exact.restriction import among
 
     objective, totals, keep = summary["objective"], summary["totals"], summary["keep"]
@@ -100,16 +102,18 @@ def _standing_of(summary: Mapping[str, Any], clock_ghz: float) -> Iterator[str]:
     which = "" if keep is None else f" among {among(keep)}"
     missing = "" if totals["complete"] else ", of the layers above that have a mapping"
     yield f"energy          {energy_text(totals['energy_pj'])}{missing}"
-    latency = latency_text(totals["latency_cycles"], clock_ghz)
+    latency = latency_text(totals["latency_cycles"], machine.clock_ghz)
     yield f"latency         {latency}, one layer after another"
     yield f"mean power      {totals['power_w']:.4g} W"
-    edp = value_text("edp", totals["edp"], clock_ghz)
+    if has_real_units(machine):
+        yield from wrapped(f"{'chip':<16}{chip_text(machine)}")
+    edp = value_text("edp", totals["edp"], machine.clock_ghz)
     yield f"EDP             {edp} (total energy x total time)"
     if totals[f"proven{about}"]:
         start = f"proven optimal{which}:" if which else "proven optimal "
         yield f"{start} no mappings have a lower {objective} in all"
     else:
-        bound = value_text(objective, totals[f"lower_bound{about}"], clock_ghz)
+        bound = value_text(objective, totals[f"lower_bound{about}"], machine.clock_ghz)
         gap = percent(totals[f"gap{about}"])
         yield f"certified       within {gap} of the network's optimum{which}: none is below {bound}"
     if keep is not None:

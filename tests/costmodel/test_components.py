@@ -20,7 +20,7 @@ from costmodel.accelerators import Accelerator, accelerator
 from costmodel.component_library import PACKAGE, from_library
 from costmodel.component_tables import Figures, NotInTableError, dram, int_mac, registers, sram
 from costmodel.components import without_looked_up
-from costmodel.machine_units import area_mm2, leakage_w, without_area
+from costmodel.machine_units import area_mm2, chip_text, leakage_w, slow_memories, without_area
 from mapspace.errors import ConfigError
 from mapspace.extras import is_installed
 
@@ -251,6 +251,29 @@ def test_describe_says_where_numbers_are_from(
         "area_mm2": "file",
     }
     assert said["totals"]["area_mm2"] == pytest.approx(0.6868, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("clock_ghz", "slow"),
+    # components-sram.csv, 45 nm, 64 bits, 1 port, 1 bank, 524,288 bits: 1.65095 ns.
+    [(0.5, {}), (0.6, {}), (0.61, {"L2": 1.651}), (1.0, {"L2": 1.651})],
+)
+def test_memories_slower_than_the_clock_are_named(clock_ghz: float, slow: dict[str, float]) -> None:
+    machine = accelerator({**TINY, "clock_ghz": clock_ghz})
+    assert dict(slow_memories(machine)) == slow
+    told = f"slower than a cycle of {1 / clock_ghz:.4g} ns, not counted: L2 (1.651 ns)"
+    assert (told in chip_text(machine)) == bool(slow)
+    unknown = machine.model_copy(update={"node_nm": 28.0})
+    assert not list(slow_memories(unknown)), "nothing is known of what the table does not have"
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_networks_say_area_and_power(joint: bool) -> None:
+    network = {"name": "two", "layers": ["gemm:M=2,N=2,K=2", "gemm:M=4,N=2,K=2"]}
+    shown = ms.search_network(network, TINY).picture()
+    if joint:
+        shown = str(ms.search_network(network, TINY, jointly=True))
+    assert chip_text(accelerator(TINY))[:20] in " ".join(shown.split())
 
 
 def test_certificates_hold_the_sources(tmp_path: Path) -> None:
