@@ -13,7 +13,7 @@ import accelforge as af
 
 
 def main(machine: str, layer: str) -> None:
-    """Prints the processor seconds of the search, what it found and the mapping."""
+    """Prints the processor seconds of the search and of all until then, what it found, the mapping."""
     spec = af.Spec.from_yaml(machine, layer)
     spec.mapper.metrics = af.Metrics.ENERGY_DELAY_PRODUCT
     af.set_n_parallel_jobs(1)
@@ -22,6 +22,7 @@ def main(machine: str, layer: str) -> None:
     answer = {
         "version": version("accelforge"),
         "seconds": time.process_time() - start,
+        "process_seconds": time.process_time(),
         "energy_j": float(found.energy()),
         "latency_s": float(found.latency()),
         "mapping": " ".join(node.compact_str() for node in found.mapping().nodes),
