@@ -31,7 +31,7 @@ from costmodel.costs import TIE_BREAKERS, Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.parallel_search import thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
-from costmodel.exact.prover import MOST_TOP
+from costmodel.exact.progress import MOST_TOP
 from costmodel.exact_any.choice import is_older, make_prover, why_not
 from costmodel.exact_any.prover import load_compiled
 from costmodel.exact_any.spatial import keep_choices

@@ -169,7 +169,12 @@ class Certificate(StrictModel):
 
     def text(self) -> str:
         """The certificate's file."""
-        nothing = {"progress"} if self.progress is None else None
+        # Left out where there is nothing, as before there was such a key.
+        nothing: set[str] | dict[str, set[str]] = set()
+        if self.progress is None:
+            nothing = {"progress"}
+        elif self.progress.best is None:
+            nothing = {"progress": {"best"}}
         return self.model_dump_json(indent=1, exclude=nothing) + "\n"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -10,11 +11,19 @@ from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK
 from costmodel.exact.energy_units import EnergyUnits
 from costmodel.exact.problem import BUFFER, DRAM, ELEMENT, ProofTables
-from costmodel.exact.workspace import BLOCKS, INNER_SET, OUTER_SET, SPATIAL_AXES, SPATIAL_ORDER
+from costmodel.exact.workspace import (
+    BLOCKS,
+    EXTRA,
+    INNER_SET,
+    OUTER_SET,
+    SPATIAL_AXES,
+    SPATIAL_ORDER,
+)
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space import moves
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from mapspace.errors import ConfigError
 
 Outcome = tuple[int, int]
 """Energy in whole units and cycles of a mapping, or of a bound."""
@@ -56,6 +65,32 @@ def code_of(space: MapSpace, proof: ProofTables, row: Array) -> Codes:
         if tables.banks_column[level] >= 0:
             code[tables.banks_column[level]] = _allocation(space, proof, level, kept, tile)
     return code
+
+
+def readable_rows(space: MapSpace, rows: Sequence[Sequence[int]]) -> Array:
+    """`[B, 5n + 4]` rows of a file that `code_of` can read.
+
+    Args:
+        space: the map space.
+        rows: what the file says; entries are at least 0.
+
+    Raises:
+        ConfigError: one of them is no row of the space.
+    """
+    sizes, n = space.tables.sizes, space.tables.sizes.size
+    for row in rows:
+        found = np.array(row, np.int64)
+        good = len(row) == BLOCKS * n + EXTRA and bool((found[: 3 * n] > 0).all())
+        if good:
+            spatial, extent, middle = found[:n], found[n : 2 * n], found[2 * n : 3 * n]
+            good = bool((extent <= sizes).all() and (spatial <= sizes).all())
+            good = good and not (sizes % middle).any() and not (middle % (extent * spatial)).any()
+            orders = found[3 * n : BLOCKS * n].reshape(2, n)
+            good = good and bool((np.sort(orders, axis=1) == np.arange(n)).all())
+            good = good and bool((found[BLOCKS * n :] < 2**31).all())
+        if not good:
+            raise ConfigError("progress.best: expected mappings of the problem.")
+    return np.array(rows, np.int64)
 
 
 def _allocation(space: MapSpace, proof: ProofTables, level: int, kept: int, extent: Array) -> int:

@@ -126,7 +126,7 @@ class Walk:
                     future.result()
         for lane in busy:
             self._spent += int(lane.found.counts.sum())
-            _merge(found, lane.found)
+            merge(found, lane.found)
             lane.found.energy[:] = lane.found.cycles[:] = INFINITE
             lane.found.counts[:] = 0
         if any(lane.unit < lane.end for lane in self._lanes):
@@ -254,12 +254,12 @@ def _fill(memory: Any, saved: Mapping[str, Any]) -> None:
             value[...] = saved[name]
 
 
-def _merge(found: Found, lane: Found) -> None:
+def merge(found: Found, lane: Found) -> None:
     """Puts what a block found among the best; of one tiling the better order stays."""
     found.counts[:] += lane.counts
-    held = found.energy.size
+    held, offered = found.energy.size, lane.energy.size
     tiling = [*range(3 * (found.rows.shape[1] // BLOCKS)), -4, -3]
-    for i in range(held):
+    for i in range(offered):
         if lane.energy[i] >= INFINITE:
             break
         outcome = int(lane.energy[i]), int(lane.cycles[i])

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, Field
 
 from costmodel.affine import LARGEST_COUNT
+from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, StrictModel
 
 MOST_LISTED = 200_000
@@ -35,9 +36,26 @@ Place = Annotated[int, Field(strict=True, ge=-1, lt=LARGEST_COUNT)]
 """A position; -1: none."""
 
 
+MOST_TOP = 1000
+"""More of the best tilings than this take long to keep in order."""
+
+Coded = Annotated[tuple[Count, ...], Field(max_length=400)]
+
+
+class BestTilings(StrictModel):
+    """What a proof of more than the best mapping has found so far."""
+
+    top: Annotated[int, Field(strict=True, ge=2, le=MOST_TOP)]
+    """How many it is to find."""
+    found: Annotated[tuple[Coded, ...], Field(max_length=MOST_TOP)]
+    """Those it has, as numbers of the prover: what is settled holds none that is better."""
+
+
 class ThreeLevelProgress(StrictModel):
     """How far the proof for three levels has come: a round, and the units that are settled."""
 
+    best: BestTilings | None = None
+    """The best tilings where more than one is asked for; else left out."""
     prover: Literal["three-levels-1", "three-levels-2"]
     """Names the prover and how it numbers its pieces; where hops cost energy, the second."""
     rounds: Count
@@ -97,6 +115,8 @@ class SearchProgress(StrictModel):
 class AnyLevelsProgress(StrictModel):
     """How far the proof on any hierarchy has come."""
 
+    best: BestTilings | None = None
+    """The best tilings where more than one is asked for; else left out."""
     prover: Literal["any-levels-1"]
     """Names the prover and how it numbers assignments and tiles."""
     groups: Annotated[tuple[GroupProgress, ...], Field(max_length=MOST_LISTED)]
@@ -119,3 +139,18 @@ class Earlier(NamedTuple):
     bound: tuple[int, int]
     counts: Mapping[str, int]
     seconds: float
+
+    def best(self, top: int) -> tuple[tuple[int, ...], ...]:
+        """The best tilings found so far, as numbers of the prover.
+
+        Args:
+            top: how many the proof that goes on is to find.
+
+        Raises:
+            ConfigError: the proof before was to find more or fewer.
+        """
+        held = self.progress.best
+        its = 1 if held is None else held.top
+        if its != top:
+            raise ConfigError(f"continue: the proof began with top {its}, got top {top}.")
+        return () if held is None else held.found

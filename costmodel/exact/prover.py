@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from costmodel.costs import Objective
-from costmodel.exact.decode import Outcome, code_of, exact_outcomes
+from costmodel.exact.decode import Outcome, code_of, exact_outcomes, readable_rows
 from costmodel.exact.dram_bounds import empty_outer_tables, fill_outer_tables
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.objective import (
@@ -34,9 +34,9 @@ from costmodel.exact.objective import (
     objective_kind,
     weighted_kind,
 )
-from costmodel.exact.parallel_search import LANES, Walk, thread_count
+from costmodel.exact.parallel_search import LANES, Walk, merge, thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, build_proof_tables
-from costmodel.exact.progress import Earlier, ThreeLevelProgress
+from costmodel.exact.progress import MOST_TOP, BestTilings, Earlier, ThreeLevelProgress
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact.spatial_factors import bound_units, list_vectors
@@ -54,9 +54,6 @@ STEP_PIECES = 6.0
 
 # Pairs of keep sets that the floors of one such piece look at.
 FLOOR_PAIRS = 10_000
-
-# More of the best tilings than this take long to keep in order.
-MOST_TOP = 1000
 
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
@@ -397,7 +394,7 @@ class Prover(ProofRun):
 
     def progress(self) -> ThreeLevelProgress | None:
         """What is settled, so that another proof can go on; None where nothing is recorded."""
-        if not self.built or self.finished or self._found.energy.size > 1:
+        if not self.built or self.finished:
             return None
         if max(self._limit[0], self._lower[0]) >= INFINITE:
             return None
@@ -411,7 +408,15 @@ class Prover(ProofRun):
             units=self._unit_vector.size,
             next_unit=self._next,
             blocks=self._walk.places,
+            best=self._best_tilings(),
         )
+
+    def _best_tilings(self) -> BestTilings | None:
+        """The rows found so far; None where it is one that is asked for."""
+        if self._found.energy.size == 1:
+            return None
+        rows = self._found.rows[self._found.energy < INFINITE]
+        return BestTilings(top=self._found.energy.size, found=tuple(map(tuple, rows.tolist())))
 
     def resume(self, earlier: Earlier) -> None:
         """Goes on from another proof, whose mapping is offered beside.
@@ -420,13 +425,37 @@ class Prover(ProofRun):
             ConfigError: what it has settled is that of another prover.
             ContractError: this proof has begun.
         """
-        if self.built or self._found.energy.size > 1:
+        if self.built:
             raise ContractError("A proof goes on from another one before it begins.")
         if not isinstance(earlier.progress, ThreeLevelProgress):
             raise ConfigError("progress: it is that of the proof on any hierarchy.")
+        self._take_rows(earlier.best(self._found.energy.size))
         self._earlier, self.earlier_seconds = earlier, earlier.seconds
         for place, name in enumerate(self.counts):
             self._found.counts[place] = earlier.counts.get(name, 0)
+
+    def _take_rows(self, found: Sequence[Sequence[int]]) -> None:
+        """Takes over the best tilings of another proof, with what they cost by the model.
+
+        Raises:
+            ConfigError: they are no mappings of this problem.
+        """
+        if not found:
+            return
+        rows = readable_rows(self.space, found)
+        codes = np.array([code_of(self.space, self._tables, row) for row in rows], np.int32)
+        if (codes >= self.space.cardinality).any():
+            raise ConfigError("progress.best: expected mappings of the problem.")
+        held = nothing_found(self._kind, self._tables.sizes.size, self._found.energy.size)
+        for code, row, outcome in zip(codes, rows, self.outcomes(codes), strict=True):
+            if outcome is None or not self.allows(code):
+                raise ConfigError("progress.best: expected feasible mappings of the problem.")
+            one = nothing_found(self._kind, self._tables.sizes.size, 1)
+            one.energy[0], one.cycles[0] = outcome
+            one.rows[0] = row
+            merge(held, one)
+        self._found.energy[:], self._found.cycles[:] = held.energy, held.cycles
+        self._found.rows[:] = held.rows
 
     def _go_on_from(self, earlier: Earlier) -> None:
         progress = earlier.progress

@@ -21,9 +21,8 @@ import numpy as np
 
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import INFINITE, objective_kind
-from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
+from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, Earlier, ThreeLevelProgress
 from costmodel.exact.proof_run import ProofRun
-from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit

@@ -25,9 +25,8 @@ from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind
-from costmodel.exact.progress import AnyLevelsProgress, Earlier
+from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, Earlier
 from costmodel.exact.proof_run import ProofRun
-from costmodel.exact.prover import MOST_TOP
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
@@ -506,10 +505,13 @@ class AnyProver(ProofRun):
 
     def progress(self) -> AnyLevelsProgress | None:
         """What is settled, so that another proof can go on; None where nothing is recorded."""
-        partly = self._top > 1 or self._without is not None or not self._settles
+        partly = self._without is not None or not self._settles
         if partly or not self._built or self.finished:
             return None
-        return self._queue.progress(self._tilings.trail.way)
+        best = None
+        if self._top > 1:
+            best = BestTilings(top=self._top, found=tuple(map(tuple, self.codes().tolist())))
+        return self._queue.progress(self._tilings.trail.way).model_copy(update={"best": best})
 
     def resume(self, earlier: Earlier) -> None:
         """Goes on from another proof, whose mapping is offered beside.
@@ -518,14 +520,27 @@ class AnyProver(ProofRun):
             ConfigError: what it has settled is that of another prover.
             ContractError: this proof has begun.
         """
-        if self._built or self._top > 1:
+        if self._built:
             raise ContractError("A proof goes on from another one before it begins.")
         if not isinstance(earlier.progress, AnyLevelsProgress):
             raise ConfigError("progress: it is that of the proof for three levels.")
+        self._take_codes(earlier.best(self._top))
         self._resumed = earlier.progress
         self._certain, self.earlier_seconds = earlier.bound, earlier.seconds
         self._counts.update({name: earlier.counts.get(name, 0) for name in self._counts})
         self._counts["assignments"] = 0
+
+    def _take_codes(self, found: Sequence[Sequence[int]]) -> None:
+        """Takes over the best tilings of another proof.
+
+        Raises:
+            ConfigError: they are no mappings of this space.
+        """
+        most = self.space.cardinality
+        if any(len(code) != most.size or (np.array(code) >= most).any() for code in found):
+            raise ConfigError("progress.best: expected mappings of the problem.")
+        if found:
+            self.offer(np.array(found, np.int32))
 
     def state_dict(self) -> dict[str, Any]:
         """The steps taken, and the best mapping."""

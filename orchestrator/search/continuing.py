@@ -21,18 +21,25 @@ def problem_of(certificate: Certificate, request: Request) -> Request:
         ConfigError: the certificate's proof is finished, or it is asked for what goes on nowhere.
     """
     what = f"{certificate.workload.name} on {certificate.accelerator.name}"
-    if certificate.proven or certificate.proven_under_restriction:
+    proven = certificate.proven or certificate.proven_under_restriction
+    # The best mapping may be proven before the others are.
+    if proven and certificate.progress is None:
         raise ConfigError(
             f"continue: the proof of {what} is finished; `mapspace verify` proves it again."
         )
-    if request.top > 1 or request.pad or request.searcher not in (None, "exact"):
-        raise ConfigError("continue: a proof goes on as it began, without top, pad or searcher.")
+    if request.pad or request.searcher not in (None, "exact"):
+        raise ConfigError("continue: a proof goes on as it began, without pad or searcher.")
+    held = None if certificate.progress is None else certificate.progress.best
+    top = 1 if held is None else held.top
+    if request.top not in (1, top):
+        raise ConfigError(f"continue: the proof began with top {top}, got top {request.top}.")
     return replace(
         request,
         workload=certificate.workload,
         accelerator=certificate.machine,
         objective=certificate.objective,
         keep=certificate.keep,
+        top=top,
         searcher="exact",
         continued=certificate,
     )

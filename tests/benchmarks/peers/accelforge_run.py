@@ -13,7 +13,7 @@ import accelforge as af
 
 
 def main(machine: str, layer: str) -> None:
-    """Prints the processor seconds of the search and of all until then, what it found, the mapping."""
+    """Prints the processor seconds of the search and of all until its end, and what it found."""
     spec = af.Spec.from_yaml(machine, layer)
     spec.mapper.metrics = af.Metrics.ENERGY_DELAY_PRODUCT
     af.set_n_parallel_jobs(1)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # install.sh FOLDER: AccelForge, pinned, in an environment of its own; FOLDER/run MACHINE LAYER starts it.
-# It needs Python 3.12 or newer (the system's, or pyenv's): where there is none, a Debian root is made (as root).
+# It needs Python 3.12 or newer (the system's, or pyenv's), and g++ where glibc is older than 2.38: where there
+# is no such Python, a Debian root is made (as root).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -17,6 +18,12 @@ if [ -n "$python" ]; then
   "$python" -m venv "$folder/venv"
   "$folder/venv/bin/pip" install --quiet accelforge==1.0.467 -c "$here/constraints.txt"
   start="$folder/venv/bin/python $here"
+  cacti=$("$folder/venv/bin/python" -c 'import hwcomponents_cacti as c, os; print(os.path.dirname(c.__file__))')/cacti
+  if ldd "$cacti/cacti" 2>&1 | grep -q 'not found'; then
+    # The wheel's needs glibc 2.38; its sources come along, and compile in some two minutes.
+    rm -rf "$cacti"/obj_dbg/*.o "$cacti/obj_dbg/cacti"
+    make -C "$cacti" dbg > "$folder/cacti.log" 2>&1
+  fi
   if ! command -v dot > /dev/null; then
     # Its answer is lost where it cannot draw it; nobody looks at the picture here.
     printf '#!/bin/sh\necho "<svg xmlns=\"http://www.w3.org/2000/svg\"/>"\n' > "$folder/venv/bin/dot"

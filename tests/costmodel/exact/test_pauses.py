@@ -14,7 +14,8 @@ from costmodel import MapSpace, accelerator, workload
 from costmodel.costs import Objective
 from costmodel.exact.certificate import prove
 from costmodel.exact.problem import divisors_of
-from costmodel.exact.prover import MOST_TOP, Prover
+from costmodel.exact.progress import MOST_TOP
+from costmodel.exact.prover import Prover
 from mapspace.errors import ConfigError, DataError
 
 # Steps of one tile per lane: every place at which a search can pause is paused at.

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from small_hierarchies import random_hierarchy
+from tilings_by_value import least_by_tiling
 
-from costmodel import Codes, LoopNestModel, MapSpace
+from costmodel import LoopNestModel
 from costmodel.exact_any.known import tiling_of
 from costmodel.exact_any.prover import AnyProver
-
-
-def least_by_tiling(space: MapSpace, codes: Codes, values: npt.NDArray[np.float64]) -> list[float]:
-    """The least value of every tiling, ascending."""
-    same = [kind in ("tiling", "keep") for kind in space.attribute_kinds]
-    _, first, group = np.unique(codes[:, same], axis=0, return_index=True, return_inverse=True)
-    least: dict[str, float] = {}
-    for number, at in enumerate(first):
-        # Of what the machine decides a code may say anything.
-        key = str([(x.temporal, x.spatial, x.keep) for x in space.describe(codes[at]).levels])
-        value = float(values[group.ravel() == number].min())
-        least[key] = min(value, least.get(key, np.inf))
-    return sorted(least.values())
 
 
 def check(seed: int, most: int) -> None:

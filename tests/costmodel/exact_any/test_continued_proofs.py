@@ -11,6 +11,7 @@ import pytest
 from commands import answer, call
 from small_hierarchies import random_hierarchy
 from small_problems import random_problem
+from tilings_by_value import least_by_tiling
 
 import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
@@ -30,7 +31,9 @@ def again(prover: Any, make: Any, path: Path) -> Any:
     path.write_text(certify(prover, 1.0).text())
     held = read_certificate(path)
     assert held.earlier is not None
-    following = make(prover.space, objective=prover.objective, build=False)
+    best = held.earlier.progress.best
+    top = 1 if best is None else best.top
+    following = make(prover.space, objective=prover.objective, build=False, top=top)
     following.offer(prover.codes(1))
     following.resume(held.earlier)
     return following
@@ -120,7 +123,65 @@ def test_three_levels_go_on(tmp_path: Path) -> None:
                 assert prover.rank_of(before) <= prover.rank_of(prover.lower_outcome)
                 stops += 1
         assert prover.best_outcome == whole.best_outcome
-    assert stops > 10
+    assert stops > 5
+
+
+def check_best(seed: int, most: int, path: Path) -> int:
+    """Stops a proof of the best tilings again and again, and holds it against all tilings."""
+    rng = np.random.default_rng(seed)
+    space, codes, objective = random_hierarchy(rng, most)
+    top, stops = int(rng.choice([2, 3, 7, 40])), 0
+    values = LoopNestModel().evaluate(space, codes).objective(objective)
+    true = least_by_tiling(space, codes, values)[:top]
+    prover = AnyProver(space, objective=objective, build=False, top=top)
+    prover.offer(codes[rng.integers(len(codes), size=1)])
+    while not prover.finished:
+        if next(prover._work, prover) is prover:
+            prover.finished = True
+        elif prover.built and rng.random() < (0.1 if stops < MOST_STOPS else 0.0):
+            prover, stops = again(prover, AnyProver, path), stops + 1
+    found = LoopNestModel().evaluate(space, prover.codes()).objective(objective)
+    where = f"{objective}, {top}, on {space.accelerator.model_dump()} of {space.workload}"
+    np.testing.assert_allclose(found, true, rtol=5e-12, err_msg=where)
+    return stops
+
+
+def test_the_best_tilings_go_on(tmp_path: Path) -> None:
+    stops = [check_best(seed, 1500, tmp_path / "c.json") for seed in range(53_000, 53_008)]
+    assert sum(stops) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_more_best_tilings_go_on(block: int, tmp_path: Path) -> None:
+    for seed in range(53_100 + 20 * block, 53_120 + 20 * block):
+        check_best(seed, 20_000, tmp_path / "c.json")
+
+
+@pytest.mark.parametrize("top", [2, 7])
+def test_the_best_of_three_levels_go_on(top: int, tmp_path: Path) -> None:
+    stops = 0
+    for seed in range(52_000, 52_004):
+        space, codes, objective = random_problem(np.random.default_rng(seed), 20_000)
+        if not len(codes):
+            continue
+        whole = Prover(space, objective=objective, top=top)
+        whole.run()
+        pauses = 0
+        prover = Prover(space, objective=objective, build=False, threads=1, top=top)
+        while not prover.finished:
+            # Pieces in work are done again, so that every proof must come further than the last.
+            for _ in range(10 + 5 * pauses):
+                if not prover.finished:
+                    prover.step(1)
+            known = prover.built and prover.best_outcome is not None
+            if known and not prover.finished:
+                prover = again(prover, Prover, tmp_path / "c.json")
+                while not prover.built:
+                    prover.step()
+                stops, pauses = stops + 1, pauses + 1
+        assert prover.outcomes(prover.codes()) == whole.outcomes(whole.codes())
+    assert stops > 5
 
 
 def test_a_trail_goes_on_where_it_was() -> None:
@@ -147,10 +208,10 @@ def test_a_trail_goes_on_where_it_was() -> None:
     assert Trail(trail.way).way == trail.way
 
 
-def unfinished(path: Path, machine: str = "eyeriss", steps: int = 12) -> Certificate:
+def unfinished(path: Path, machine: str = "eyeriss", steps: int = 12, top: int = 1) -> Certificate:
     """The certificate of a proof that was stopped early, in a file."""
     space = MapSpace(workload("resnet-conv4"), accelerator(machine))
-    prover = make_prover(space, build=False)
+    prover = make_prover(space, build=False, top=top)
     prover.offer(space.sample(np.random.default_rng(0), 50, feasible=True))
     while not prover.built:
         prover.step()
@@ -187,6 +248,30 @@ def test_the_command_goes_on(
     assert ms.continue_proof(held).proven
 
 
+@pytest.mark.parametrize("machine", ["eyeriss", "mm256-bw-bypass"])
+def test_the_command_goes_on_with_the_best(
+    machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.certificate.json"
+    unfinished(path, machine, top=3)
+    direct = answer(capsys, "search", "resnet-conv4", "--accelerator", machine, "--top", "3")
+    damaged = json.loads(path.read_text())
+    damaged["progress"]["best"]["found"][:1] = [[0]]
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(damaged))
+    for file, top, words in ((path, "2", "began with top 3, got top 2"), (wrong, "3", "best")):
+        assert call("search", "--continue", str(file), "--top", top) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert words in lines[-1], lines
+        assert not any("Traceback" in line for line in lines)
+    found = answer(capsys, "search", "--continue", str(path), "--top", "3")
+    assert found["proven"]
+    values = [[one["edp"] for one in each["top"]] for each in (direct, found)]
+    assert values[1] == pytest.approx(values[0], rel=1e-12)
+    assert len(values[0]) == 3
+    assert len(ms.continue_proof(path).top) == 3
+
+
 def test_what_does_not_go_on_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,7 +285,7 @@ def test_what_does_not_go_on_is_refused_in_one_line(
         (("resnet-conv4", "--accelerator", "simba", *go_on), {}, "got one of edp of resnet-conv4"),
         (("--accelerator", "eyeriss", *go_on), {}, "--accelerator: the certificate says it"),
         (("--network", "alexnet", *go_on), {}, "Expected --continue alone"),
-        ((*go_on, "--top", "2"), {}, "goes on as it began"),
+        ((*go_on, "--top", "2"), {}, "began with top 1, got top 2"),
         (("--continue", str(tmp_path / "none.json")), {}, "none.json"),
         ((), {"energy_units": "7"}, "damaged or of another version: the mapping takes"),
         ((), {"workload_hash": "0"}, "workload hash 0"),
