@@ -38,6 +38,7 @@ def accelforge_costs(record: Record, clock_ghz: float) -> tuple[float, float]:
     energy = counts["macs"] * record["arch"]["mac"]["energy_pj"]
     cycles = float(math.prod(loop[1] for level in record["mapping"] for loop in level["temporal"]))
     outermost = record["arch"]["levels"][0]
+    busy: dict[tuple[str, str], float] = {}
     for level, counted, drained in zip(
         record["arch"]["levels"], counts["levels"], whole["result"]["levels"], strict=True
     ):
@@ -52,12 +53,15 @@ def accelforge_costs(record: Record, clock_ghz: float) -> tuple[float, float]:
             busiest_reads += read
             busiest_writes += write
         energy += reads * level["energy_pj"]["read"] + writes * level["energy_pj"]["fill"]
+        # Parts of one buffer (`uneven.py`) share its ports.
         for key, words in (
             ("shared_bandwidth", busiest_reads + busiest_writes),
             ("read_bandwidth", busiest_reads),
             ("write_bandwidth", busiest_writes),
         ):
             if key in level:
-                cycles = max(cycles, words / level[key])
+                port = level["name"].partition("-")[0], key
+                busy[port] = busy.get(port, 0.0) + words / level[key]
+                cycles = max(cycles, busy[port])
     energy += cycles * outermost.get("leakage_pj", 0.0)
     return energy * 1e-12, cycles / clock_ghz * 1e-9

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from compare import machine_file, recorded, same_nests
+from pathlib import Path
 
-from costmodel import accelerator
+import pytest
+import yaml
+from accelforge_counting import accelforge_costs
+from compare import UNEVEN, layer_file, machine_file, recorded, same_nests
+from uneven import best, cut, shares
+
+from costmodel import accelerator, workload
 
 # The others store the tensors of one memory at loops of their own, which a level here cannot.
 SAME = [
@@ -25,3 +30,21 @@ def test_its_mapping_costs_what_it_says(machine: str, layer: str) -> None:
         and latency == pytest.approx(answer["latency_s"], rel=1e-6)
         for _, energy, latency in same_nests(answer, clock)
     )
+
+
+def test_tiles_apart_cost_what_it_says() -> None:
+    """Its answer for NVDLA's GEMM, which one place per level cannot express, is the best of all."""
+    content = yaml.safe_load(Path(machine_file("nvdla")).read_text())
+    found = best(workload(layer_file("gemm")), content, UNEVEN["nvdla"])
+    answer = recorded()["nvdla", "gemm"]
+    energy, latency = accelforge_costs(found.record, 1.0)
+    assert energy == pytest.approx(answer["energy_j"], rel=1e-6)
+    assert latency == pytest.approx(answer["latency_s"], rel=1e-6)
+    whole = cut(content, UNEVEN["nvdla"], (65536,) * 3)
+    assert [level.get("capacity_words") for level in whole["levels"]] == [None, *[65536] * 3, 1]
+
+
+def test_shares_of_a_buffer_by_hand() -> None:
+    """Room for 6 words, tiles of A, B and Z of 1, 2 or 4 words: 4 + 1 + 1, 2 + 2 + 2."""
+    work = workload("gemm:M=2,N=2,K=2")
+    assert sorted(shares(work, 6)) == [(1, 1, 4), (1, 4, 1), (2, 2, 2), (4, 1, 1)]
