@@ -1,10 +1,10 @@
 """The optimum where every tensor of one buffer has a tile at a loop of its own, proven.
 
-AccelForge may store the tensors of one memory at different loops; a level of ours stands at one. Cut
-into a buffer per tensor, side by side, a level stands wherever it likes for each, and only the sum of
-the tiles must fit. A mapping that fits does so within one of finitely many shares of the room;
-several shares at once are proven with the largest of each, and halved where the winner of that
-does not fit: branch and bound, every node one proof. Each part has the whole bandwidth here, so
+AccelForge may store the tensors of one memory at different loops; a level of ours stands at one.
+Cut into a buffer per tensor, side by side, a level stands wherever it likes for each, and only the
+sum of the tiles must fit. A mapping that fits does so within one of finitely many shares of the
+room; several shares at once are proven with the largest of each, and halved where the winner of
+that does not fit: branch and bound, every node one proof. Each part has the whole bandwidth, so
 that the optimum is one if its words together pass the ports, which `accelforge_costs` counts.
 """
 
@@ -134,7 +134,7 @@ def best(work: Workload, machine: Record, buffer: str) -> Uneven:
             energy, cycles = prover.best_outcome
             found = (float(energy * prover.unit_pj), float(cycles)), record
             continue
-        # Halved where some tile has less room than it took: the largest of each do not fit together.
+        # Halved where some tile has less room than it took: the largest do not fit together.
         less = [sum(one[at] < needed[at] for one in among) for at in range(len(ROLES))]
         at = min(range(len(ROLES)), key=[abs(2 * few - len(among)) for few in less].__getitem__)
         parts = [
