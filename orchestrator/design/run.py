@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.design.branching import Branching, Settled, Wish
 from orchestrator.design.certificate import DesignCertificate, certify_design
 from orchestrator.design.config import Design
+from orchestrator.design.further import Step, ends_of_grid, places_further, step_lines, step_to
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.plan import DesignPlan, prepare_design
 from orchestrator.report.shown import Fact, Shown
@@ -58,12 +59,16 @@ class DesignResults(Shown):
         settled: why each machine of the grid needs no more work; boxes that are the grid together.
         certificate: what `verify` proves again.
         problems: how many there are of the whole grid.
+        steps: what the next value of each key would bring the best machine; empty for fronts.
+        ends: the keys of which it has the grid's best value; empty for fronts.
     """
 
     machines: SweepResults
     settled: Sequence[Settled]
     certificate: DesignCertificate
     problems: int
+    steps: Sequence[Step] = ()
+    ends: Sequence[str] = ()
 
     @property
     def proven(self) -> bool:
@@ -142,6 +147,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             progress.update(bar, completed=branching.machines_settled)
             if best:
                 self._tell(branching, len(used), best)
+            steps = self._steps(folder / PROOFS_FOLDER, claim, proofs, branching, ray)
         claim.check()
         if not branching.front:
             within = f" within the limits ({plan.design.limits})" if branching.found else ""
@@ -149,7 +155,10 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 f"{self.name}: grid: expected a machine that has a mapping for every workload"
                 f"{within}; there is none."
             )
-        results = self._results(branching, used)
+        results = replace(self._results(branching, used), steps=steps)
+        if plan.design.find == "best":
+            ends = tuple(ends_of_grid(plan.grid, branching.front[0]))
+            results = replace(results, ends=ends)
         results.machines.save(folder)
         text = results.certificate.model_dump_json(exclude_unset=True)
         write_atomically(folder / CERTIFICATE_FILE, text.encode())
@@ -164,7 +173,8 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             counts.append("No machine of the grid is better; the front is of those proven alone.")
         else:
             counts.append("No other machine of the grid is on the front.")
-        return "\n".join([text_summary(result.machines), "", *counts])
+        binds = step_lines(result.steps, result.ends)
+        return "\n".join([text_summary(result.machines), "", *counts, *binds])
 
     def draw(self, result: DesignResults, folder: Path) -> None:
         """Writes the page, the figure and the front's mappings of the machines proven."""
@@ -247,6 +257,32 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 claim.check()
                 proofs |= {proof.key: proof for proof in answers}
         return bool(missing)
+
+    def _steps(
+        self,
+        folder: Place,
+        claim: Claim,
+        proofs: dict[str, Proof],
+        branching: Branching,
+        ray: ExitStack,
+    ) -> tuple[Step, ...]:
+        """Proves the machines one step further from the best one; none where a front is sought."""
+        if self.plan.design.find != "best" or not branching.front:
+            return ()
+        grid, best, steps = self.plan.grid, branching.front[0], []
+        problems: dict[tuple[int, ...], dict[Wish, Problem]] = {}
+        for places in places_further(grid, best.places):
+            corner = grid.corner(tuple((place, place + 1) for place in places))
+            wishes = (Wish(layer, corner) for layer in range(len(self.plan.layers)))
+            problems[places] = {wish: self._problem(wish) for wish in wishes}
+        wanted = {wish: problem for each in problems.values() for wish, problem in each.items()}
+        self._prove(folder, claim, proofs, wanted, ray)
+        for places, each in problems.items():
+            told = [proofs[problem.key] for problem in each.values()]
+            proven = all(proof.status == "proven" for proof in told)
+            found = self.plan.evaluate(places, told)
+            steps.append(step_to(grid, best, found, proven=proven))
+        return tuple(steps)
 
     def _results(self, branching: Branching, proofs: Mapping[Wish, Proof]) -> DesignResults:
         layers, grid = range(len(self.plan.layers)), self.plan.grid

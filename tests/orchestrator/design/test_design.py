@@ -179,6 +179,26 @@ def test_the_best_needs_fewer_proofs_than_the_front(tmp_path: Path) -> None:
     assert best.machines.architectures["edp_js"].min() == pytest.approx(least["edp_js"], rel=1e-12)
 
 
+def test_what_binds_is_what_the_next_machine_has(tmp_path: Path) -> None:
+    grid = {"L1.capacity_words": [8, 16], "L2.capacity_words": [64, 256], "L2.fanout": [2, 4]}
+    same: dict[str, Any] = {"grid": grid, "workloads": LAYERS[:1]}
+    limits = {"limits": {"area_bits": 9000.0}}
+    _, found = designed(tmp_path / "a", **same, **limits, find="best")
+    every = swept(tmp_path / "b", **same, **limits).architectures.to_dict("records")
+    best = min((row for row in every if row["within_limits"]), key=lambda row: row["edp"])
+    assert {step.key for step in found.steps} | set(found.ends) == set(grid)
+    assert any(not step.allowed for step in found.steps), "the limit is to bind"
+    for step in found.steps:
+        place = {**{key: best[key] for key in grid}, step.key: step.further}
+        row = next(row for row in every if all(row[key] == place[key] for key in grid))
+        assert step.change == pytest.approx(row["edp"] / best["edp"] - 1, abs=1e-12)
+        assert step.allowed == row["within_limits"]
+        assert step.area == row["area_bits"]
+        assert step.value == best[step.key]
+    again = designed(tmp_path / "front", **same, find="front")[1]
+    assert (again.steps, again.ends) == ((), ())
+
+
 def test_a_second_call_proves_nothing_again(tmp_path: Path) -> None:
     plan, found = designed(tmp_path)
     again = design(plan, tmp_path, execute=lambda function, items: pytest.fail("proves again"))
