@@ -118,6 +118,7 @@ def _run(command: str, experiment: str, *, as_json: bool, **options: Any) -> Non
 
 @cli.command()
 @_experiment
+@with_store
 def generate(**options: Any) -> None:
     """Makes the data set of EXPERIMENT (a YAML file or a shipped one's name), on Ray tasks."""
     _run("generate", **options)
@@ -125,6 +126,7 @@ def generate(**options: Any) -> None:
 
 @cli.command()
 @_experiment
+@with_store
 def train(**options: Any) -> None:
     """Trains the surrogate of EXPERIMENT (a YAML file or a shipped one's name), on Ray Train.
 

@@ -78,6 +78,8 @@ class LiveBenchmark:
         limits: what the searches may take.
         processors: what the searches may use.
         stopped: the limit that was reached, in words; empty: none was.
+        total: how many searches there are.
+        taken: how many of them were known at the beginning.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class LiveBenchmark:
         self.bounds = bounds
         self.limits = limits
         self.stopped = ""
+        self.total = self.taken = 0
         self.processors = 1
         # Another thread draws.
         self._lock = threading.Lock()
@@ -104,8 +107,9 @@ class LiveBenchmark:
         """Nothing: Tune pickles its callbacks, and reads them never again."""
         return {}
 
-    def begin(self, total: int, known: Iterable[Run]) -> None:
+    def begin(self, total: int, known: Sequence[Run]) -> None:
         """Searching begins; some searches are known already."""
+        self.total, self.taken = total, len(known)
         self.progress.stage("searching", unit="searches", total=total)
         self.add(known)
 

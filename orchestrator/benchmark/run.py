@@ -102,6 +102,8 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         made, spent = run_searches(
             plan, folder, CHECKPOINT_SECONDS, live, self.store, beside=optima
         )
+        self.taken += live.taken
+        self.made += live.total - live.taken
         bounds = optima.bounds()
         if plan.cost_model.measured:
             made.add(run_peers(plan, folder, self.say))

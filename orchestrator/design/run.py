@@ -236,8 +236,12 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             if problem.key not in proofs or not proofs[problem.key].answers(limit)
         }
         if missing and self.store is not None:
-            known = stored_proofs(list(missing.values()), limit, self.store)
-            proofs |= {proof.key: proof for proof in known}
+            known = {
+                proof.key: proof
+                for proof in stored_proofs(list(missing.values()), limit, self.store)
+            }
+            self.taken += len(known)
+            proofs |= known
         chunks = [
             (problem,)
             for key, problem in missing.items()
@@ -245,6 +249,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         ]
         workers = self.progress.workers
         execute = self.execute or functools.partial(fan_out, what="proofs", watch=workers)
+        self.made += len(chunks)
         if chunks:
             from costmodel.exact.loading import load_compiled
 

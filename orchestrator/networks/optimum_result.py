@@ -127,6 +127,8 @@ class NetworkOptimum(Shown):
             else float(self.limit.energy),
             "seconds": self.found.seconds,
             "interrupted": self.interrupted,
+            # Chosen anew: the store has mappings of single layers.
+            "from_store": False,
             "uncounted_words": self.operators.uncounted,
             "moves": self.operators.rows(),
             "layers": self.rows(),

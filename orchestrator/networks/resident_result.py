@@ -149,6 +149,8 @@ class ResidentOptimum(Shown):
             "buffer": shared_buffer(self.accelerator).name,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            # Chosen anew: the store has mappings of single layers.
+            "from_store": False,
             "moves": self.operators.rows(),
             "layers": self.rows(),
             "pairs": [self._pair(row) for row in self.pairs],

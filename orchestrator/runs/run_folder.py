@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -30,6 +31,7 @@ from orchestrator.runs.progress_writer import ProgressWriter
 from orchestrator.runs.ray_runtime import code_version, fan_out
 from orchestrator.schemas.runs import RunAnswer
 from orchestrator.store.folder import Store
+from orchestrator.store.made_files import keep_files, take_files
 
 Plan = TypeVar("Plan")
 Result = TypeVar("Result")
@@ -59,6 +61,8 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         store: where what was computed before is read, and new things are kept; None: nowhere.
         limits: what one call may take.
         progress: takes how the run stands, for those who look on.
+        taken: how much the last call had from the store, in units of its own.
+        made: how much it made.
     """
 
     unit: ClassVar[str] = "tasks"
@@ -67,6 +71,8 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     """What is there once a run is finished; empty: every call looks for what is missing."""
     needed: ClassVar[tuple[str, ...]] = ()
     """Files that page and MLflow record are made of, besides what `run` returns."""
+    kept: ClassVar[tuple[str, ...]] = ()
+    """Files of a finished run that the store keeps, the `result_file` last; empty: none."""
     tracked: ClassVar[bool] = False
     """Whether it is logged to a store of its own where no other one is named."""
     quick: ClassVar[Mapping[str, Any]]
@@ -81,6 +87,8 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     store: Store | None = None
     limits: Limits = field(default_factory=Limits)
     progress: ProgressWriter = field(default_factory=ProgressWriter)
+    taken: int = field(default=0, init=False)
+    made: int = field(default=0, init=False)
 
     @classmethod
     def prepare(cls, config: Any, where: str) -> Plan:
@@ -109,6 +117,14 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     def identity(self) -> dict[str, Any]:
         """What the folder notes at the beginning, as JSON types."""
         return {"experiment": self.settings.model_dump(mode="json"), "provenance": code_version()}
+
+    def decides(self) -> dict[str, Any]:
+        """What decides the files of `kept`, as JSON types: no names, and no commit."""
+        content = json.loads(json.dumps(self.identity()))
+        content.pop("provenance", None)
+        for name in ("name", "description"):
+            content.get("experiment", {}).pop(name, None)
+        return {"kind": self.settings.kind, "mapspace": version("mapspace"), **content}
 
     def other_run(self, there: Any) -> str:
         """Says why what a folder notes is another run, such as "holds another ..."; empty: not.
@@ -181,11 +197,32 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             with claimed(folder) as claim:
                 folder = folder.resolve()
                 self.begin(folder)
-                if not self._is_finished(folder):
-                    return self._watched_work(folder, claim)
+                if not self._is_finished(folder) and not self._taken(folder):
+                    result = self._watched_work(folder, claim)
+                    self._keep(folder)
+                    return result
         self.begin(folder)
         self.say(f"{self.name}: already finished in {folder}")
         return self.load(folder)
+
+    def _taken(self, folder: Place) -> bool:
+        """Whether the store had all that a finished run is made of."""
+        if self.store is None or not self.kept:
+            return False
+        made = take_files(self.store, self.decides(), folder)
+        if made is None or not self._is_finished(folder):
+            return False
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(made.stored))
+        self.say(f"{self.name}: taken from {self.store.place}, made on {when}")
+        self.taken += 1
+        return True
+
+    def _keep(self, folder: Place) -> None:
+        """Gives the store what a finished run is made of."""
+        self.made += bool(self.kept)
+        if self.store is not None and self.kept:
+            files = [folder / name for name in self.kept]
+            keep_files(self.store, self.decides(), f"{self.words}: {self.name}", files)
 
     def _watched_work(self, folder: Place, claim: Claim) -> Result:
         """The work, which meanwhile tells in the folder how it stands."""
@@ -321,6 +358,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             "output": str(folder),
             "page": page,
             "mlflow": store,
+            "from_store": self.taken > 0 and not self.made,
             "seconds": 0.0,
         }
 

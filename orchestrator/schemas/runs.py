@@ -82,6 +82,7 @@ class RunAnswer(TypedDict):
         output: the run folder, with all results.
         page: its page; null where it has none.
         mlflow: the store that it is logged to; null where there is none.
+        from_store: whether this call took everything from the store of results.
         seconds: of this call.
     """
 
@@ -90,4 +91,5 @@ class RunAnswer(TypedDict):
     output: str
     page: str | None
     mlflow: str | None
+    from_store: bool
     seconds: float

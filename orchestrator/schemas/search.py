@@ -311,6 +311,7 @@ class JointAnswer(TypedDict):
     max_energy_pj: float | None
     seconds: float
     interrupted: bool
+    from_store: Literal[False]
     uncounted_words: dict[str, int]
     moves: list[OperatorMoves]
     layers: list[JointLayer]
@@ -377,6 +378,7 @@ class ResidentAnswer(TypedDict):
     buffer: str
     seconds: float
     interrupted: bool
+    from_store: Literal[False]
     moves: list[OperatorMoves]
     layers: list[ResidentLayer]
     pairs: list[FusedPair]

@@ -17,6 +17,7 @@ from mapspace.errors import MapspaceError
 from mapspace.extras import is_installed
 from mapspace.storage import Place, file_ages, file_sizes, folders
 from orchestrator.store.folder import CERTIFICATES, NEW, REMOVED, ROWS, Store, read_ids
+from orchestrator.store.made_files import nameless
 from orchestrator.store.parquet import parquet_bytes, row_groups, schema, table_bytes
 from orchestrator.store.rows import Row, read_row
 
@@ -133,6 +134,10 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
             store.file(path).unlink(missing_ok=True)
     for folder in ("", ROWS, CERTIFICATES, REMOVED, *_new_folders(store)):
         for path in _old(store, folder, ".tmp", grace):
+            store.file(path).unlink(missing_ok=True)
+            done.leftovers += 1
+    for path, age in nameless(store):
+        if age >= grace:
             store.file(path).unlink(missing_ok=True)
             done.leftovers += 1
     _remove_empty(store)

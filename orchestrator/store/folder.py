@@ -6,6 +6,7 @@ new/QUESTION/ID.json              a row, named by its content
 rows/NAME.parquet                 many rows, sorted by question
 certificates/ID.json              certificates as they are, named by their content
 removed/NAME.json                 ids of rows that count no more
+files/ADDRESS/NAME                files that were made (`orchestrator.store.made_files`)
 ```
 
 Files appear whole or not at all, under names that nobody else gives. Rows are brought together by
@@ -37,7 +38,7 @@ from orchestrator.store.rows import Row, content_id, read_row
 FORMAT = "mapspace-store-1"
 MARKER = "store.json"
 NEW, ROWS, CERTIFICATES, REMOVED = "new", "rows", "certificates", "removed"
-FOLDERS = (NEW, ROWS, CERTIFICATES, REMOVED)
+FILES = "files"
 # So many rows at once are a Parquet file; fewer are files of their own.
 MANY = 64
 ATTEMPTS = 20
@@ -139,7 +140,7 @@ class Store:
             Whether that could be done; else a line says why not.
         """
         try:
-            self._begin()
+            self.begin()
             for text in certificates:
                 content = text.encode()
                 self.write(f"{CERTIFICATES}/{content_id(content)}.json", content)
@@ -183,7 +184,7 @@ class Store:
 
     def remove(self, ids: Sequence[int]) -> None:
         """Lets rows count no more."""
-        self._begin()
+        self.begin()
         self.write(f"{REMOVED}/{uuid.uuid4().hex}.json", json.dumps(sorted(ids)).encode())
 
     def write_parquet(self, content: bytes) -> None:
@@ -263,7 +264,8 @@ class Store:
             # In a list: a damaged file counts for nothing, as a whole.
             yield from self.read(path, read) or ()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Says in the folder what it is, where nothing does."""
         marker = self.place / MARKER
         if not marker.exists():
             make_folder(self.place)

@@ -137,6 +137,8 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
                 self.say(f"{self.name}: {len(known):,} of them are in the store")
             proofs |= {proof.key: proof for proof in known}
             missing = [problem for problem in missing if problem.key not in proofs]
+            self.taken += len(known)
+        self.made += len(missing)
         if not missing:
             return proofs
         self.say(_begin_line(plan, len(problems), len(missing)))

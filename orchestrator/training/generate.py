@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any, ClassVar, Literal
 from costmodel.accelerators import accelerator
 from mapspace.errors import DataError
 from mapspace.storage import Place, file_sizes
-from mapspace.strict_yaml import FileName, Seed, Size, StrictModel
+from mapspace.strict_yaml import FileName, Seed, Size, StrictModel, validate
 from orchestrator.report.document import LEFT, Row, Table
 from orchestrator.report.text_table import table_lines
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record
 from orchestrator.runs.ray_runtime import code_version
 from orchestrator.runs.run_folder import Execute, Experiment
+from orchestrator.store.folder import Store
+from orchestrator.store.made_files import keep_files, take_files
 from surrogate.problems import ProblemRanges
 from surrogate.shards import MANIFEST, DataConfig, Manifest, ShardEntry, check_shard, write_shard
 
@@ -73,6 +76,8 @@ class Generated:
     manifest: Manifest
     kept: int
     """Shards that were there and whole."""
+    taken: int
+    """Shards that the store had."""
     written: int
     """Shards that were drawn now."""
     damaged: tuple[str, ...]
@@ -130,7 +135,13 @@ class GenerateExperiment(Experiment[GenerateConfig, Generated]):
         wanted = math.ceil(self.plan.rows / data.rows_per_shard)
         present = {shard.index for shard in manifest.shards}
         missing = [index for index in range(wanted) if index not in present]
-        task = functools.partial(_write, data, folder, json.dumps(provenance))
+        known = self._known(folder, manifest.config_hash, missing)
+        manifest = manifest.with_shards(known)
+        there = {shard.index for shard in known}
+        missing = [index for index in missing if index not in there]
+        self.taken += len(known)
+        self.made += len(missing)
+        task = functools.partial(_write, data, folder, json.dumps(provenance), self.store)
         saved = time.monotonic()
         try:
             done = wanted - len(missing)
@@ -147,11 +158,36 @@ class GenerateExperiment(Experiment[GenerateConfig, Generated]):
         return Generated(
             manifest=manifest,
             kept=len(present),
+            taken=len(known),
             written=len(missing),
             damaged=tuple(damaged.values()),
             seconds=time.perf_counter() - started,
             size=sum(sizes[shard.file] for shard in manifest.shards),
         )
+
+    def _known(self, folder: Place, config_hash: str, missing: Sequence[int]) -> list[ShardEntry]:
+        """Shards that the store has, which are in the folder then."""
+        store = self.store
+        if store is None or not missing:
+            return []
+
+        def taken(index: int) -> ShardEntry | None:
+            made = take_files(store, _decides(config_hash, index), folder)
+            if made is None:
+                return None
+            try:
+                entry = validate(ShardEntry, made.said, f"{store.place}: a shard", DataError)
+                check_shard(folder, entry)
+            except DataError as error:
+                store.tell(f"{error} It is drawn anew.")
+                return None
+            return entry if entry.index == index else None
+
+        with ThreadPoolExecutor(CHECKS_AT_ONCE) as threads:
+            found = [entry for entry in threads.map(taken, missing) if entry is not None]
+        if found:
+            self.say(f"{self.name}: {len(found):,} of {len(missing):,} shards are in the store")
+        return found
 
     def text(self, result: Generated, folder: Path) -> str:
         """What there is, and what of it is new."""
@@ -160,7 +196,7 @@ class GenerateExperiment(Experiment[GenerateConfig, Generated]):
         rate = new_rows / result.seconds
         rows: list[Row] = [
             ("rows", f"{manifest.rows:,} of {config.problems.family} on {config.accelerator}"),
-            ("shards", f"{result.written} written, {result.kept} kept"),
+            ("shards", _counted(result)),
             ("size", f"{result.size / 1e6:,.1f} MB"),
             ("time", f"{result.seconds:.1f} s, {rate:,.0f} new rows per second"),
             *(("replaced", reason) for reason in result.damaged),
@@ -191,8 +227,24 @@ def _remove_partial_files(folder: Place) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _write(data: DataConfig, folder: Place, provenance: str, index: int) -> ShardEntry:
-    return write_shard(data, index, folder, provenance)
+def _write(
+    data: DataConfig, folder: Place, provenance: str, store: Store | None, index: int
+) -> ShardEntry:
+    entry = write_shard(data, index, folder, provenance)
+    if store is not None:
+        said = entry.model_dump(mode="json")
+        keep_files(store, _decides(data.hash, index), "a shard", [folder / entry.file], said)
+    return entry
+
+
+def _decides(config_hash: str, index: int) -> dict[str, Any]:
+    """What decides a shard: the hash of its configuration has the model's version in it."""
+    return {"kind": "shard", "config": config_hash, "index": index}
+
+
+def _counted(result: Generated) -> str:
+    taken = f", {result.taken} from the store" if result.taken else ""
+    return f"{result.written} written, {result.kept} kept{taken}"
 
 
 def _damaged(folder: Place, manifest: Manifest) -> dict[int, str]:

@@ -69,6 +69,7 @@ class MachinesExperiment(Experiment[MachinesConfig, "MachineCard"]):
     file = "train-machines.json"
     result_file = f"{STEM}.json"
     needed = (f"{STEM}.json", f"{STEM}.safetensors")
+    kept = (f"{STEM}.safetensors", f"{STEM}.json")
     quick: ClassVar = {
         "kind": "train-machines",
         "name": "quick",

@@ -65,7 +65,9 @@ class StudyExperiment(Experiment[TrainingStudy, Outcomes]):
     def work(self, folder: Place, claim: Claim) -> Outcomes:
         """Runs or continues the trainings one after another."""
         trainings = {
-            name: TrainExperiment(training.named(name), say=self.say, bars=self.bars)
+            name: TrainExperiment(
+                training.named(name), say=self.say, bars=self.bars, store=self.store
+            )
             for name, training in self.plan.trainings().items()
         }
         finished = all(
@@ -80,6 +82,8 @@ class StudyExperiment(Experiment[TrainingStudy, Outcomes]):
                 if not finished:
                     self.progress.begin_task(name, name)
                 cards[name] = training.run(folder / name)
+                self.taken += training.taken
+                self.made += training.made
                 if not finished:
                     self.progress.end_task(name)
                     self.progress.advance()

@@ -96,6 +96,7 @@ class TrainExperiment(Experiment[TrainConfig, "Card"]):
     result_file = f"{STEM}.json"
     page = REPORT_FILE
     needed = (f"{STEM}.json", CURVE_FILE)
+    kept = (CURVE_FILE, f"{STEM}.safetensors", f"{STEM}.json")
     quick: ClassVar = {
         "kind": "train",
         "name": "quick",

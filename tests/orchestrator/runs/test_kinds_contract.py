@@ -77,7 +77,13 @@ def finished(
         if name not in done:
             file, said = written(folder / f"{name}-file", content_of(name, small_data)), StringIO()
             with redirect_stdout(said):
-                options = ("--tracking-uri", store(folder), "--json")
+                options = (
+                    "--tracking-uri",
+                    store(folder),
+                    "--store",
+                    kept(folder / name),
+                    "--json",
+                )
                 assert run_in(name, file, folder / name, *options) == 0
             (folder / f"{name}.json").write_text(said.getvalue())
             done.add(name)
@@ -88,6 +94,11 @@ def finished(
 
 def store(folder: Path) -> str:
     return f"sqlite:///{folder / 'store.db'}"
+
+
+def kept(folder: Path) -> Path:
+    """The store of results that a kind's first run feeds."""
+    return folder.with_suffix(".kept")
 
 
 def run_in(name: str, file: Path, folder: object, *more: str) -> int:
@@ -118,6 +129,24 @@ def test_what_it_prints_as_json_is_what_the_schema_says(name: str, finished: Fin
     jsonschema.validate(found, schema(kind(name).command))
     assert (found["kind"], found["output"]) == (name, str(folder))
     assert Path(found["page"]).is_file() if kind(name).page else found["page"] is None
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_a_second_folder_is_filled_from_the_store(
+    name: str, finished: Finished, small_data: Path, tmp_path: Path, capsys: Any
+) -> None:
+    folder = finished(name)
+    first = json.loads(folder.with_suffix(".json").read_text())
+    assert first["from_store"] is False
+    file, there = written(tmp_path / "file", content_of(name, small_data)), tmp_path / "again"
+    capsys.readouterr()
+    assert run_in(name, file, there, "--store", kept(folder), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    # A study of Marvel's is computed anew.
+    assert found["from_store"] is (name != "marvel")
+    for part in kind(name).kept or ("manifest.json", "shard-00000.parquet"):
+        if (folder / part).exists():
+            assert (there / part).read_bytes() == (folder / part).read_bytes()
 
 
 @pytest.mark.parametrize("name", kind_names())
