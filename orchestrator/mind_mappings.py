@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from mapspace.errors import ConfigError
+from mapspace.extras import is_installed
 from mapspace.storage import Place, make_folder, place, write_atomically
 from orchestrator.benchmark.config import Benchmark, prepare
 from orchestrator.benchmark.mlflow_log import log_results
@@ -95,6 +96,8 @@ def main_job(output: Place, *, quick: bool = False, echo: Say = click.echo) -> P
     Raises:
         ConfigError: the folder holds a run of the other size, or something else.
     """
+    if not is_installed("torch"):  # said now, not when the first data set is made
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     size = QUICK if quick else FULL
     _claim(output, "quick" if quick else "full")
     stages = _Stages(total=2 * len(size.rows) + len(BENCHMARKS) + 1)

@@ -114,6 +114,12 @@ def admitting_text(space: MapSpace) -> str:
     return said + _closest(space.workload, changes[0].machine)
 
 
+def closest_text(space: MapSpace) -> str:
+    """The mapping that comes closest, as a sentence after a space; empty where none is known."""
+    changes, _ = what_would_admit(space)
+    return _closest(space.workload, changes[0].machine) if changes else ""
+
+
 def _closest(work: Workload, machine: Accelerator) -> str:
     """The best of some mappings that a changed machine admits, as a sentence after a space."""
     space = MapSpace(work, machine)

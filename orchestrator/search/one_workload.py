@@ -229,12 +229,13 @@ def _search_workload(
     from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.assess import assess
+    from orchestrator.search.nothing_left import closest_text
 
     searchers.check_budget(request.iterations, request.seconds)
     space = MapSpace(found, device)
     problem = why_infeasible(space, request.keep)
     if problem is not None:
-        raise ConfigError(problem)
+        raise ConfigError(problem + (closest_text(space) if request.keep is None else ""))
     name, obstacle = method(request, space)
     if request.searcher is None and request.islands is None and obstacle is not None:
         live.line(f"no proof is possible, so {name} searches: {obstacle}")
@@ -267,7 +268,7 @@ def _search_workload(
         def after_step(_: searchers.Searcher) -> None:
             if ended.is_set():
                 raise InterruptedSearchError
-            if searcher.lower_bound is not None:
+            if searcher.lower_bound is not None and evaluator.best_loss < math.inf:
                 live.update(progress)
 
         try:
@@ -341,7 +342,7 @@ def _nothing_found(
 def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
     """What is certain of the best so far, in words."""
     certain = searcher.lower_bound
-    if certain is None:
+    if not certain:  # a bound is 0 until the first one is made
         return f"{percent(loss / floor - 1)} above the lower bound"
     proven, where = False, ""
     if isinstance(searcher, _exact()):
@@ -350,9 +351,7 @@ def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
         where = "" if searcher.prover.keep is None else " under the restriction"
     if proven:
         return f"proven optimal{where}"
-    # A bound is 0 until the first one is made.
-    above = max(0.0, loss / certain - 1) if certain > 0 else math.inf
-    gap = percent(above, up=True)
+    gap = percent(max(0.0, loss / certain - 1), up=True)
     return f"certainly within {gap} of the optimum{where}"
 
 

@@ -90,6 +90,7 @@ def test_every_library_of_an_extra_is_explained_by_it() -> None:
     ("command", "library", "extra"),
     [
         (["benchmark", "smoke"], "ray", "ray"),
+        (["run"], "torch", "surrogate"),
         (["search", "resnet-conv4", "--searcher", "gradient"], "torch", "surrogate"),
         (["search", "resnet-conv4", "--searcher", "ppo"], "ray", "ray"),
         (["import", "network.onnx"], "onnx", "onnx"),

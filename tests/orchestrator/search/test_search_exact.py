@@ -213,6 +213,7 @@ def test_no_feasible_mapping_says_what_would_admit_one(
         error = capsys.readouterr().err
         assert "L1 holds 2 words" in error
         assert "A capacity of 3 words would admit one" in error
+        assert "The mapping that comes closest needs just that: DRAM" in error
     machine.write_text("extends: mm256\nlevels:\n  - {name: L1, capacity_words: 3}\n")
     assert call("search", "gemm-512", "--accelerator", str(machine)) == 0
 
@@ -274,10 +275,12 @@ def test_a_front_under_bandwidth_limits(capsys: pytest.CaptureFixture[str]) -> N
         assert single["lower_bound"] == pytest.approx(min(p[key] for p in front), rel=1e-12)
 
 
-def test_a_proof_without_a_bound_yet_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proof_without_a_bound_yet_speaks_of_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bound is 0 until the first one is made."""
     space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator("mm256"))
     searcher = make("random", space)
     assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the lower bound"
     monkeypatch.setattr(type(searcher), "lower_bound", 0.0)
-    assert _so_far(searcher, 2.0, 1.0).startswith("certainly within inf %")
+    assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the lower bound"
+    monkeypatch.setattr(type(searcher), "lower_bound", 1.6)
+    assert _so_far(searcher, 2.0, 1.0) == "certainly within 25.00 % of the optimum"
