@@ -56,6 +56,12 @@ Opened = tuple[Assignment, list[View]]
 
 STEP_SECONDS = 0.05
 
+MANY = 10_000
+"""Of so many assignments none is searched for all that could win while others wait further back."""
+
+NEAR = 1.02
+"""Where bound and best are so near, all that could win is searched at once."""
+
 FEW_CELLS = 100_000
 """Larger lattices have tables for the slowest port alone, for memory."""
 
@@ -221,8 +227,13 @@ class AnyProver(ProofRun):
                 tiles = one.lattice.tiles(found.keeps)
                 tables[group] = [ChainTables(one.shape, tiles, found.keeps, one.credits)]
             if known:
-                self._tilings.take_up(queue.begun(group, a))
+                begun = queue.begun(group, a)
+                below = math.inf if begun else self._first_below(energy, cycles)
+                self._tilings.take_up(begun, below)
                 yield from self._take_up(one, tables[group], found, a)
+                if self._known.beats(below, cycles):
+                    found.energy[a] = below * (1 - SLACK)
+                    queue.wait(group, a)
                 continue
             mates = self._mates(one, found, a, queue.left(group))
             yield from self._raise_floors(one, mates)
@@ -235,6 +246,20 @@ class AnyProver(ProofRun):
                 energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
                 if self._known.beats(energy, cycles):
                     queue.wait(group, mate)
+
+    def _first_below(self, energy: float, cycles: float) -> float:
+        """What to search an assignment below first (lemma 14); inf: all that could win.
+
+        Args:
+            energy: that all its mappings need, pJ.
+            cycles: that all its mappings take.
+        """
+        few = self._counts["assignments"] < MANY
+        if few or self._kind == LATENCY or not self._settles or self._top > 1:
+            return math.inf
+        limit = self._known.limit(cycles)
+        far = NEAR * energy < limit < math.inf
+        return math.sqrt(energy * limit) if far else math.inf
 
     def _limited(self, space: MapSpace) -> list[Port]:
         """The ports whose cycles matter: for energy alone those of machines that leak."""
@@ -511,7 +536,7 @@ class AnyProver(ProofRun):
         best = None
         if self._top > 1:
             best = BestTilings(top=self._top, found=tuple(map(tuple, self.codes().tolist())))
-        return self._queue.progress(self._tilings.trail.way).model_copy(update={"best": best})
+        return self._queue.progress(self._tilings.way).model_copy(update={"best": best})
 
     def resume(self, earlier: Earlier) -> None:
         """Goes on from another proof, whose mapping is offered beside.

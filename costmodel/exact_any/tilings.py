@@ -89,6 +89,7 @@ class Tilings:
 
     Attributes:
         trail: where the search of the assignment in work is.
+        below: energy at the assignment's cycles; what is not below it is left for later.
     """
 
     def __init__(
@@ -105,10 +106,24 @@ class Tilings:
         self._space, self._known, self._counts = space, known, counts
         self._each_order = each_order
         self.trail = Trail()
+        self.below = math.inf
 
-    def take_up(self, begun: Way) -> None:
-        """Begins with an assignment, where another search was whose mappings are known."""
-        self.trail = Trail(begun)
+    def take_up(self, begun: Way, below: float = math.inf) -> None:
+        """Begins with an assignment.
+
+        Args:
+            begun: where another search was whose mappings are known.
+            below: energy, pJ, at the assignment's cycles; only what is below it is looked for.
+        """
+        self.trail, self.below = Trail(begun), below
+
+    @property
+    def way(self) -> Way:
+        """Where another search may go on; nowhere if this one leaves something for later."""
+        return self.trail.way if self.below == math.inf else ()
+
+    def _limit(self, cycles: float) -> float:
+        return min(self.below, self._known.limit(cycles))
 
     def search(
         self,
@@ -127,7 +142,7 @@ class Tilings:
             tables: those of energy.
             cycles: that every mapping takes at least.
         """
-        known, tiles = self._known, tables.tiles
+        tiles = tables.tiles
         between = {}
         if not self._each_order:
             between = descents(self._space, one.number, assignment.keeps, assignment.spatial)
@@ -145,14 +160,14 @@ class Tilings:
             listed = listed[allowed]
             self._counts["tiles"] += len(listed)
             listed, bounds = self._bound(assignment, views, level, step, listed, cycles)
-            left = np.flatnonzero(bounds < known.limit(cycles))
+            left = np.flatnonzero(bounds < self._limit(cycles))
             left = left[np.argsort(bounds[left], kind="stable")]
             return [(float(bounds[b]), int(listed[b])) for b in left]
 
         def descend(level: int, step: int) -> Iterator[None]:
             through = trail.open()
             for bound, b in trail.note(children(level, step)):
-                if bound >= known.limit(cycles):
+                if bound >= self._limit(cycles):
                     break
                 if b in through:
                     continue
@@ -181,7 +196,7 @@ class Tilings:
         plain, slow = bounds, np.full(len(listed), float(cycles))
         for view in views[1:]:
             found = view.bounds(level, step, listed)
-            able = (bounds < self._known.limit(cycles)) & (found < math.inf)
+            able = (bounds < self._limit(cycles)) & (found < math.inf)
             listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
             plain = plain[able]
             if view.is_energy:
@@ -199,6 +214,6 @@ class Tilings:
         """Evaluates the loop orders of a tiling that could be among the best."""
         self._counts["tilings"] += 1
         orders = self._space.orders
-        for codes in one.leaves.codes(assignment, tiles, self._known.limit(cycles)):
+        for codes in one.leaves.codes(assignment, tiles, self._limit(cycles)):
             self._counts["orders"] += len(codes)
             self._known.take(codes if orders is None else orders.codes(one.number, codes))
