@@ -91,7 +91,7 @@ def evaluate(
         nullcontext() if hardware is None else local_file(hardware, there=True) as machine,
         nullcontext() if output is None else local_file(output) as target,
     ):
-        scored, infeasible = evaluate_file(
+        counts = evaluate_file(
             model or _model_of(hardware, options["simulator"]),
             source,
             target,
@@ -99,8 +99,12 @@ def evaluate(
             lenient=lenient,
             **options,
         )
-    note = f", {infeasible:,} of them infeasible" if infeasible else ""
-    click.echo(f"{scored:,} records scored{note}", err=True)
+    parts = (
+        (counts.infeasible, "infeasible"),
+        (counts.failed, "failed (why stands in the result)"),
+    )
+    note = "".join(f", {number:,} of them {what}" for number, what in parts if number)
+    click.echo(f"{counts.scored:,} records scored{note}", err=True)
 
 
 def _model_of(hardware: Place | None, simulator: str | None) -> str:

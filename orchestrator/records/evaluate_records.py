@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from costmodel.maestro.dataflow_records import read_mappings
 from costmodel.models import COST_MODELS, RecordScorer, cost_model_entry
@@ -17,7 +17,7 @@ from mapspace.bounded_reading import json_lines, read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import whole_file
 from mapspace.strict_yaml import load_yaml
-from orchestrator.records.stored_evaluations import read_or_score
+from orchestrator.records.stored_evaluations import INFEASIBLE, read_or_score
 from orchestrator.store.folder import Store
 
 # Records scored in one call: enough to fill batches, few enough to hold in memory.
@@ -37,6 +37,14 @@ def record_scorer(name: str) -> RecordScorer:
     return found
 
 
+class Counts(NamedTuple):
+    """How many records were scored, how many of them are infeasible, and how many failed."""
+
+    scored: int
+    infeasible: int
+    failed: int
+
+
 def evaluate_file(
     model_name: str,
     source: Path,
@@ -45,7 +53,7 @@ def evaluate_file(
     hardware: Path | None = None,
     lenient: bool = False,
     **options: Any,
-) -> tuple[int, int]:
+) -> Counts:
     """Scores a file of mapping records.
 
     Args:
@@ -59,13 +67,13 @@ def evaluate_file(
         options: as `scorer` takes them.
 
     Returns:
-        How many records were scored, and how many of them are infeasible.
+        How many records there were, and what came of them.
 
     Raises:
         ConfigError: an unknown model, or a record that cannot be read: `file:line: why`.
         DataError: the file is damaged.
     """
-    count = infeasible = 0
+    count = infeasible = failed = 0
     score = scorer(model_name, **options)
     listed = read_records(source) if hardware is None else _of_maestro(source, hardware, lenient)
     with _written(output) as out:
@@ -73,11 +81,14 @@ def evaluate_file(
             for record in results:
                 out.write(json.dumps(record, separators=(",", ":")) + "\n")
                 found = record["result"]
-                infeasible += "status" in found or found.get("valid") is False
+                # Of a simulator any other reason is a failure, which may be one of this time.
+                fails = model_name == "command" and found.get("why", INFEASIBLE) != INFEASIBLE
+                failed += fails
+                infeasible += not fails and ("status" in found or found.get("valid") is False)
             if (count + len(results)) // PROGRESS_RECORDS > count // PROGRESS_RECORDS:
                 print(f"{count + len(results):,} records", file=sys.stderr, flush=True)
             count += len(results)
-    return count, infeasible
+    return Counts(count, infeasible, failed)
 
 
 def scored(model_name: str, source: Path, **options: Any) -> Iterator[list[dict[str, Any]]]:

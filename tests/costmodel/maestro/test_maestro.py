@@ -297,7 +297,7 @@ def strict(mappings: ClusterMappings, **changes: Any) -> ClusterMappings:
 
 def test_evaluate_scores_a_file(tmp_path: Path) -> None:
     output = tmp_path / "scored.jsonl"
-    assert evaluate_file("maestro", PATH, output) == (3027, 307)
+    assert evaluate_file("maestro", PATH, output) == (3027, 307, 0)
     first = json.loads(output.read_text().splitlines()[0])
     assert first["result"]["runtime"] == first["maestro"]["runtime"]
     source = tmp_path / "bad.jsonl"

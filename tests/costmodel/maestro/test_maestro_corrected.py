@@ -215,7 +215,7 @@ def test_evaluate_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_every_record_has_a_result_or_a_reason(tmp_path: Path) -> None:
     output = tmp_path / "scored.jsonl"
-    assert evaluate_file("maestro-corrected", PATH, output) == (3027, 610)
+    assert evaluate_file("maestro-corrected", PATH, output) == (3027, 610, 0)
     scored = [json.loads(line) for line in output.read_text().splitlines()]
     reasons = {result["status"][:23] for r in scored if "status" in (result := r["result"])}
     assert reasons == {"capacity of L2 exceeded"}

@@ -97,3 +97,13 @@ def test_cheap_models_ask_no_store(tmp_path: Path, capsys: pytest.CaptureFixture
     assert call("evaluate", file, "--store", tmp_path / "store") == 0
     assert "from_store" not in json.loads(capsys.readouterr().out)["result"]
     assert not (tmp_path / "store" / "new").exists()
+
+
+def test_what_failed_is_counted_apart_from_what_is_infeasible(
+    tmp_path: Path, simulator: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "three.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records(2, 3, 5)))
+    assert call("evaluate", "--simulator", simulator, file, "--no-store") == 0
+    said = capsys.readouterr().err
+    assert "3 records scored, 1 of them infeasible, 1 of them failed" in said
