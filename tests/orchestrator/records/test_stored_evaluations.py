@@ -16,7 +16,7 @@ from mapspace.errors import ConfigError
 from orchestrator.records.stored_evaluations import read_or_score
 from orchestrator.store.folder import Store
 
-# Counts its runs; mappings of 3 are infeasible, those of 5 fail.
+# Counts its runs; mappings of 3 have no cycles, those of 5 end with 1.
 SCRIPT = """
 import json, sys
 m = json.load(open("m.json"))
@@ -102,6 +102,9 @@ def test_cheap_models_ask_no_store(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_what_failed_is_counted_apart_from_what_is_infeasible(
     tmp_path: Path, simulator: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # It says so where nothing can be run, and prints no number where it fails.
+    settings = json.loads(simulator.read_text()) | {"infeasible": {"exit_codes": [1]}}
+    simulator.write_text(json.dumps(settings))
     file = tmp_path / "three.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records(2, 3, 5)))
     assert call("evaluate", "--simulator", simulator, file, "--no-store") == 0
