@@ -59,6 +59,9 @@ STEP_SECONDS = 0.05
 MANY = 10_000
 """Of so many assignments none is searched for all that could win while others wait further back."""
 
+LEAST = 1e-6
+"""The least bound, of the best, that such a search takes for one."""
+
 NEAR = 1.02
 """Where bound and best are so near, all that could win is searched at once."""
 
@@ -259,7 +262,8 @@ class AnyProver(ProofRun):
             return math.inf
         limit = self._known.limit(cycles)
         far = NEAR * energy < limit < math.inf
-        return math.sqrt(energy * limit) if far else math.inf
+        # A bound of nothing would stay there.
+        return math.sqrt(max(energy, LEAST * limit) * limit) if far else math.inf
 
     def _limited(self, space: MapSpace) -> list[Port]:
         """The ports whose cycles matter: for energy alone those of machines that leak."""

@@ -52,6 +52,11 @@ def test_equals_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts >= 5
 
 
+def test_a_bound_of_nothing_rises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a machine's energies are nothing, so is every bound at first."""
+    assert _check(range(91_080, 91_081), monkeypatch)[0] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_more_equal_enumeration(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
