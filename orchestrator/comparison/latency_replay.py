@@ -196,7 +196,7 @@ def above_after(
         results: a benchmark under a budget of iterations.
         method: the method; its bill counts where it has one to share.
         latencies: `[L]` seconds per true query.
-        times: `[T]` seconds of search.
+        times: `[T]` seconds of search, ascending.
         bills: by workload; needed where the method has `problems`.
 
     Returns:
@@ -204,15 +204,21 @@ def above_after(
     """
     latency, time = (np.asarray(axis, dtype=np.float64) for axis in (latencies, times))
     logs = np.zeros((len(latency), len(time)))
+    # A moment is not past its time for a rounding.
+    limits = time * (1 + 1e-12)
+    bins = len(time) + 1
+    rows = bins * np.arange(len(latency))[:, None]
     for workload in results.workloads:
         runs = results.of(method.searcher, workload)
         due = _due(method, workload, latency, bills)
         for run in runs:
             at = moments(results, run, latency) + due[:, None]
-            # A moment is not past its time for a rounding.
-            index = (at[:, None, :] <= time[None, :, None] * (1 + 1e-12)).sum(axis=2) - 1
-            loss = np.where(index >= 0, run.loss[np.maximum(index, 0)], np.inf)
-            logs += np.log(loss / results.bounds[workload].reference) / len(runs)
+            # How many moments lie before every time, counted by the first time that is not before.
+            first = rows + np.searchsorted(limits, at)
+            passed = np.bincount(first.ravel(), minlength=bins * len(latency))
+            count = passed.reshape(len(latency), bins).cumsum(axis=1)[:, :-1]
+            own = np.log(run.loss / results.bounds[workload].reference) / len(runs)
+            logs += np.append(np.inf, own)[count]
     share = np.expm1(logs / len(results.workloads))
     return np.where(np.abs(share) < ROUNDING, 0.0, share)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapspace.storage import write_atomically
 from orchestrator.report.document import LEFT, Document, Figure, Table
+from orchestrator.report.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     import jinja2
@@ -32,12 +34,13 @@ def write_page(document: Document, page: Path, figures: Path) -> dict[str, Path]
     from markupsafe import Markup, escape
 
     figures.mkdir(parents=True, exist_ok=True)
-    drawn: dict[str, Path] = {}
+    shown = [figure for section in document.sections for figure in section.figures]
+    drawn = {figure.key: figures / f"{figure.key}.png" for figure in shown}
+    side_by_side([partial(figure.draw, drawn[figure.key]) for figure in shown])
 
     def image(figure: Figure) -> str:
-        drawn[figure.key] = path = figures / f"{figure.key}.png"
-        figure.draw(path)
-        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+        content = base64.b64encode(drawn[figure.key].read_bytes()).decode()
+        return f"data:image/png;base64,{content}"
 
     def prose(text: str) -> Markup:
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
