@@ -6,6 +6,7 @@ Source: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016; restarts after A
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 # A population stops doubling here: no budget sees more than a few generations of it.
 LARGEST_POPULATION = 1024
 
+# Where queries are asynchronous: a generation is this share of what is out at once, so that the
+# distribution moves while slow queries are out, and a search whose best has stood still for so many
+# generations begins anew elsewhere.
+SHARE_OUT = 4
+STILL_GENERATIONS = 20
+
 # Draws until one lies in the box, which hardly any does in so many dimensions; then it is clipped.
 DRAWS = 10
 
@@ -49,7 +56,9 @@ class CMAES(Asynchronous, OutsideSearcher):
     """CMA-ES on real points that are projected to mappings; a batch is a generation.
 
     Where queries are asynchronous points are drawn from the distribution as it is when they are
-    asked for, and a generation is whatever comes back first.
+    asked for, and a generation is whatever comes back first. By then the distribution has moved:
+    what counts of a point is its step from the mean that it was drawn around, in the step size of
+    that time. The point itself would pull the mean back to where it was, and shorten its path.
     """
 
     OPTIONS = CMAESOptions
@@ -85,6 +94,7 @@ class CMAES(Asynchronous, OutsideSearcher):
         self._drawn: list[tuple[Any, int]] = []
         self._strategies = 0
         self._back: list[tuple[Any, float]] = []
+        self._least, self._least_at = math.inf, 0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See `Searcher`."""
@@ -112,6 +122,7 @@ class CMAES(Asynchronous, OutsideSearcher):
         if self._strategy is not None:
             return
         self._drawn, self._back, self._strategies = [], [], 0
+        self._least, self._least_at = math.inf, 0
         self._start(self._optimiser_seed)
         logs = iter(self._event_logs)
         for event in self._events:
@@ -121,31 +132,36 @@ class CMAES(Asynchronous, OutsideSearcher):
                 self._take(event, next(logs))
 
     def _draw(self) -> Points:
-        point: Points = self._strategy.ask()
-        self._drawn.append((point, self._strategies))
+        strategy = self._strategy
+        point: Points = strategy.ask()
+        self._drawn.append(((point - strategy._mean) / strategy._sigma, self._strategies))
         return point
 
     def _take(self, number: int, log: float) -> None:
         """A loss comes back; a whole generation of them moves the distribution."""
-        point, strategy = self._drawn[number]
-        self._drawn[number] = (None, strategy)  # its memory
-        if strategy != self._strategies:
+        step, number_of_strategy = self._drawn[number]
+        self._drawn[number] = (None, number_of_strategy)  # its memory
+        if number_of_strategy != self._strategies:
             return  # of before a restart
-        self._back.append((point, log))
-        if len(self._back) < self._strategy.population_size:
+        strategy = self._strategy
+        if log < self._least:
+            self._least, self._least_at = log, strategy.generation
+        self._back.append((step, log))
+        if len(self._back) < strategy.population_size:
             return
-        self._strategy.tell([(self._near(point), log) for point, log in self._back])
+        strategy.tell([(self._stepped(step), log) for step, log in self._back])
         self._back = []
-        if self._strategy.should_stop():
-            self._restart()
+        if strategy.should_stop() or strategy.generation - self._least_at >= STILL_GENERATIONS:
+            # No larger one: it would wait longer for its generations.
+            self._restart(strategy.population_size)
             self._strategies += 1
+            self._least, self._least_at = math.inf, 0
 
     def _start(self, seed: int) -> None:
         self._restarts = np.random.default_rng(seed)
         mean = np.zeros(len(self.relaxation.low))
         self._strategy = self._make(mean, self.options.population)
-        # Points of many generations ago say where the distribution was.
-        needed = min(self._at_once, LARGEST_POPULATION)
+        needed = min(self._at_once // SHARE_OUT, LARGEST_POPULATION)
         if self.options.population is None and self._strategy.population_size < needed:
             self._strategy = self._make(mean, needed)
 
@@ -168,17 +184,16 @@ class CMAES(Asynchronous, OutsideSearcher):
 
     def _propose(self) -> Points:
         if self._strategy.should_stop():
-            self._restart()
+            self._restart(min(2 * self._strategy.population_size, LARGEST_POPULATION))
         self._points = [self._strategy.ask() for _ in range(self._strategy.population_size)]
         return self._whole(np.stack(self._points))
 
-    def _near(self, point: Points) -> Points:
-        """A point as the distribution of now could have drawn it: clipped to a usual distance.
+    def _stepped(self, step: Points) -> Points:
+        """A step from the mean of now, clipped to a length that is usual now.
 
         Source: Hansen, "Injecting External Solutions Into CMA-ES", 2011, equation 4.
         """
         mean, sigma = self._strategy._mean, self._strategy._sigma
-        step = (point - mean) / sigma
         dimensions = len(step)
         values, vectors = np.linalg.eigh(self._strategy._C)
         length = float(np.linalg.norm((vectors.T @ step) / np.sqrt(np.maximum(values, 1e-16))))
@@ -186,10 +201,9 @@ class CMAES(Asynchronous, OutsideSearcher):
         near: Points = mean + sigma * step * min(1.0, longest / max(length, 1e-300))
         return near
 
-    def _restart(self) -> None:
+    def _restart(self, population: int) -> None:
         low, high = self._bounds().T
-        larger = min(2 * self._strategy.population_size, LARGEST_POPULATION)
-        self._strategy = self._make(self._restarts.uniform(low, high), larger)
+        self._strategy = self._make(self._restarts.uniform(low, high), population)
 
     def _whole(self, points: Points) -> Points:
         """Points `[m, K]` of the box, out of points in standard deviations."""

@@ -131,3 +131,32 @@ def test_batches_are_exact_in_any_order_of_answers(name: str) -> None:
         asked += [tuple(code.tolist()) for code in codes]
         searcher.tell([loss_of(NEST, code) for code in codes])
     assert found(1) == found(2) == asked
+
+
+def test_a_late_point_counts_as_a_step_from_the_mean_of_now(monkeypatch: Any) -> None:
+    """CMA-ES: its own mean and step size are those of when it was drawn."""
+    searcher: Any = build("cma-es", HARD, population=4)
+    old, _ = searcher.ask_more(4)
+    strategy = searcher._strategy
+    points = [strategy._mean + strategy._sigma * step for step, _ in searcher._drawn]
+    strategy._mean, strategy._sigma = strategy._mean + 3.0, 0.5 * strategy._sigma
+    told: list[Any] = []
+    monkeypatch.setattr(strategy, "tell", told.extend)
+    monkeypatch.setattr(strategy, "should_stop", lambda: False)
+    searcher.tell_more(old[::-1], [4.0, 3.0, 2.0, 1.0])
+    # The mean was 0, and steps half as long as they were lead from 3. None is beyond the usual.
+    for (point, log), drawn, loss in zip(told, points[::-1], (4.0, 3.0, 2.0, 1.0), strict=True):
+        assert np.allclose(point, 3.0 + 0.5 * drawn)
+        assert log == np.log(loss)
+
+
+def test_a_search_that_stands_still_begins_elsewhere() -> None:
+    """CMA-ES: after 20 generations without a better one, with as many in a generation."""
+    searcher: Any = build("cma-es", HARD, population=4)
+    for generation in range(1, 22):
+        tickets, _ = searcher.ask_more(4)
+        searcher.tell_more(tickets, [1.0] * 4)
+        # The first generation has the best there is.
+        assert searcher._strategies == (generation >= 20)
+    assert searcher._strategy.population_size == 4
+    assert searcher._strategy.generation == 1
