@@ -21,7 +21,7 @@ from costmodel.space import Codes
 from costmodel.tiling.loop_nest import nest
 from costmodel.tiling.measurement import Measurement, Request, Settings
 from costmodel.tiling.measurement_runner import Execute, LocalRunners, hardware_name, tvm_version
-from costmodel.tiling.measurement_store import MeasurementCache
+from costmodel.tiling.measurement_store import MeasurementCache, Measurements
 from costmodel.tiling.space import TilingSpace
 from mapspace.errors import ConfigError, ContractError
 
@@ -112,7 +112,8 @@ class MeasuredTiling:
     Attributes:
         name: `measured`.
         version: changes with the schedule and with TVM.
-        cached: answers that came from the cache so far.
+        kept: where measurements are kept and looked for: that file, unless another one is set.
+        cached: answers that were there so far.
         measured: answers that were measured so far.
         watch: called after every measurement; what it raises ends the batch, and what was measured
             until then is kept.
@@ -141,7 +142,7 @@ class MeasuredTiling:
         self.measured = 0
         self.watch: Callable[[], None] = lambda: None
         self._saved = 0.0
-        self._cache = MeasurementCache(
+        self.kept: Measurements = MeasurementCache(
             cache or platformdirs.user_cache_path("mapspace") / "measurements.sqlite"
         )
         self._runners = LocalRunners(workers)
@@ -172,11 +173,11 @@ class MeasuredTiling:
         ]
         unique = list(dict.fromkeys(requests))
         keys = [self._key(request) for request in unique]
-        known = dict(zip(unique, self._cache.find(keys), strict=True))
+        known = dict(zip(unique, self.kept.find(keys), strict=True))
         missing = [row for row, request in enumerate(unique) if known[request] is None]
         for place, measurement in self._execute([unique[row] for row in missing]):
             row = missing[place]
-            self._cache.keep(keys[row], measurement)
+            self.kept.keep(keys[row], measurement)
             known[unique[row]] = measurement
             self.measured += 1
             self.watch()

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from costmodel.tiling.measurement import STATUS_RUN_FAILED, Measurement
 from mapspace.errors import DataError
@@ -16,6 +17,18 @@ TABLE = """CREATE TABLE IF NOT EXISTS measurements (
     spent REAL NOT NULL
 )"""
 WAIT_SECONDS = 60.0
+
+
+class Measurements(Protocol):
+    """Where measurements are kept."""
+
+    def find(self, keys: Sequence[str]) -> list[Measurement | None]:
+        """What is known of keys `[B]`, None where nothing is."""
+        ...
+
+    def keep(self, key: str, measurement: Measurement) -> None:
+        """Keeps one."""
+        ...
 
 
 class MeasurementCache:

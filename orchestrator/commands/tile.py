@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.commands.options import PLACE, OnceEach, check_tiling_output, fail
+from orchestrator.commands.options import (
+    PLACE,
+    OnceEach,
+    check_tiling_output,
+    fail,
+    with_store,
+)
 from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
+    from orchestrator.store.folder import Store
 
 
 @click.command(cls=OnceEach)
@@ -28,11 +35,12 @@ if TYPE_CHECKING:
 @click.option("--time-limit", type=float, help="The most seconds one measurement takes; else 10.")
 @click.option("--output", type=PLACE, help="Write the best tiling as a record.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def tile(as_json: bool, output: Place | None, **options: Any) -> None:
+@with_store
+def tile(as_json: bool, output: Place | None, store: Store | None, **options: Any) -> None:
     """Finds a tiling of the matrix product WORKLOAD for this processor, compiled with TVM.
 
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=512,N=512,K=512. Ctrl-C
-    prints the best tiling so far; what was measured once is kept and not measured again.
+    prints the best tiling so far; what was measured once is in the store, and not measured again.
     """
     from orchestrator.records.found_mapping import save_records
     from orchestrator.search.tiling import TileRequest, tile_text
@@ -40,7 +48,7 @@ def tile(as_json: bool, output: Place | None, **options: Any) -> None:
 
     if output is not None:
         check_tiling_output(output)
-    result = run_tile(TileRequest(**options))
+    result = run_tile(TileRequest(**options), store=store)
     if output is not None:
         save_records([result.record], output)
     click.echo(json_text(result.to_dict()) if as_json else tile_text(result))

@@ -21,11 +21,13 @@ from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 from orchestrator.schemas.search import TileAnswer
 from orchestrator.search.one_workload import InterruptedSearchError
+from orchestrator.store.measurements import StoredMeasurements
 
 if TYPE_CHECKING:
     from costmodel.affine import Workload
     from costmodel.cost_model_entry import CostModelEntry
     from costmodel.tiling.space import Tiling
+    from orchestrator.store.folder import Store
     from searchers import TrialResult
 
 OBJECTIVE: Objective = "latency"
@@ -78,6 +80,8 @@ class TileResult(Shown):
         record: the best tiling as a record that `mapspace evaluate --model tiling` reads.
         numpy_seconds: what NumPy takes on one core, s; None where nothing was measured.
         optimum: the least latency, and how it is known; None where it is not.
+        from_store: whether every tiling that was asked for had been measured before, and was read
+            from the store.
     """
 
     workload: Workload
@@ -93,6 +97,7 @@ class TileResult(Shown):
     record: dict[str, Any]
     numpy_seconds: float | None = None
     optimum: tuple[float, str] | None = None
+    from_store: bool = False
 
     @property
     def latency(self) -> float:
@@ -115,8 +120,7 @@ class TileResult(Shown):
             "iterations": self.trial.iterations,
             "seconds": self.trial.seconds,
             "interrupted": self.interrupted,
-            # What was measured once is kept by the measurements' own store.
-            "from_store": False,
+            "from_store": self.from_store,
             "tilings": self.tilings,
             "latency": self.latency,
             "unit": self.unit,
@@ -159,12 +163,15 @@ def tile_text(result: TileResult) -> str:
     return "\n".join([result.heading(), *facts, "", result.picture()])
 
 
-def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
+def tile(
+    request: TileRequest, stream: TextIO | None = None, *, store: Store | None = None
+) -> TileResult:
     """Searches tilings until the budget is spent or Ctrl-C is pressed.
 
     Args:
         request: what to search and how.
         stream: takes the progress; standard error if None.
+        store: where measurements are read, and new ones kept; None: this machine's own file alone.
 
     Raises:
         ConfigError: no matrix product, an unknown name, TVM is missing, or the searcher needs
@@ -196,7 +203,14 @@ def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
         best = _quantity(evaluator.best_loss, unit) if evaluator.best_code is not None else "-"
         return f"{evaluator.elapsed:8.1f} s {evaluator.true_queries:>9,} tilings{new}   best {best}"
 
-    with closing(model) if entry.measured else nullcontext():
+    stored = None
+    if entry.measured and store is not None:
+        stored = StoredMeasurements(store, model.kept, found.name, model.version)
+        model.kept = stored
+    with (
+        closing(model) if entry.measured else nullcontext(),
+        closing(stored) if stored is not None else nullcontext(),
+    ):
         evaluator = searchers.Evaluator(
             model,
             space,
@@ -247,6 +261,7 @@ def tile(request: TileRequest, stream: TextIO | None = None) -> TileResult:
         record=entry.record(space, result.best_code, accelerator(entry.accelerator)),
         numpy_seconds=numpy_seconds,
         optimum=optimum,
+        from_store=stored is not None and stored.found > 0 and not model.measured,
     )
 
 

@@ -18,6 +18,7 @@ from costmodel.tiling.measurement import STATUS_BUILD_FAILED, Measurement, Reque
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.search import tiling as tile_module
 from orchestrator.search.tiling import TileRequest, tile, tile_text
+from orchestrator.store.folder import Store
 
 
 def test_by_model_it_says_how_far_the_optimum_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +62,44 @@ def test_by_measurement_it_compares_with_numpy(measured_by_hand: list[Request]) 
     assert summary["numpy_seconds"] > 0
     assert "NumPy takes" in tile_text(result)
     assert len(measured_by_hand) == len(set(measured_by_hand)) <= 60
+
+
+def test_what_was_measured_is_read_from_the_store(
+    measured_by_hand: list[Request], tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    request = TileRequest("gemm:M=8,N=8,K=8", searcher="gbfs", iterations=60)
+    first = tile(request, store=store)
+    assert not first.to_dict()["from_store"]
+    count = len(measured_by_hand)
+    assert len(store.rows_with(kind="evaluation", workload="gemm:M=8,N=8,K=8")) == count
+    # On a machine with the same processor that has no file of its own.
+    (tmp_path / "kept.sqlite").unlink()
+    second = tile(request, store=store)
+    assert second.to_dict() == first.to_dict() | {
+        "from_store": True,
+        "seconds": second.trial.seconds,
+        "numpy_seconds": second.numpy_seconds,
+    }
+    assert len(measured_by_hand) == count
+    # A damaged row is named, and its tiling measured anew.
+    lines: list[str] = []
+    file = next((tmp_path / "store" / "new").glob("*/*.json"))
+    file.write_text("{")
+    third = tile(request, store=Store(tmp_path / "store", lines.append))
+    assert not third.from_store
+    assert len(measured_by_hand) == count + 1
+    assert any(file.name in line for line in lines)
+
+
+def test_the_file_of_before_feeds_the_store(
+    measured_by_hand: list[Request], tmp_path: Path
+) -> None:
+    request = TileRequest("gemm:M=8,N=8,K=8", searcher="gbfs", iterations=60)
+    tile(request)
+    count, store = len(measured_by_hand), Store(tmp_path / "store")
+    assert not tile(request, store=store).from_store
+    assert len(measured_by_hand) == count == len(store.rows_with(kind="evaluation"))
 
 
 def test_a_budget_of_seconds_counts_what_measurements_took(
