@@ -25,6 +25,8 @@ from orchestrator.runs.run_folder import Say
 
 # Of what is missing, in a message.
 MOST_NAMED = 6
+# Of what a trial tells: why it has ended, where to try it again would not help.
+HOPELESS = "hopeless"
 # Shares of a search's budget at which curves are drawn.
 SHARES: FloatArray = np.logspace(-3, 0, 40)
 

@@ -29,6 +29,10 @@ from searchers.shared.warm_start import begin_from
 WARM_UP_ITERATIONS = 512
 
 
+class HopelessError(ConfigError):
+    """A search has ended that would end alike if it were tried again: its simulator hangs."""
+
+
 def run_trial(
     config: Mapping[str, Any],
     plan: Plan,
@@ -51,6 +55,7 @@ def run_trial(
 
     Raises:
         ConfigError: this node cannot see the folder.
+        HopelessError: what is searched is wrong, such as a simulator that answers nothing.
         DataError: the file holds something else, or is damaged.
     """
     task = config["task"]
@@ -63,7 +68,6 @@ def run_trial(
     path = folder / task["file"]
     if path.exists():
         searches.load(path)
-    searches.warm_up()
     last = time.monotonic()
 
     def after_step(_: Searcher) -> None:
@@ -76,10 +80,13 @@ def run_trial(
             last = time.monotonic()
 
     try:
+        searches.warm_up()
         while searches.start_next():
             searches.searcher.run(searches.evaluator, after_step)
             searches.finish()
         searches.save(path)
+    except ConfigError as error:
+        raise HopelessError(str(error)) from error
     finally:
         searches.close()
     return searches.told()

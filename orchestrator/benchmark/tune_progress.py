@@ -12,7 +12,7 @@ from typing import Any
 from ray.tune import Callback, Stopper
 from ray.tune.search import Searcher
 
-from orchestrator.benchmark.live_curves import LiveBenchmark
+from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
 from orchestrator.runs.ray_runtime import node_was_lost
 
 BLOCK_LINE_SECONDS, BLOCK_TELL_SECONDS = 5.0, 1.0
@@ -92,8 +92,10 @@ class TrialProgress(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Counts and prints."""
+        if HOPELESS in trial.last_result:
+            self.live.end_task(trial.trial_id, trial.config["task"], None)
         if trial.last_result.get("share") != 1:
-            return  # a limit has ended it
+            return  # a limit has ended it, or it failed
         self.live.end_task(trial.trial_id, trial.config["task"], trial.last_result)
         self.done += 1
         task, loss = trial.config["task"], trial.last_result["best_loss"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import re
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
 from orchestrator.benchmark.few_searches import are_few, run_here
-from orchestrator.benchmark.live_curves import LiveBenchmark
+from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
 from orchestrator.benchmark.made_runs import MadeRuns
 from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.stored_runs import (
@@ -225,11 +226,14 @@ def _tune_trials(
     """Lets Tune run trials."""
     from ray import tune
 
-    from orchestrator.benchmark.search_trial import run_trial
     from orchestrator.benchmark.tune_progress import TaskList, TrialProgress
 
     trainable = tune.with_parameters(
-        run_trial, plan=plan, folder=states, checkpoint_seconds=seconds, report=tune.report
+        _tried_once_if_hopeless,
+        plan=plan,
+        folder=states,
+        checkpoint_seconds=seconds,
+        report=tune.report,
     )
     _fit(
         tune.with_resources(
@@ -240,6 +244,16 @@ def _tune_trials(
         states.parent,
         live,
     )
+
+
+def _tried_once_if_hopeless(config: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+    """A trial that ends as finished where Tune would only wait for the same failure again."""
+    from orchestrator.benchmark.search_trial import HopelessError, run_trial
+
+    try:
+        return run_trial(config, **arguments)
+    except HopelessError as error:
+        return {"best_loss": math.inf, "share": 0.0, HOPELESS: str(error)}
 
 
 def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:
@@ -420,7 +434,8 @@ def _fit(
                 failure_config=tune.FailureConfig(max_failures=2),
             ),
         ).fit()
-        errors = [str(result.error) for result in grid if result.error is not None]
+        ended = [result.error or (result.metrics or {}).get(HOPELESS) for result in grid]
+        errors = [str(error) for error in ended if error is not None]
     if errors:
         log = folder / ERRORS_FILE
         write_atomically(log, ("\n\n".join(errors) + "\n").encode())

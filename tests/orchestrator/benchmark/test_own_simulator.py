@@ -13,6 +13,7 @@ from commands import call, printed
 from paths import ROOT
 
 import mapspace as ms
+from mapspace.errors import MapspaceError
 from mapspace.strict_yaml import load_yaml
 
 PAGE = (ROOT / "docs" / "own-model.md").read_text()
@@ -58,6 +59,33 @@ def test_a_benchmark_of_two_searchers(folder: Path) -> None:
     (again,) = ms.evaluate(folder / "best.jsonl", model="command", simulator="simulator.yaml")
     found = again["result"]
     assert found["energy_pj"] * found["cycles"] == pytest.approx(best["value"])
+
+
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_simulator_that_hangs_ends_a_benchmark_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three queries without an answer end a search, which is not tried again and again."""
+    monkeypatch.chdir(tmp_path)
+    run = ["sh", "-c", f"echo >> {tmp_path}/calls; sleep 60"]
+    costs = {"energy_pj": {"regex": "e (.*)"}, "latency_cycles": {"regex": "c (.*)"}}
+    settings = {"run": run, "costs": costs, "timeout_s": 0.3, "retries": 0}
+    Path("hang.yaml").write_text(json.dumps(settings))
+    experiment = {
+        "kind": "benchmark",
+        "name": "hangs",
+        "model": "command",
+        "measurement": {"simulator": "hang.yaml"},
+        "accelerator": "eyeriss",
+        "workloads": ["gemm:M=64,N=64,K=64"],
+        "searchers": {"random": {}},
+        "seeds": 2,
+        "iterations": 50,
+    }
+    with pytest.raises(MapspaceError, match=r"1 of 1 trials failed; the first: 3 runs failed, and"):
+        ms.benchmark(experiment, tmp_path / "run")
+    # A fourth may have begun while the third was looked at.
+    assert len((tmp_path / "calls").read_text().splitlines()) <= 4
 
 
 FUNCTION = re.search(r"^```python\n(# own.py\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
