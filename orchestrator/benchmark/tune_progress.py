@@ -61,6 +61,26 @@ class LostNodes(Callback):
             trial.max_failures += 1
 
 
+class FinishedTrials(Callback):
+    """Throws away what Tune keeps of a finished trial and nobody reads: 30 KiB of each.
+
+    These are means of the last numbers that it told, and its state as JSON, once more whole.
+    """
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Keeps why it ended; after the callbacks that read what it told."""
+        kept = trial.run_metadata
+        kept.metric_n_steps.clear()
+        kept.metric_analysis.clear()
+        kept.last_result.pop("logs", None)
+        trial.get_json_state = _no_state
+
+
+def _no_state() -> tuple[str, str]:
+    """Of a trial and of what it told: empty."""
+    return "{}", "{}"
+
+
 class StopAtLimit(Stopper):
     """Ends all trials when a limit of the benchmark is reached."""
 

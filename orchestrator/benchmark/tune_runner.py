@@ -418,7 +418,7 @@ def _fit(
     """
     from ray import tune
 
-    from orchestrator.benchmark.tune_progress import LostNodes, StopAtLimit
+    from orchestrator.benchmark.tune_progress import FinishedTrials, LostNodes, StopAtLimit
 
     with tempfile.TemporaryDirectory() as storage:
         grid = tune.Tuner(
@@ -428,7 +428,7 @@ def _fit(
                 storage_path=storage,
                 verbose=0,
                 stop=StopAtLimit(live),
-                callbacks=[*callbacks, LostNodes()],
+                callbacks=[*callbacks, LostNodes(), FinishedTrials()],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 # A worker that dies costs its work since the last state, not the benchmark.
                 failure_config=tune.FailureConfig(max_failures=2),

@@ -200,6 +200,7 @@ def tasks_done(nodes: SeparateNodes) -> tuple[int, int]:
     return int(said[-2]), int(said[-1])
 
 
+@pytest.mark.timeout(2 * RATE_SECONDS + 300)  # whatever is said of the others
 def test_most_of_the_rate_is_left_where_a_node_vanishes_every_half_minute(
     nodes: SeparateNodes,
 ) -> None:
