@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from costmodel.cost_model_entry import CostModelEntry
     from costmodel.tiling.space import Tiling
     from orchestrator.store.folder import Store
-    from searchers import TrialResult
+    from searchers import Searcher, TrialResult
 
 OBJECTIVE: Objective = "latency"
 DEFAULT_SEARCHER = "na2c"
@@ -193,16 +193,6 @@ def tile(
         f"{'measuring' if entry.measured else 'modelling'} tilings of {found.name} on one core, "
         f"{space.size():,} in all, proposed by {request.searcher}"
     )
-    seconds = request.seconds
-    if seconds is None and request.iterations is None:
-        seconds = MEASURING_SECONDS if entry.measured else MODELLING_SECONDS
-    unit = entry.units[OBJECTIVE]
-
-    def progress() -> str:
-        new = f" ({model.measured:,} newly measured)" if entry.measured else ""
-        best = _quantity(evaluator.best_loss, unit) if evaluator.best_code is not None else "-"
-        return f"{evaluator.elapsed:8.1f} s {evaluator.true_queries:>9,} tilings{new}   best {best}"
-
     stored = None
     if entry.measured and store is not None:
         stored = StoredMeasurements(store, model.kept, found.name, model.version)
@@ -211,32 +201,7 @@ def tile(
         closing(model) if entry.measured else nullcontext(),
         closing(stored) if stored is not None else nullcontext(),
     ):
-        evaluator = searchers.Evaluator(
-            model,
-            space,
-            objective=OBJECTIVE,
-            iterations=request.iterations,
-            seconds=seconds,
-            largest_batch=entry.largest_batch,
-            clock=getattr(model, "clock", time.perf_counter),
-            on_improvement=lambda _: live.update(progress),
-        )
-        with interruptible() as ended:
-
-            def watch(*_: Any) -> None:
-                live.update(progress)
-                if ended.is_set() and evaluator.best_code is not None:
-                    raise InterruptedSearchError
-
-            if entry.measured:
-                model.watch = watch  # within a batch, which takes seconds
-            try:
-                searcher.run(evaluator, watch)
-            except InterruptedSearchError:
-                live.line("interrupted: the best so far")
-        live.end()
-    # What it took, which the last query may have drawn out beyond the budget.
-    result = replace(evaluator.result(), seconds=evaluator.elapsed)
+        result, interrupted = _searched(request, searcher, model, live)
     if result.best_code is None:
         raise MapspaceError(
             f"None of {result.true_queries:,} tilings of {found.name} could be measured."
@@ -256,13 +221,59 @@ def tile(
         tilings=space.size(),
         tiling=space.describe(result.best_code),
         trial=result,
-        unit=unit,
-        interrupted=ended.is_set(),
+        unit=entry.units[OBJECTIVE],
+        interrupted=interrupted,
         record=entry.record(space, result.best_code, accelerator(entry.accelerator)),
         numpy_seconds=numpy_seconds,
         optimum=optimum,
         from_store=stored is not None and stored.found > 0 and not model.measured,
     )
+
+
+def _searched(
+    request: TileRequest, searcher: Searcher, model: Any, live: Live
+) -> tuple[TrialResult, bool]:
+    """The search, shown live, and whether somebody ended it."""
+    import searchers
+
+    entry = cost_model_entry(request.model)
+    seconds = request.seconds
+    if seconds is None and request.iterations is None:
+        seconds = MEASURING_SECONDS if entry.measured else MODELLING_SECONDS
+    evaluator = searchers.Evaluator(
+        model,
+        searcher.space,
+        objective=OBJECTIVE,
+        iterations=request.iterations,
+        seconds=seconds,
+        largest_batch=entry.largest_batch,
+        clock=getattr(model, "clock", time.perf_counter),
+        on_improvement=lambda _: live.update(progress),
+    )
+
+    def progress() -> str:
+        new = f" ({model.measured:,} newly measured)" if entry.measured else ""
+        best = "-"
+        if evaluator.best_code is not None:
+            best = _quantity(evaluator.best_loss, entry.units[OBJECTIVE])
+        return f"{evaluator.elapsed:8.1f} s {evaluator.true_queries:>9,} tilings{new}   best {best}"
+
+    with interruptible() as ended:
+
+        def watch(*_: Any) -> None:
+            live.update(progress)
+            if ended.is_set() and evaluator.best_code is not None:
+                raise InterruptedSearchError
+
+        if entry.measured:
+            model.watch = watch  # within a batch, which takes seconds
+        try:
+            searcher.run(evaluator, watch)
+        except InterruptedSearchError:
+            live.line("interrupted: the best so far")
+    live.end()
+    # What it took, which the last query may have drawn out beyond the budget.
+    return replace(evaluator.result(), seconds=evaluator.elapsed), ended.is_set()
 
 
 def _problem(
