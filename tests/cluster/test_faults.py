@@ -126,7 +126,6 @@ BENCHMARK: dict[str, Any] = {
     "searchers": {"genetic": {}},
     "seeds": [3],
     "iterations": 20_000,
-    "proof_seconds": 0,
 }
 
 
@@ -214,6 +213,8 @@ def test_a_benchmark_continues_after_control_c_and_after_its_driver_was_killed(
     lines: list[str] = []
     results = run_benchmark(plan_of(), folder, progress=lines.append)
     assert any(line.startswith("small: continuing") for line in lines)
+    # What was proven before the kill is read.
+    assert sum(line.endswith("proven before") for line in lines) == len(plan_of().workloads)
     assert_same_searches(results, searches)
 
 

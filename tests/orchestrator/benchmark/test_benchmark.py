@@ -263,6 +263,8 @@ def kill_and_run_again(
     return results, plan
 
 
+# The same with Ctrl-C and on a cluster that stays is among the faults.
+@pytest.mark.slow
 def test_a_killed_driver_of_trials_continues_exactly(tmp_path: Path, ray_runtime: None) -> None:
     def in_the_middle_of_the_second_search(folder: Path) -> bool:
         finished, under_way = folder / "searches/0.npz", folder / "searches/1.npz"
