@@ -147,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiment")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--machines", type=int, help="see above")
+    parser.add_argument("--machines", type=int, help="how often ten of so many are misjudged")
     options = parser.parse_args()
     path = find_experiment(options.experiment)
     plan = prepare_design(load_experiment(path, Design), str(path))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from paths import EXPERIMENTS
+from processes import descendants, kill, wait_for
+from safetensors.torch import load_file
 
 import surrogate
 from mapspace.errors import ConfigError, DataError
@@ -16,11 +22,13 @@ from mapspace.strict_yaml import validate
 from orchestrator.runs.command import run_experiment
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.training.train import (
+    PROGRESS_FILE,
     TrainConfig,
     TrainExperiment,
     run_train,
 )
 from surrogate.shards import Dataset
+from surrogate.training import fit
 
 VIEWS = 6144
 
@@ -44,7 +52,7 @@ def config_for(folder: Path, **changes: object) -> TrainConfig:
 def finished(
     small_data: Path, tmp_path_factory: pytest.TempPathFactory, ray_runtime: None
 ) -> tuple[TrainConfig, Path]:
-    """A run on two workers; what dies within one is among the faults."""
+    """A run on two workers."""
     config = config_for(small_data)
     folder = tmp_path_factory.mktemp("finished") / "run"
     run_train(config, folder)
@@ -57,6 +65,63 @@ def test_two_workers_average_their_gradients(finished: tuple[TrainConfig, Path])
     assert loaded.card.training["workers"] == 2
     # Shares of other batches than one worker's, so other weights, but as good a fit.
     assert loaded.card.figures.spearman > 0.9
+
+
+def views_so_far(folder: Path) -> int:
+    path = folder / PROGRESS_FILE
+    return int(json.loads(path.read_text())["views"]) if path.exists() else 0
+
+
+# What dies within a cluster that stays is among the faults.
+@pytest.mark.slow
+def test_a_run_that_was_killed_twice_ends_like_an_undisturbed_one(
+    small_data: Path, tmp_path: Path, ray_runtime: None
+) -> None:
+    """The whole process tree, then a worker: the weights are those of the plain loop without Ray."""
+    # Many checkpoints within few views, so that a process can be killed between two of them.
+    config = config_for(small_data, workers=1, views=24_576, checkpoint_views=512)
+    folder = tmp_path / "run"
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from orchestrator.training.train import TrainConfig, run_train\n"
+        "run_train(TrainConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code, config.model_dump_json(), str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: views_so_far(folder))
+    finally:
+        # The whole run dies at once, as with its machine.
+        for process in (driver.pid, *descendants(driver.pid)):
+            kill(process)
+        driver.wait()
+    reached = views_so_far(folder)
+    assert 0 < reached < config.options().views
+    assert not (folder / "surrogate.json").exists()
+
+    killed: list[int] = []
+
+    def kill_worker() -> None:
+        wait_for(lambda: views_so_far(folder) > reached)
+        for process, (_, title) in descendants(os.getpid()).items():
+            if "ray::RayTrainWorker" in title:
+                kill(process)
+                killed.append(process)
+
+    killer = threading.Thread(target=kill_worker)
+    killer.start()
+    run_train(config, folder)
+    killer.join()
+    assert killed
+    torch.set_num_threads(1)
+    expected = dict(fit(Dataset(config.data), config.options()).network.state_dict())
+    found = load_file(folder / "surrogate.safetensors")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
 
 
 def test_a_finished_run_holds_the_surrogate_and_where_it_comes_from(
