@@ -77,7 +77,7 @@ def views_so_far(folder: Path) -> int:
 def test_a_run_that_was_killed_twice_ends_like_an_undisturbed_one(
     small_data: Path, tmp_path: Path, ray_runtime: None
 ) -> None:
-    """The whole process tree, then a worker: the weights are those of the plain loop without Ray."""
+    """The whole process tree, then a worker: the weights are those of the plain loop."""
     # Many checkpoints within few views, so that a process can be killed between two of them.
     config = config_for(small_data, workers=1, views=24_576, checkpoint_views=512)
     folder = tmp_path / "run"
