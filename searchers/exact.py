@@ -34,11 +34,11 @@ from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
 from costmodel.exact.progress import MOST_TOP
 from costmodel.exact_any.choice import is_older, make_prover, why_not
 from costmodel.exact_any.prover import load_compiled
-from costmodel.exact_any.spatial import keep_choices
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.constrained_tables import as_read
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
+from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts

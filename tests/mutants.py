@@ -107,6 +107,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "costmodel/exact": PROOFS,
     "costmodel/exact_any": ANY_DEPTH,
+    "costmodel/tile_chains": ANY_DEPTH,
     "searchers/annealing.py": of_searcher("annealing"),
     "searchers/genetic.py": of_searcher("genetic"),
     "searchers/evaluator.py": ("tests/searchers/test_evaluator.py",),

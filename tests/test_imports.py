@@ -26,8 +26,9 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.loop_nest",
         "costmodel.accelforge costmodel.exact costmodel.exact_imperfect costmodel.independent "
         "costmodel.maestro costmodel.tiling costmodel.timeloop costmodel.zigzag",
-        "costmodel.command costmodel.exact_any",
-        "costmodel.models",
+        "costmodel.command costmodel.tile_chains",
+        "costmodel.exact_any",
+        "costmodel.explanation costmodel.models",
         "searchers.compiled surrogate",
         "searchers.base",
         "searchers.reinforcement searchers.shared",

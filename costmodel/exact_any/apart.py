@@ -18,8 +18,9 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
-from costmodel.exact_any.chain import step_of
-from costmodel.exact_any.entering import (
+from costmodel.exact_any.layout import OneOrder
+from costmodel.tile_chains.chain import step_of
+from costmodel.tile_chains.entering import (
     Around,
     Crossing,
     charge_moving,
@@ -27,11 +28,10 @@ from costmodel.exact_any.entering import (
     open_dims,
     trips_outside,
 )
-from costmodel.exact_any.layout import OneOrder
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tables import products_inside
-from costmodel.exact_any.tiles import FloatArray, Tiles
-from costmodel.exact_any.weights import Weights, weights
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tables import products_inside
+from costmodel.tile_chains.tiles import FloatArray, Tiles
+from costmodel.tile_chains.weights import Weights, weights
 
 BLOCK = 256
 """Assignments that are weighed at a time."""

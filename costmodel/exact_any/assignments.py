@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.spatial import vectors
-from costmodel.exact_any.tiles import FloatArray
-from costmodel.exact_any.weights import floors, weights
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.rules import Rules
+from costmodel.tile_chains.spatial import vectors
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.weights import floors, weights
 
 MOST_ASSIGNMENTS = 2_000_000
 """More of them would take gigabytes to list."""

@@ -26,8 +26,6 @@ from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit
-from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.spatial import keep_choices
 from costmodel.exact_imperfect.boundaries import Boundaries
 from costmodel.exact_imperfect.boxes import Piece, Queue, best_halves, narrowed, whole_box
 from costmodel.exact_imperfect.cells import cells_of
@@ -39,6 +37,8 @@ from costmodel.exact_imperfect.spreads import Spread, tightened
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.rules import Rules
+from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError, ContractError
 
 Outcome = tuple[int, int]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costmodel.exact_any.assignments import Spreads
-from costmodel.exact_any.credits import Credits
 from costmodel.exact_any.leaves import Leaves
-from costmodel.exact_any.rules import Decision, Rules
-from costmodel.exact_any.shape import Shape, build_shape
-from costmodel.exact_any.tiles import Lattice
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.credits import Credits
+from costmodel.tile_chains.rules import Decision, Rules
+from costmodel.tile_chains.shape import Shape, build_shape
+from costmodel.tile_chains.tiles import Lattice
 
 
 class OneOrder(NamedTuple):

@@ -11,13 +11,13 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.orders import Tiling, make_places, search_orders
-from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.weights import Weights, weights
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.rules import Rules
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.weights import Weights, weights
 
 # Orders that are costed at a time where the model alone can say what they cost.
 BATCH = 512

@@ -16,8 +16,8 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray
 
 UNSEEN, RESTING, SLIDING, CLOSED = range(4)
 DEPTH = 160

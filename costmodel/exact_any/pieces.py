@@ -18,8 +18,8 @@ from costmodel.exact_any.assignments import Assignments
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.prover import AnyProver, Opened
 from costmodel.exact_any.share import Left, Share, ShareTrail
-from costmodel.exact_any.tables import ChainTables
 from costmodel.space import Codes
+from costmodel.tile_chains.tables import ChainTables
 
 Limit = tuple[float, float]
 """Energy, pJ, and cycles of the mapping to beat."""

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, Spreads
-from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.shape import MOST_CELLS
-from costmodel.exact_any.spatial import keep_choices
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.rules import Rules
+from costmodel.tile_chains.shape import MOST_CELLS
+from costmodel.tile_chains.spatial import keep_choices
 
 
 def why_not_any(space: MapSpace) -> str | None:

@@ -34,17 +34,17 @@ from costmodel.exact_any.assignments import Assignments, list_assignments
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.leaves import Assignment
-from costmodel.exact_any.ports import Port, Prices, leakage, ports, priced
 from costmodel.exact_any.problem import energy_unit, why_not_any
-from costmodel.exact_any.rules import Decision, Rules
-from costmodel.exact_any.spatial import keep_choices
-from costmodel.exact_any.tables import ChainTables, nth_table, products_inside
 from costmodel.exact_any.tilings import Tilings
-from costmodel.exact_any.views import Together, View
-from costmodel.exact_any.weights import weights
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
+from costmodel.tile_chains.rules import Decision, Rules
+from costmodel.tile_chains.spatial import keep_choices
+from costmodel.tile_chains.tables import ChainTables, nth_table, products_inside
+from costmodel.tile_chains.views import Together, View
+from costmodel.tile_chains.weights import weights
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
 

@@ -12,10 +12,10 @@ from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.side_by_side import descents
-from costmodel.exact_any.tables import ChainTables
-from costmodel.exact_any.tiles import FloatArray
-from costmodel.exact_any.views import View
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.tables import ChainTables
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.views import View
 
 Way = tuple[tuple[int, tuple[int, ...]], ...]
 """Per depth the tile in work, -1 if none, and the tiles that are through."""

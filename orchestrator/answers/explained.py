@@ -12,7 +12,7 @@ from orchestrator.report.units import signed_percent
 from orchestrator.schemas.explained import ExplanationAnswer
 
 if TYPE_CHECKING:
-    from costmodel.exact_any.explained import (
+    from costmodel.explanation.explained import (
         ConstraintAnswer,
         DecisionAnswer,
         Explanation,

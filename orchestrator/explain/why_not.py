@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from costmodel.accelerators import constrained
 from costmodel.exact_any.choice import load_prover, make_prover, why_not_proven
-from costmodel.exact_any.explained import Neighbour
-from costmodel.exact_any.explanation import neighbour_of
+from costmodel.explanation.explained import Neighbour
+from costmodel.explanation.explanation import neighbour_of
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import LevelMapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from costmodel.exact_any.explanation_json import ExplanationAnswer as ExplanationAnswer
-from costmodel.exact_any.explanation_json import NeighbourAnswer
+from costmodel.explanation.explanation_json import ExplanationAnswer as ExplanationAnswer
+from costmodel.explanation.explanation_json import NeighbourAnswer
 from orchestrator.schemas.costs import CostsOfRecord, DecisionAnswer, LimitAnswer, Objective
 
 

@@ -29,8 +29,8 @@ def explain_result(
         ConfigError: nothing is proven of it, or a wrong time.
     """
     from costmodel.exact_any.choice import load_prover, why_not_proven
-    from costmodel.exact_any.explanation import Optimum, explain
     from costmodel.exact_any.prover import load_compiled
+    from costmodel.explanation.explanation import Optimum, explain
     from costmodel.map_space.map_space import MapSpace
 
     if not seconds > 0:

@@ -13,7 +13,7 @@ import numpy as np
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.constraint_entries import Constraint
-from costmodel.exact_any.neighbours import Resource, amounts, enough, resources
+from costmodel.explanation.neighbours import Resource, amounts, enough, resources
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
 from costmodel.map_space.map_space import MapSpace

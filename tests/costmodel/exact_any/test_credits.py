@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costmodel import MapSpace, accelerator
-from costmodel.exact_any.credits import Credits
-from costmodel.exact_any.shape import build_shape
+from costmodel.tile_chains.credits import Credits
+from costmodel.tile_chains.shape import build_shape
 from costmodel.workload_families import cnn
 
 # Extents of P and R in the slot's step and in its tile, and the trips along P + R that are charged.

@@ -16,9 +16,9 @@ from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Objective
 from costmodel.exact_any.choice import make_prover
-from costmodel.exact_any.explained import Explanation, Neighbour, ResourceAnswer
-from costmodel.exact_any.explanation import Optimum, explain
-from costmodel.exact_any.neighbours import Resource, enough
+from costmodel.explanation.explained import Explanation, Neighbour, ResourceAnswer
+from costmodel.explanation.explanation import Optimum, explain
+from costmodel.explanation.neighbours import Resource, enough
 
 FAR = 1e-9
 # Far more than they take: a share of it must hold first compilations on a busy machine.

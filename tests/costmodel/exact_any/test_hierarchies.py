@@ -14,8 +14,8 @@ from small_hierarchies import check_front, check_hierarchy, check_proof, random_
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
 from costmodel.exact.prover import Prover
-from costmodel.exact_any import tables
 from costmodel.exact_any.prover import AnyProver
+from costmodel.tile_chains import tables
 from mapspace.errors import ConfigError, ContractError
 
 TWO_LEVELS = {

@@ -17,7 +17,7 @@ from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignments import list_assignments
 from costmodel.exact_any.layout import lay_out
 from costmodel.exact_any.prover import AnyProver
-from costmodel.exact_any.spatial import keep_choices
+from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError
 
 # What a broken rule would claim: (function, what it says there, what it becomes).

@@ -20,11 +20,11 @@ from costmodel.compiled import lean
 from costmodel.exact_any.assignments import list_assignments
 from costmodel.exact_any.layout import lay_out
 from costmodel.exact_any.leaves import is_linear
-from costmodel.exact_any.pairs import insert_pair, least_of_pair
-from costmodel.exact_any.spatial import keep_choices
-from costmodel.exact_any.tables import ChainTables
-from costmodel.exact_any.tiles import FloatArray
-from costmodel.exact_any.weights import weights
+from costmodel.tile_chains.pairs import insert_pair, least_of_pair
+from costmodel.tile_chains.spatial import keep_choices
+from costmodel.tile_chains.tables import ChainTables
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.weights import weights
 from mapspace.errors import ConfigError
 
 SIZES = (1, 2, 2, 2, 3, 4)

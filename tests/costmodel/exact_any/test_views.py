@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel.costs import Objective
-from costmodel.exact_any.views import Together
+from costmodel.tile_chains.views import Together
 
 
 @pytest.mark.parametrize(("objective", "power"), [("edp", 1), ("ed2p", 2)])

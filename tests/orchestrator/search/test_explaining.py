@@ -9,8 +9,8 @@ import pytest
 from commands import answer, printed
 
 import mapspace as ms
-from costmodel.exact_any.explained import DecisionAnswer, Explanation, Neighbour, ResourceAnswer
-from costmodel.exact_any.neighbours import Resource
+from costmodel.explanation.explained import DecisionAnswer, Explanation, Neighbour, ResourceAnswer
+from costmodel.explanation.neighbours import Resource
 from mapspace.errors import ConfigError
 from orchestrator.answers.explained import ExplainedOptimum
 

@@ -17,10 +17,10 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.exact.problem import divisors_of
-from costmodel.exact_any.rules import Decision, Rules
-from costmodel.exact_any.spatial import keep_choices
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
+from costmodel.tile_chains.rules import Decision, Rules
+from costmodel.tile_chains.spatial import keep_choices
 from mapspace.strict_yaml import validate
 
 Kind = Literal["capacity", "elements", "bandwidth"]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.chain import build_boundary, build_slot
-from costmodel.exact_any.chain_arrays import Scratch, empty_chain
-from costmodel.exact_any.credits import Credits
-from costmodel.exact_any.entering import Around
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.tile_chains.chain import build_boundary, build_slot
+from costmodel.tile_chains.chain_arrays import Scratch, empty_chain
+from costmodel.tile_chains.credits import Credits
+from costmodel.tile_chains.entering import Around
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray, Tiles
 
 
 def products_inside(spatial: Array) -> Array:

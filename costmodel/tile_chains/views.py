@@ -15,11 +15,11 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
-from costmodel.exact_any.lines import empty_lines
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tables import ChainTables
-from costmodel.exact_any.tiles import FloatArray
-from costmodel.exact_any.walk import (
+from costmodel.tile_chains.lines import empty_lines
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tables import ChainTables
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.walk import (
     Slot,
     bound_tiles,
     cross_boundary,

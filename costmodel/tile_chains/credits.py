@@ -13,8 +13,8 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray
 
 DEPTH = 64
 """Loops that a sequence may hold: more than sizes below 2^62 have prime factors."""

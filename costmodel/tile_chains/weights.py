@@ -22,9 +22,9 @@ from costmodel.arrays.projections import (
     PART_OF_INPUT,
 )
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.tiles import FloatArray
 from costmodel.loop_nest.networks import fill_least_hops
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.tiles import FloatArray
 
 
 class Weights(NamedTuple):

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
-from costmodel.exact_any.rules import Rules
-from costmodel.exact_any.shape import Shape
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.rules import Rules
+from costmodel.tile_chains.shape import Shape
 
 FloatArray = npt.NDArray[np.float64]
 

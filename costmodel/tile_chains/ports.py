@@ -14,9 +14,9 @@ import numpy as np
 
 from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.tiles import FloatArray
-from costmodel.exact_any.weights import Weights, groups
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.weights import Weights, groups
 
 MOST_PORTS = 3
 """Ports that are bounded, the outermost ones: each takes a chain of its own."""

@@ -1,6 +1,6 @@
 """Compiled: what enters a tile at least, by which loop runs innermost outside it.
 
-Letters as in `costmodel.exact_any.chain`, which explains slots, boundaries and resting tensors.
+Letters as in `costmodel.tile_chains.chain`, which explains slots, boundaries and resting tensors.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray, Tiles
 
 
 @by_reference

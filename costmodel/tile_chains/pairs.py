@@ -6,7 +6,7 @@ of points (trips of the one, trips of the other, cost), and the least for two pr
 of its lower convex hull. Corners are kept as far as there is room; two that are joined become a
 point below both, so that the least never is too high.
 
-Letters as in `costmodel.exact_any.chain`, and X pairs, P points of a pair.
+Letters as in `costmodel.tile_chains.chain`, and X pairs, P points of a pair.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.compiled import part
-from costmodel.exact_any.chain_arrays import Chain, Scratch
-from costmodel.exact_any.entering import Around, Crossing, covering, least_resting, trips_outside
-from costmodel.exact_any.hulls import insert_point
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.tile_chains.chain_arrays import Chain, Scratch
+from costmodel.tile_chains.entering import Around, Crossing, covering, least_resting, trips_outside
+from costmodel.tile_chains.hulls import insert_point
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray, Tiles
 
 
 @part

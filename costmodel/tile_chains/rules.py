@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.spatial import every_axes
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.spatial import every_axes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The tables of a chain, as arrays that compiled passes fill.
 
-Letters as in `costmodel.exact_any.chain`, which says what they hold; X pairs of tensors, P points
+Letters as in `costmodel.tile_chains.chain`, which says what they hold; X pairs of tensors, P points
 of a pair.
 """
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
-from costmodel.exact_any.hulls import HULL
-from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.tile_chains.hulls import HULL
+from costmodel.tile_chains.tiles import FloatArray, Tiles
 
 POINTS = 24
 """Points that a tile and pair keep, where there is room for them."""

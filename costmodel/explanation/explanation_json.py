@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from costmodel.costs import Objective
-from costmodel.exact_any.neighbours import Kind
+from costmodel.explanation.neighbours import Kind
 
 
 class NeighbourAnswer(TypedDict):

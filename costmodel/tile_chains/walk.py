@@ -1,7 +1,7 @@
 """Compiled: from a chain of tiles to those that may come next outwards, and what they cost.
 
 What is certain of the cost of a chain of tiles is a list of *lines*
-(`costmodel.exact_any.lines`). The least over them, each with what the tables
+(`costmodel.tile_chains.lines`). The least over them, each with what the tables
 say of everything outside, is a lower bound of all mappings with these tiles.
 
 Letters: n dimensions, T tensors, M lines.
@@ -15,9 +15,9 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
-from costmodel.exact_any.chain import step_of
-from costmodel.exact_any.chain_arrays import Chain
-from costmodel.exact_any.entering import (
+from costmodel.tile_chains.chain import step_of
+from costmodel.tile_chains.chain_arrays import Chain
+from costmodel.tile_chains.entering import (
     Around,
     Crossing,
     class_charges,
@@ -27,11 +27,11 @@ from costmodel.exact_any.entering import (
     resting_share,
     trips_outside,
 )
-from costmodel.exact_any.hulls import least_on_hull
-from costmodel.exact_any.lines import Line, Lines, add_line, line_at, line_in
-from costmodel.exact_any.pairs import least_of_pair
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import FloatArray, Tiles
+from costmodel.tile_chains.hulls import least_on_hull
+from costmodel.tile_chains.lines import Line, Lines, add_line, line_at, line_in
+from costmodel.tile_chains.pairs import least_of_pair
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray, Tiles
 
 
 class Slot(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.compiled import part
-from costmodel.exact_any.tiles import FloatArray
+from costmodel.tile_chains.tiles import FloatArray
 
 HULL = 6
 """Points that a hull keeps; more are joined, two by two, into points below both."""

@@ -14,7 +14,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
-from costmodel.exact_any.tiles import FloatArray
+from costmodel.tile_chains.tiles import FloatArray
 
 MOST_LINES = 32
 

@@ -19,7 +19,9 @@ from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.restriction import Restriction
 from costmodel.exact_any.choice import make_prover, why_not_proven
-from costmodel.exact_any.explained import (
+from costmodel.exact_any.problem import why_not_any
+from costmodel.exact_any.prover import AnyProver
+from costmodel.explanation.explained import (
     EQUAL,
     ConstraintAnswer,
     DecisionAnswer,
@@ -27,7 +29,7 @@ from costmodel.exact_any.explained import (
     Neighbour,
     ResourceAnswer,
 )
-from costmodel.exact_any.neighbours import (
+from costmodel.explanation.neighbours import (
     Resource,
     amounts,
     decisions,
@@ -36,13 +38,11 @@ from costmodel.exact_any.neighbours import (
     otherwise,
     resources,
 )
-from costmodel.exact_any.problem import why_not_any
-from costmodel.exact_any.prover import AnyProver
-from costmodel.exact_any.rules import Decision
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.impossible import conflict_text
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
+from costmodel.tile_chains.rules import Decision
 from mapspace.errors import ConfigError
 
 # The search for the smallest step that matters proves several neighbours.

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 
 from costmodel.costs import Objective
-from costmodel.exact_any.explanation_json import (
+from costmodel.explanation.explanation_json import (
     ExplainedConstraint,
     ExplainedDecision,
     ExplainedResource,
     ExplanationAnswer,
     NeighbourAnswer,
 )
-from costmodel.exact_any.neighbours import Resource
+from costmodel.explanation.neighbours import Resource
 
 EQUAL = 1e-11
 """Optima closer than this share count as equal: energies are sums in floating point."""

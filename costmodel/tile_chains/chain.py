@@ -16,8 +16,8 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
-from costmodel.exact_any.chain_arrays import Chain, Scratch
-from costmodel.exact_any.entering import (
+from costmodel.tile_chains.chain_arrays import Chain, Scratch
+from costmodel.tile_chains.entering import (
     Around,
     Crossing,
     charge_others,
@@ -27,16 +27,16 @@ from costmodel.exact_any.entering import (
     resting_share,
     trips_outside,
 )
-from costmodel.exact_any.hulls import insert_point, least_on_hull
-from costmodel.exact_any.pairs import (
+from costmodel.tile_chains.hulls import insert_point, least_on_hull
+from costmodel.tile_chains.pairs import (
     edge_pairs,
     fill_slot_pairs,
     follows_partner,
     insert_pair,
     pairs_of_class,
 )
-from costmodel.exact_any.shape import Shape
-from costmodel.exact_any.tiles import Tiles
+from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import Tiles
 
 
 @part
