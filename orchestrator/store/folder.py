@@ -78,11 +78,14 @@ class Store:
         if not marker.exists():
             if isinstance(self.place, Path) and self.place.exists() and not self.place.is_dir():
                 raise ConfigError(f"{self.place}: expected a folder for a store, found a file.")
-            if file_sizes(self.place) or folders(self.place):
+            there = [*file_sizes(self.place), *folders(self.place)]
+            # Another process may be making it: the marker first, of which a part has such a name.
+            if all(name.startswith(f".{MARKER}.") for name in there):
+                return
+            if not marker.exists():
                 raise ConfigError(
                     f"{self.place}: expected a store or an empty folder, found other files."
                 )
-            return
         found = read_json(marker)
         name = found.get("format") if isinstance(found, dict) else None
         if name != FORMAT:

@@ -241,6 +241,22 @@ def test_certificates_that_no_row_names_go_after_a_while(tmp_path: Path) -> None
     assert store.certificate(row) == text
 
 
+def test_a_store_that_another_process_is_making_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f".{MARKER}.12-ab.tmp").write_bytes(b"")
+    Store(tmp_path)
+    sizes = folder.file_sizes
+
+    def made_meanwhile(place: Path) -> dict[str, int]:
+        monkeypatch.undo()
+        Store(place).add([row_of(0)])
+        return sizes(place)
+
+    monkeypatch.setattr(folder, "file_sizes", made_meanwhile)
+    assert Store(tmp_path).rows([row_of(0).question]) == [row_of(0)]
+
+
 def test_other_folders_and_versions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"x")
     with pytest.raises(ConfigError, match=r"expected a store or an empty folder"):
