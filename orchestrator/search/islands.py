@@ -132,6 +132,10 @@ def run_on(
     assert isinstance(space, MapSpace)
     while (remaining := evaluator.remaining) > 0 and islands.legs(remaining):
         began = evaluator.elapsed
+        # Read once: the time may run out while the legs are made.
+        seconds = None if evaluator.seconds is None else evaluator.seconds - began
+        if seconds is not None and seconds <= 0:
+            return
         legs = [
             Leg(
                 index,
@@ -141,7 +145,7 @@ def run_on(
                 islands.options,
                 islands.seeds[index],
                 island.state_dict(),
-                evaluator.seconds_left,
+                seconds,
             )
             for index, island in enumerate(islands.islands)
             if island.left

@@ -88,6 +88,15 @@ def test_a_budget_of_time_is_kept() -> None:
     assert (np.diff(evaluator.state_dict()["curve_seconds"]) >= 0).all()
 
 
+def test_the_time_may_run_out_while_legs_are_made() -> None:
+    """Whenever a look at the clock finds the budget spent, no leg begins with less than none."""
+    for last in range(1, 8):
+        times = iter([0.0] * last)
+        evaluator = budget(seconds=0.2, clock=lambda times=times: next(times, 0.3))
+        run_on(lambda legs: [(leg, run_leg(leg)) for leg in legs], made("genetic"), evaluator)
+        assert evaluator.remaining == 0
+
+
 def test_workers_that_keep_dying_are_one_line() -> None:
     with pytest.raises(MapspaceError, match="kept dying on island 0"):
         run_on(lambda legs: [(leg, None) for leg in legs], made("genetic"), budget())
