@@ -106,6 +106,23 @@ def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds what a call may take, which the function has as `limits`."""
+
+    @click.option("--cores", type=int, help="Processors that are used at once; else all.")
+    @click.option("--hours", type=float, help="Stop after so many, to go on later.")
+    @click.option("--core-hours", type=float, help="Stop after so many hours x processors.")
+    @functools.wraps(function)
+    def limited(
+        cores: int | None, hours: float | None, core_hours: float | None, **options: Any
+    ) -> None:
+        from orchestrator.runs.limits import Limits
+
+        function(limits=Limits(cores, hours, core_hours), **options)
+
+    return limited
+
+
 def _run(command: str, experiment: str, *, as_json: bool, **options: Any) -> None:
     from orchestrator.runs.command import run_experiment
 
@@ -144,12 +161,8 @@ def train(**options: Any) -> None:
     show_default=True,
     help="Continue what lies in the run folder, or refuse it.",
 )
-@click.option("--cores", type=int, help="Processors that are used at once; else all.")
-@click.option("--hours", type=float, help="Stop after so many, to go on later.")
-@click.option("--core-hours", type=float, help="Stop after so many hours x processors.")
-def benchmark(
-    cores: int | None, hours: float | None, core_hours: float | None, **options: Any
-) -> None:
+@_with_limits
+def benchmark(**options: Any) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
     The same command again continues an interrupted run, which is logged to MLflow in a SQLite file
@@ -157,9 +170,7 @@ def benchmark(
     logged only where --tracking-uri says so. A limit that is reached ends the call with 1 and a
     line that says what is missing.
     """
-    from orchestrator.runs.limits import Limits
-
-    _run("benchmark", limits=Limits(cores, hours, core_hours), **options)
+    _run("benchmark", **options)
 
 
 @cli.command()
@@ -177,12 +188,14 @@ def sweep(**options: Any) -> None:
 @cli.command()
 @_experiment
 @with_store
+@_with_limits
 def design(**options: Any) -> None:
     """Proves the best machines of EXPERIMENT's grid without proving all of them, on Ray tasks.
 
     EXPERIMENT is a YAML file or a shipped one's name: a sweep's grid, workloads, limits and area.
     Bounds on whole boxes of machines settle most of them. The same command again continues an
-    interrupted design.
+    interrupted design. A limit that is reached ends the call with the best machine found so far,
+    and how far it is above the best at most.
     """
     _run("design", **options)
 

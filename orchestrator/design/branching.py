@@ -1,9 +1,12 @@
 """Branch and bound over boxes of machines: which proofs are needed next, and what is settled.
 
 The box whose bound promises most is looked at first. It is settled where its least area exceeds
-the limit, or where a machine that was found is at least as good as the bound on its ideal, and not
-larger. Else its ideal is proven, the heaviest layers first, and then it is split; a box of one
-machine is that machine's proof.
+the limit, or where a machine that was found is at least as good as the bound on its ideal (or as
+near to it as the design's gap allows), and not larger. Else its ideal is proven, the heaviest
+layers first, and then it is split; a box of one machine is that machine's proof.
+
+So that there is a machine early on, one of the box of which least is known is proven whenever twice
+as many proofs are there as at the time before; its box stays open.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from orchestrator.sweep.proofs import Proof
 CYCLES_IN: Mapping[Objective, int] = {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}
 """The power of the cycles in an objective."""
 
+# Proofs before the first machine that is proven out of turn.
+FIRST_DIVE = 64
+
 Why = Literal["area", "bound", "infeasible", "proven", "open"]
 
 
@@ -46,7 +52,7 @@ class Settled(NamedTuple):
     why: Why
     """`area`: too large, all of it; `bound`: no machine of it is better than one that was found;
     `infeasible`: a layer has no mapping on its ideal; `proven`: the machine itself was; `open`: one
-    machine, of which a layer is not proven in its time."""
+    machine, of which a layer is not proven in its time, or what a limit of the call has left."""
     bound: float
     """What no machine of it undercuts, in pJ and cycles of the whole workload."""
     area: float
@@ -71,7 +77,7 @@ class Branching:
 
     Attributes:
         settled: what needs no more work.
-        found: machines that were proven.
+        found: machines that were proven, by their places.
     """
 
     def __init__(
@@ -100,7 +106,9 @@ class Branching:
         self._open: list[tuple[float, int, Box]] = []
         self._edge: list[Found] = []
         self.settled: list[Settled] = []
-        self.found: list[Found] = []
+        self.found: dict[tuple[int, ...], Found] = {}
+        self._dive: Box | None = None
+        self._next_dive = FIRST_DIVE
         for root in grid.roots() if begin else ():
             self._push(root, 0.0)
 
@@ -114,11 +122,42 @@ class Branching:
         """What no machine that is not settled undercuts; infinite where all are."""
         return min((bound for bound, _, _ in self._open), default=math.inf)
 
+    @property
+    def gap(self) -> float:
+        """How far what was found is above the best at most, as a share.
+
+        Of a front: above the best of what is no larger, at any area. Infinite where there may be a
+        machine that is smaller than all that were found, or nothing was found.
+        """
+        left = [(bound, self._grid.area(box)) for bound, _, box in self._open]
+        left += [(one.bound, one.area) for one in self.settled if one.why in ("bound", "open")]
+        return max((self._above(*one) for one in left), default=0.0)
+
+    def stop(self) -> None:
+        """Leaves everything open that is not settled."""
+        for _, _, box in self._open:
+            if not self.settle(box):
+                self.leave(box)
+        self._open.clear()
+
+    def leave(self, box: Box) -> None:
+        """Leaves a box open, but for a machine of which every proof is there."""
+        if machines_in(box) == 1 and self.take(box):
+            return
+        self.settled.append(Settled(box, "open", self._bound(box), self._grid.area(box)))
+
     def wishes(self, most: int) -> list[Wish]:
         """The proofs that are needed next, so many at the most and one at least; empty: finished.
 
         The same wishes follow on the same proofs, whoever makes them and in whatever order.
         """
+        if self._open and len(self._proofs) >= self._next_dive:
+            self._dive = self._dive or self._promising()
+            missing = [wish for wish in self._wishes_of(self._dive) if wish not in self._proofs]
+            if missing:
+                return missing[:most]
+            self.judge(self._dive)
+            self._dive, self._next_dive = None, 2 * len(self._proofs)
         wanted: dict[Wish, None] = {}
         waiting: list[tuple[float, Box]] = []
         while self._open and len(wanted) < most:
@@ -179,15 +218,14 @@ class Branching:
 
     def settle(self, box: Box) -> bool:
         """Settles a box without looking at its machines, if that can be done by now."""
-        corner = self._grid.corner(box)
-        bound = self._total([lower for lower, _ in self._between(corner)], corner)
-        area = self._grid.area(box)
+        bound, area = self._bound(box), self._grid.area(box)
+        near = bound * (1 + self._design.gap)
         why: Why | None = None
         if self._grid.too_large(box, self._design.limits):
             why = "area"
         elif bound == math.inf:
             why = "infeasible"
-        elif any(self._beats(found, bound, area) for found in self._edge):
+        elif any(self._beats(found, near, area) for found in self._edge):
             why = "bound"
         if why is not None:
             self.settled.append(Settled(box, why, bound, area))
@@ -199,14 +237,27 @@ class Branching:
 
     def take(self, box: Box) -> bool:
         """Settles a box of one machine by its proofs, if they are all there."""
-        corner = self._grid.corner(box)
-        wishes = [Wish(layer, corner) for layer in range(len(self._counts))]
-        if not all(wish in self._proofs for wish in wishes):
+        found = self.judge(box)
+        if found is None:
             return False
-        proofs = [self._proofs[wish] for wish in wishes]
+        proofs = [self._proofs[wish] for wish in self._wishes_of(box)]
         bounds = [bounds_of(proof, self._design.objective)[0] for proof in proofs]
-        found = self._evaluate(tuple(first for first, _ in box), proofs)
-        self.found.append(found)
+        exact = math.inf in bounds or all(proof.status == "proven" for proof in proofs)
+        why: Why = "proven" if exact else "open"
+        total = self._total(bounds, self._grid.corner(box))
+        self.settled.append(Settled(box, why, total, found.area))
+        return True
+
+    def judge(self, box: Box) -> Found | None:
+        """What comes of a machine, a box of one, by its proofs; None: they are not all there."""
+        places = tuple(first for first, _ in box)
+        if places in self.found:
+            return self.found[places]
+        wishes = self._wishes_of(box)
+        if not all(wish in self._proofs for wish in wishes):
+            return None
+        found = self._evaluate(places, [self._proofs[wish] for wish in wishes])
+        self.found[places] = found
         if found.eligible and not any(
             self._beats(other, found.value, found.area) for other in self._edge
         ):
@@ -214,7 +265,37 @@ class Branching:
                 other for other in self._edge if not self._beats(found, other.value, other.area)
             ]
             self._edge.append(found)
-        exact = math.inf in bounds or all(proof.status == "proven" for proof in proofs)
-        why: Why = "proven" if exact else "open"
-        self.settled.append(Settled(box, why, self._total(bounds, corner), found.area))
-        return True
+        return found
+
+    def _promising(self) -> Box:
+        """A machine of the box of which least is known, down the parts of which that holds."""
+        box = min((box for _, _, box in self._open), key=self._promise)
+        while machines_in(box) > 1:
+            parts = split(self._grid, box)
+            fit = [part for part in parts if not self._grid.too_large(part, self._design.limits)]
+            # Where nothing tells them apart, the better half.
+            box = min(reversed(fit or parts), key=self._promise)
+        return box
+
+    def _promise(self, box: Box) -> tuple[float, float]:
+        """The less, the further what was found may be above a machine of the box."""
+        bound, area = self._bound(box), self._grid.area(box)
+        return -self._above(bound, area), bound if self._design.find == "best" else area
+
+    def _wishes_of(self, box: Box) -> list[Wish]:
+        """The proofs of a box's ideal."""
+        corner = self._grid.corner(box)
+        return [Wish(layer, corner) for layer in range(len(self._counts))]
+
+    def _bound(self, box: Box) -> float:
+        """What no machine of a box undercuts, by the proofs that are there."""
+        corner = self._grid.corner(box)
+        return self._total([lower for lower, _ in self._between(corner)], corner)
+
+    def _above(self, bound: float, area: float) -> float:
+        """How far the best machine that is no larger is above a bound, as a share."""
+        best = self._design.find == "best"
+        values = [found.value for found in self._edge if best or found.area <= area]
+        if not values:
+            return math.inf
+        return max(0.0, min(values) / bound - 1) if bound else math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,7 +15,8 @@ from costmodel.affine import Workload
 from costmodel.exact.verification import Verdict
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, PositiveNumber, Size, StrictModel, validate
-from orchestrator.design.branching import Branching, Settled, Why, Wish
+from orchestrator.design.bounds import ROUNDING
+from orchestrator.design.branching import Branching, Why, Wish
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.plan import DesignPlan, planned
@@ -62,6 +63,8 @@ class DesignCertificate(StrictModel):
     format: Literal["mapspace-design-certificate-1"]
     proven: Annotated[bool, Field(strict=True)]
     """Whether no machine of the grid is better than the front."""
+    gap: NonNegativeNumber | None = None
+    """How far what was found is above the best at most, as a share; None: not known."""
     design: Design
     base: Accelerator
     """What the grid changes, whatever name the design has for it."""
@@ -77,9 +80,11 @@ def certify_design(
     plan: DesignPlan, branching: Branching, proofs: Mapping[Wish, Proof]
 ) -> DesignCertificate:
     """The certificate of a design that is finished."""
+    gap = branching.gap
     return DesignCertificate(
         format=FORMAT,
-        proven=all(settled.why != "open" for settled in branching.settled),
+        proven=gap == 0,
+        gap=None if math.isinf(gap) else gap,
         design=plan.design,
         base=plan.base,
         layers=tuple(_LayerOf(workload=x.workload, count=x.count) for x in plan.layers),
@@ -179,28 +184,44 @@ def _settled_again(
     """What comes of every box with proofs that were made again."""
     branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate, begin=False)
     branching.tell(proofs)
-    alone = [said.box for said in certificate.boxes if said.why in ("proven", "open")]
-    for box in alone:
-        if machines_in(box) > 1 or not branching.take(box):
-            return [f"WRONG: the machine at {box} is not proven"]
+    for places in certificate.front:
+        if branching.judge(tuple((place, place + 1) for place in places)) is None:
+            return [f"WRONG: the machine of the front at {places} is not proven"]
+    for said in certificate.boxes:
+        if said.why == "proven" and (machines_in(said.box) > 1 or not branching.take(said.box)):
+            return [f"WRONG: the machine at {said.box} is not proven"]
+        if said.why == "open":
+            branching.leave(said.box)
+    alone, left = _count(branching, "proven"), _count(branching, "open")
     found = [found.places for found in branching.front]
     if sorted(found) != sorted(certificate.front):
         return [f"WRONG: the front is at {found[:5]}, not at {list(certificate.front[:5])}"]
-    branching.settled.clear()
     for said in certificate.boxes:
         if said.why not in ("proven", "open") and not branching.settle(said.box):
             return [f"WRONG: nothing settles the box {said.box}"]
-    counts = _count(branching.settled)
-    if certificate.proven and any(said.why == "open" for said in certificate.boxes):
-        return ["WRONG: a machine is open, so the front is not proven"]
+    most = 0.0 if certificate.proven else math.inf
+    most = most if certificate.gap is None else certificate.gap
+    if branching.gap > most + ROUNDING:
+        return [f"WRONG: what was found is {how_near(branching.gap)}, not {how_near(most)}"]
+    counts = branching.machines_settled - alone - left
     return [
-        f"{len(proofs):,} proofs made again: {len(alone):,} machines by themselves, {counts:,} by "
-        "bounds, area or because nothing fits",
-        f"{len(found):,} machines of the front, and no other one is better"
-        if certificate.proven
-        else f"{len(found):,} machines found; some are not proven, so there may be better ones",
+        f"{len(proofs):,} proofs made again: {alone:,} machines by themselves, {counts:,} by "
+        "bounds, area or because nothing fits" + (f", {left:,} are open" if left else ""),
+        f"{len(found):,} machines of the front, and {how_good(most)}",
     ]
 
 
-def _count(settled: Sequence[Settled]) -> int:
-    return sum(machines_in(box.box) for box in settled)
+def _count(branching: Branching, why: Why) -> int:
+    return sum(machines_in(settled.box) for settled in branching.settled if settled.why == why)
+
+
+def how_near(gap: float) -> str:
+    """How far what was found is above the best, in words."""
+    return f"at most {gap:.2%} above the best" if gap < math.inf else "not bounded"
+
+
+def how_good(gap: float) -> str:
+    """What is proven of the machines that were found, in words."""
+    if gap == 0:
+        return "no other one is better"
+    return f"what was found is {how_near(gap)}" if gap < math.inf else "there may be better ones"

@@ -19,6 +19,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from mapspace.strict_yaml import NonNegativeNumber
 from orchestrator.sweep.config import Sweep
 
 
@@ -29,6 +30,8 @@ class Design(Sweep):
     kind: Literal["design"]  # type: ignore[assignment]
     find: Literal["front", "best"] = "front"
     """The whole front of objective and area, or the one machine of the least objective."""
+    gap: NonNegativeNumber = 0.0
+    """How far above the best machine, or above the front, what is found may be, as a share."""
 
     @model_validator(mode="after")
     def _check_grid(self) -> Design:

@@ -19,12 +19,13 @@ from typing import Any, ClassVar
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.design.branching import Branching, Settled, Wish
-from orchestrator.design.certificate import DesignCertificate, certify_design
+from orchestrator.design.certificate import DesignCertificate, certify_design, how_good
 from orchestrator.design.config import Design
 from orchestrator.design.further import Step, ends_of_grid, places_further, step_lines, step_to
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.plan import DesignPlan, prepare_design
 from orchestrator.report.shown import Fact, Shown
+from orchestrator.runs.limits import LimitReachedError
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record, digest
 from orchestrator.runs.progress import progress_bar
@@ -74,6 +75,11 @@ class DesignResults(Shown):
     def proven(self) -> bool:
         """Whether no machine of the grid is better than those of the front."""
         return self.certificate.proven
+
+    @property
+    def gap(self) -> float | None:
+        """How far the front is above the best at most, as a share; None: not known."""
+        return self.certificate.gap
 
     @property
     def proofs(self) -> int:
@@ -132,6 +138,8 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate)
         used: dict[Wish, Proof] = {}
         best: list[tuple[float, float]] = []
+        steps: tuple[Step, ...] = ()
+        stopped = ""
         with progress_bar(self.unit, drawn=self.bars) as progress, ExitStack() as ray:
             bar = progress.add_task(self.name, total=self.plan.grid.size, note="")
             while wishes := branching.wishes(PROOFS_AT_ONCE):
@@ -144,11 +152,21 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 progress.update(bar, completed=branching.machines_settled, note=note)
                 if proven_now:
                     self._tell(branching, len(used), best)
+                    if stopped := self.limits.reached(self.progress.processors):
+                        branching.stop()
             progress.update(bar, completed=branching.machines_settled)
             if best:
                 self._tell(branching, len(used), best)
-            steps = self._steps(folder / PROOFS_FOLDER, claim, proofs, branching, ray)
+            if not stopped:
+                steps = self._steps(folder / PROOFS_FOLDER, claim, proofs, branching, ray)
         claim.check()
+        if stopped and not branching.front:
+            raise LimitReachedError(
+                f"{self.name}: stopped after {stopped} and {len(used):,} proofs, with no machine "
+                "within the limits yet; the same command goes on."
+            )
+        if stopped:
+            self.say(f"{self.name}: stopped after {stopped}; the same command goes on.")
         if not branching.front:
             within = f" within the limits ({plan.design.limits})" if branching.found else ""
             raise ConfigError(
@@ -168,7 +186,8 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         """The front, and how much of the grid it took to prove it."""
         counts = [f"{self.plan.grid.size:,} machines: {result.share()}, {_reasons(result)}"]
         if not result.proven:
-            counts.append("Some machines were not proven in their time: the front may be better.")
+            words = how_good(math.inf if result.gap is None else result.gap)
+            counts.append(f"Of this grid: {words}.")
         elif self.plan.design.find == "best":
             counts.append("No machine of the grid is better; the front is of those proven alone.")
         else:
@@ -188,6 +207,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             "machines": float(self.plan.grid.size),
             "proofs": float(result.proofs),
             "share_of_proofs": result.proofs / result.problems,
+            "gap": math.inf if result.gap is None else result.gap,
             "front_size": float(len(result.machines.front)),
             f"best_{column}": math.nan if best is None else float(best[column]),
         }
@@ -248,7 +268,10 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             if key not in proofs or not proofs[key].answers(limit)
         ]
         workers = self.progress.workers
-        execute = self.execute or functools.partial(fan_out, what="proofs", watch=workers)
+        cores = self.limits.cores
+        execute = self.execute or functools.partial(
+            fan_out, what="proofs", watch=workers, cores=cores
+        )
         self.made += len(chunks)
         if chunks:
             from costmodel.exact.loading import load_compiled
@@ -256,7 +279,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             # Workers then find everything compiled, instead of each compiling it.
             load_compiled()
             if self.execute is None:
-                ray.enter_context(ray_runtime())
+                ray.enter_context(ray_runtime(cpus=cores))
             prove = functools.partial(prove_chunk, folder, limit, self.store)
             for answers in execute(prove, chunks):
                 claim.check()
@@ -292,7 +315,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
     def _results(self, branching: Branching, proofs: Mapping[Wish, Proof]) -> DesignResults:
         layers, grid = range(len(self.plan.layers)), self.plan.grid
         machines = {}
-        for found in branching.found:
+        for found in branching.found.values():
             corner = grid.corner(tuple((place, place + 1) for place in found.places))
             machines[found.places] = [proofs[Wish(layer, corner)] for layer in layers]
         return DesignResults(
@@ -315,7 +338,7 @@ def _reasons(result: DesignResults) -> str:
         "bound": "no better than one found",
         "area": "larger than the limit",
         "infeasible": "without a mapping",
-        "open": "not proven in their time",
+        "open": "left open",
     }
     counts = {
         word: sum(machines_in(box.box) for box in result.settled if box.why == why)

@@ -123,6 +123,11 @@ class ProgressWriter:
         if (busy, processors) != (self._now.busy, self._now.processors):
             self._tell(busy=busy, processors=processors)
 
+    @property
+    def processors(self) -> int:
+        """How many there were when last looked at, at least one."""
+        return self._now.processors or 1
+
     def show(
         self,
         looks: Looks,

@@ -291,15 +291,9 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             MapspaceError: workers keep dying on an item, the folder was taken over, or a limit is
                 reached.
         """
-        processors = 1
-
-        def watch(busy: float, there: int) -> None:
-            nonlocal processors
-            processors = there
-            self.progress.workers(busy, there)
-
+        workers = self.progress.workers
         execute = self.execute or partial(
-            fan_out, what=self.unit, watch=watch, cores=self.limits.cores
+            fan_out, what=self.unit, watch=workers, cores=self.limits.cores
         )
         if not items:
             return
@@ -314,7 +308,8 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
                 rate = f"{finished / (time.monotonic() - started):,.1f}/s"
                 progress.update(bar, completed=done + finished, note=rate)
                 yield answer
-                if done + finished < total and (reached := self.limits.reached(processors)):
+                reached = self.limits.reached(self.progress.processors)
+                if reached and done + finished < total:
                     raise LimitReachedError(
                         f"{self.name}: stopped after {reached} with {done + finished:,} of "
                         f"{total:,} {self.unit}; the same command goes on."

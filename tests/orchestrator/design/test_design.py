@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from costmodel.component_tables import Figures
 from costmodel.costs import Objective
 from costmodel.machine_units import area_mm2
 from mapspace.errors import ConfigError
+from orchestrator.design import branching, run
 from orchestrator.design.bounds import least_total
 from orchestrator.design.branching import CYCLES_IN
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import Box, MachineGrid, machines_in
 from orchestrator.design.plan import DesignPlan, prepare_design
 from orchestrator.design.run import CERTIFICATE_FILE, DesignResults, design
+from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.sweep.config import AreaProxy, Sweep
 from orchestrator.sweep.plan import prepare_sweep
 from orchestrator.sweep.results import SweepResults
@@ -44,6 +47,13 @@ LARGE = {
     "L2.fanout": [2, 3, 4, 6, 8],
     "DRAM.read_bandwidth": [0.5, 1.0, 2.0, 4.0],
     "L2.read_bandwidth": [4.0, 8.0],
+}
+# Fewer of them.
+SOME = {
+    "L1.capacity_words": [8, 16, 64],
+    "L2.capacity_words": [64, 256, 1024],
+    "L2.fanout": [2, 3, 4, 8],
+    "DRAM.read_bandwidth": [0.5, 2.0],
 }
 # At 32 nm a read of the L2 of 1,024 words costs less than one of 512: its layout is another one.
 COMPONENTS: dict[str, Any] = {
@@ -197,6 +207,83 @@ def test_what_binds_is_what_the_next_machine_has(tmp_path: Path) -> None:
         assert step.value == best[step.key]
     again = designed(tmp_path / "front", **same, find="front")[1]
     assert (again.steps, again.ends) == ((), ())
+
+
+class Stopping(Limits):
+    """A limit that is reached when it is looked at for the n-th time."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        object.__setattr__(self, "looks", itertools.count(1 - looks))
+
+    def reached(self, processors: int) -> str:
+        return "so many looks" if next(self.looks) >= 0 else ""  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("find", ["best", "front"])
+def test_what_a_stopped_design_has_is_as_good_as_it_says(
+    find: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever it is stopped: nothing proven later is better by more than the gap."""
+    monkeypatch.setattr(branching, "FIRST_DIVE", 4)
+    monkeypatch.setattr(run, "PROOFS_AT_ONCE", 2)
+    changes = {"energy_scaling": "sqrt", "find": find, "grid": SOME}
+    plan, whole = designed(tmp_path / "whole", **changes)
+    truth = whole.machines.front[["area_bits", "edp"]].to_numpy(dtype=np.float64)
+    gaps, proofs = [], []
+    for looks in itertools.count(1):
+        folder = tmp_path / "stopped"
+        try:
+            found = design(plan, folder, execute=map, limits=Stopping(1 if find == "best" else 5))
+        except LimitReachedError:
+            assert looks <= 4, "a machine is to be found early"
+            continue
+        proofs.append(found.proofs)
+        if found.proven:
+            break
+        certificate = found.certificate
+        assert ms.verify(certificate).holds
+        gaps.append(math.inf if found.gap is None else found.gap)
+        have = found.machines.front[["area_bits", "edp"]].to_numpy(dtype=np.float64)
+        for area, best in truth if find == "front" else truth[-1:]:
+            known = have[have[:, 0] <= area, 1] if find == "front" else have[:, 1]
+            assert min(known, default=math.inf) <= best * (1 + gaps[-1]) * (1 + 1e-12)
+        closer = certificate.model_copy(update={"gap": gaps[-1] / 2})
+        if gaps[-1] < math.inf:
+            assert not ms.verify(closer).holds
+    assert len(gaps) > 3
+    assert math.isfinite(gaps[-1])
+    assert proofs == sorted(proofs)
+    assert found.settled == whole.settled
+    assert found.proofs == whole.proofs
+
+
+def test_a_design_that_has_found_nothing_yet_says_so(tmp_path: Path) -> None:
+    plan, _ = designed(tmp_path / "whole")
+    with pytest.raises(LimitReachedError, match=r"so many looks and \d+ proofs, with no machine"):
+        design(plan, tmp_path / "stopped", execute=map, limits=Stopping(1))
+
+
+def test_hours_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("design", "design-smoke", "--hours", "0") == 2
+    assert "--hours: expected a number above 0, got 0.0" in capsys.readouterr().err
+
+
+def test_a_gap_saves_proofs_and_is_kept(tmp_path: Path) -> None:
+    same: dict[str, Any] = {"energy_scaling": "sqrt", "find": "best"}
+    _, exact = designed(tmp_path / "a", **same)
+    _, near = designed(tmp_path / "b", **same, gap=0.2)
+    assert near.proofs < exact.proofs
+    assert near.gap is not None
+    assert 0 < near.gap <= 0.2
+    best = [one.machines.front["edp"].min() for one in (exact, near)]
+    assert best[1] <= best[0] * (1 + near.gap)
+    assert not near.proven
+    verified = ms.verify(near.certificate)
+    assert verified.holds
+    assert f"at most {near.gap:.2%} above the best" in verified.findings[-1]
+    with pytest.raises(ValueError, match="gap"):
+        designed(tmp_path / "c", gap=-0.1)
 
 
 def test_a_second_call_proves_nothing_again(tmp_path: Path) -> None:
