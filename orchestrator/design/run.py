@@ -174,7 +174,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 f"{within}; there is none."
             )
         results = replace(self._results(branching, used), steps=steps)
-        if plan.design.find == "best":
+        if plan.design.find == "best" and not stopped:
             ends = tuple(ends_of_grid(plan.grid, branching.front[0]))
             results = replace(results, ends=ends)
         results.machines.save(folder)
