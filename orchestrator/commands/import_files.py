@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 @click.command("import", cls=OnceEach)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--lenient", is_flag=True, help="Leave out what is not modelled, and list it.")
+@click.option(
+    "--lenient",
+    "--skip-unknown",
+    is_flag=True,
+    help="Leave out what is not modelled, and list it.",
+)
 @click.option(
     "--hardware",
     type=click.Path(path_type=Path),
@@ -71,9 +76,9 @@ def import_(
     if architecture is not None and hardware is not None:
         raise click.UsageError("Expected either --architecture or --hardware.")
     if file.suffix.lower() == ".onnx":
-        if lenient or any(one is not None for one in (hardware, word_bits, architecture)):
-            raise click.UsageError("ONNX models have --batch and --sequence alone.")
-        text = imported_onnx(file, **sizes)
+        if any(one is not None for one in (hardware, word_bits, architecture)):
+            raise click.UsageError("ONNX models have --batch, --sequence and --skip-unknown alone.")
+        text = imported_onnx(file, lenient=lenient, **sizes)
     elif sizes["sequence"] is not None:
         raise click.UsageError("--sequence is for ONNX models (.onnx).")
     elif architecture is not None and workload is not None:

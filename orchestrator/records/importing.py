@@ -27,6 +27,8 @@ from orchestrator.imports.from_onnx import from_onnx
 _ARCHITECTURE = re.compile(r"^arch\s*:", re.MULTILINE)
 _WORKLOAD = re.compile(r"^workload\s*:", re.MULTILINE)
 _MAPPING = re.compile(r"^mapping\s*:", re.MULTILINE)
+# Unknown operators that an error names.
+MOST_NAMED = 5
 
 
 def imported(
@@ -76,18 +78,34 @@ def imported(
     )
 
 
-def imported_onnx(path: Path, *, batch: int | None = None, sequence: int | None = None) -> str:
+def imported_onnx(
+    path: Path,
+    *,
+    lenient: bool = False,
+    batch: int | None = None,
+    sequence: int | None = None,
+) -> str:
     """An ONNX model as a network's file; what it has beside layers is listed.
 
     Args:
         path: the model.
+        lenient: whether to leave out operators that no rule knows.
         batch: the size of the inputs' first axes where the model leaves it open.
         sequence: the size of their second axes where the model leaves it open.
 
     Raises:
-        ConfigError: as `from_onnx`.
+        ConfigError: as `from_onnx`, or one line that names what no rule knows.
     """
-    return _of_network(from_onnx(path, batch=batch, sequence=sequence).network)
+    found = from_onnx(path, batch=batch, sequence=sequence)
+    if found.unknown and not lenient:
+        named = "; ".join(map(str, found.unknown[:MOST_NAMED]))
+        more = len(found.unknown) - MOST_NAMED
+        raise ConfigError(
+            f"{path}: unknown operators: {named}{f' (and {more:,} more)' if more > 0 else ''}; "
+            f"with --skip-unknown {len(found.nodes):,} layers of {found.macs:,} "
+            f"multiply-accumulates are counted, and {found.moved_words:,} words that others move."
+        )
+    return _of_network(found.network)
 
 
 def imported_mappings(path: Path, hardware: Path, *, lenient: bool = False) -> str:

@@ -132,6 +132,29 @@ def test_operators_of_all_kinds(tmp_path: Path) -> None:
     assert [(one.node, one.operator) for one in found.unknown] == [("det4", "Det")]
 
 
+def test_unknown_operators_are_named_with_what_would_be_counted(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    model = Model(x=[2, 4, 4])
+    y = model.add("MatMul", "x", model.weight(4, 4))
+    for _ in range(7):
+        model.add("Det", y)
+    model.add("Relu", y)
+    path = model.save(tmp_path / "model.onnx")
+    assert call("import", path) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    (line,) = told.err.splitlines()
+    assert "unknown operators: det1 (Det): no rule for this operator; det2 (Det)" in line
+    # 8 rows by 4 by 4; the relu reads and writes 32 words.
+    assert "(and 2 more); with --skip-unknown 1 layers of 128 multiply-accumulates" in line
+    assert "64 words that others move" in line
+    assert call("import", path, "--skip-unknown", "-o", tmp_path / "network.yaml") == 0
+    assert "left out: det1 (Det): no rule" in capsys.readouterr().err
+    ((layer, count),) = load_network(str(tmp_path / "network.yaml"))[1]
+    assert (layer.macs, count) == (128, 1)
+
+
 def test_a_table_that_is_looked_up_is_not_read_as_a_whole(tmp_path: Path) -> None:
     model = Model()
     model.inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", 4])]

@@ -1,0 +1,73 @@
+"""How long the optimum of whole networks takes to prove, or what gap is left: networks x machines.
+
+In one process, so that all but the first proof find everything compiled. A line of JSON per
+network and machine on standard output, then a table in Markdown:
+
+    python tests/benchmarks/bench_networks.py --machines mm256,eyeriss --seconds 60
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import mapspace as ms
+from costmodel.costs import OBJECTIVES, Objective
+
+MACHINES = (
+    *("mm256", "mm256-bypass", "mm256-bw", "mm256-bw-bypass", "mindmappings"),
+    *("eyeriss-168", "edge-1024", "edge-22nm"),
+)
+NETWORKS = (
+    *("alexnet", "vgg16", "resnet50", "mobilenetv2", "bert-base", "bert-base:sequence=512"),
+    *("gpt2", "gpt2:phase=decode", "llama3-8b", "llama3-8b:phase=decode", "mixtral-8x7b"),
+    *("mixtral-8x7b:phase=decode", "vit-b16"),
+)
+
+
+def measured(network: str, machine: str, seconds: float, objective: Objective) -> dict[str, Any]:
+    """Seconds and gap of one network on one machine, or why there is no answer."""
+    started = time.monotonic()
+    place = {"network": network, "machine": machine}
+    try:
+        found = ms.search_network(
+            network, accelerator=machine, objective=objective, jointly=True, seconds=seconds
+        )
+    except ms.MapspaceError as error:
+        return {**place, "error": str(error)}
+    spent = round(time.monotonic() - started, 2)
+    return {**place, "seconds": spent, "gap": found.gap, "proven": found.proven}
+
+
+def cell(row: dict[str, Any]) -> str:
+    """Seconds where it is proven, else the gap in per cent."""
+    if "error" in row:
+        return "none"
+    return f"{row['seconds']:.1f}" if row["proven"] else f"{row['gap']:.2%}"
+
+
+def main() -> None:
+    """Measures, and prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--machines", default=",".join(MACHINES))
+    # Names may hold commas.
+    parser.add_argument("--networks", default=";".join(NETWORKS), help="separated by semicolons")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--objective", default="edp", choices=OBJECTIVES)
+    given = parser.parse_args()
+    machines, networks = given.machines.split(","), given.networks.split(";")
+    rows = []
+    for machine in machines:
+        for network in networks:
+            rows.append(measured(network, machine, given.seconds, given.objective))
+            print(json.dumps(rows[-1]), flush=True)
+    told = {(row["network"], row["machine"]): cell(row) for row in rows}
+    print(f"| | {' | '.join(machines)} |\n|{'---|' * (1 + len(machines))}")
+    for network in networks:
+        print(f"| {network} | {' | '.join(told[network, machine] for machine in machines)} |")
+
+
+if __name__ == "__main__":
+    main()
