@@ -1,8 +1,9 @@
 """Benchmarks in MLflow: a parent run per benchmark, a child per searcher and workload.
 
 There is a child per searcher over all workloads, too: a page that compares runs draws tens of them,
-not thousands. Everything is logged from the driver after the searches, in batches, so that tracking
-takes no search time. A server that goes away is waited for, four minutes
+not thousands. While searches run the parent has numbers that a thread sends (`runs.mlflow_live`);
+everything else is logged from the driver after them, in batches, so that tracking takes next to no
+search time. A server that goes away is waited for, four minutes
 by MLflow's own settings (MLFLOW_HTTP_REQUEST_MAX_RETRIES); what could not be sent lies in the run
 folder, and the next call adds it.
 """
@@ -24,7 +25,7 @@ from orchestrator.comparison.results_files import (
     SUMMARY_FILE,
 )
 from orchestrator.runs.mlflow_client import connected, experiment_id, metric_name, remembered_run
-from orchestrator.runs.mlflow_many import log_finished
+from orchestrator.runs.mlflow_many import NOTE_TAG, log_finished
 from orchestrator.runs.mlflow_record import log_metrics, log_params
 
 RUNS_PER_PAGE = 1000
@@ -53,10 +54,7 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
             experiment,
             folder,
             tracking_uri,
-            tags={
-                "mapspace.kind": "benchmark",
-                "mlflow.note.content": str(results.experiment.get("description", "")),
-            },
+            tags=parent_tags(str(results.experiment.get("description", ""))),
         )
         finished = _finished_children(client, experiment, parent)
         children = Children(results, parent, folder)
@@ -78,6 +76,11 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
                 client.log_artifact(parent, str(folder / REPORT_FILE), "report")
             client.set_terminated(parent)
     return parent
+
+
+def parent_tags(description: str) -> dict[str, str]:
+    """What the run of a benchmark has from its beginning."""
+    return {"mapspace.kind": "benchmark", NOTE_TAG: description}
 
 
 def _finished_children(client: Any, experiment: str, parent: str) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -168,6 +168,12 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         from orchestrator.benchmark.mlflow_log import log_results
 
         log_results(result, folder, tracking_uri)
+
+    def live_tags(self) -> Mapping[str, str]:
+        """Those of the parent run."""
+        from orchestrator.benchmark.mlflow_log import parent_tags
+
+        return parent_tags(self.settings.description)
 
     @classmethod
     def is_needed(cls, name: str) -> bool:

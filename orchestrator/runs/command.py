@@ -12,6 +12,7 @@ from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
 from orchestrator.runs.limits import Limits
 from orchestrator.runs.locations import RUNS
+from orchestrator.runs.mlflow_client import OWN_STORE
 from orchestrator.runs.run_folder import Say, experiment_of, say
 from orchestrator.schemas.runs import RunAnswer
 from orchestrator.store.folder import Store
@@ -63,7 +64,8 @@ def run_experiment(
     require_own(folder, found)
     limits = limits or Limits()
     plan = found.prepare(config, str(path))
-    experiment = found(plan, say=say, bars=True, store=store, limits=limits)
+    live = tracking_uri or (OWN_STORE if found.tracked else None)
+    experiment = found(plan, say=say, bars=True, store=store, limits=limits, live=live)
     if not resume and folder.exists():
         raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")
     answer = experiment.close(experiment.run(folder), folder, tracking_uri, echo)

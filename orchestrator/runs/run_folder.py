@@ -10,6 +10,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -24,7 +25,8 @@ from orchestrator.runs.kinds import KINDS, require_own, why_no_report
 from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.runs.locations import local_view
 from orchestrator.runs.lock import Claim, claimed
-from orchestrator.runs.mlflow_client import TRACKING_FILE, default_uri, open_mlflow
+from orchestrator.runs.mlflow_client import OWN_STORE, TRACKING_FILE, default_uri, open_mlflow
+from orchestrator.runs.mlflow_live import told_to_mlflow
 from orchestrator.runs.mlflow_record import Record, log_run
 from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.progress_writer import ProgressWriter
@@ -60,6 +62,8 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         execute: what the tasks of `spread` run on; None: Ray.
         store: where what was computed before is read, and new things are kept; None: nowhere.
         limits: what one call may take.
+        live: the MLflow store that is told how the run stands, `OWN_STORE` for the folder's own;
+            None: none is.
         progress: takes how the run stands, for those who look on.
         taken: how much the last call had from the store, in units of its own.
         made: how much it made.
@@ -86,6 +90,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     execute: Execute | None = None
     store: Store | None = None
     limits: Limits = field(default_factory=Limits)
+    live: str | None = None
     progress: ProgressWriter = field(default_factory=ProgressWriter)
     taken: int = field(default=0, init=False)
     made: int = field(default=0, init=False)
@@ -163,6 +168,10 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         """
         log_run(self.settings, self.record(result, folder), folder, tracking_uri)
 
+    def live_tags(self) -> Mapping[str, str] | None:
+        """What its MLflow run has from its beginning; None: it has none before the end."""
+        return None
+
     @classmethod
     def report(cls, folder: Place, *, tracking_uri: str | None = None) -> Path:
         """Draws the page of a finished run from its folder; the local page.
@@ -234,10 +243,19 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
 
         self.say = tell
         try:
-            with self.progress.written(folder, claim, self.settings.kind, self.name):
+            written = self.progress.written(folder, claim, self.settings.kind, self.name)
+            with written, self._told_live(folder):
                 return self.work(folder, claim)
         finally:
             self.say = said
+
+    def _told_live(self, folder: Place) -> AbstractContextManager[None]:
+        """Tells MLflow how the work stands, where that can be: a folder elsewhere has no store."""
+        tags = self.live_tags()
+        if self.live is None or tags is None or not isinstance(folder, Path):
+            return nullcontext()
+        uri = default_uri(folder) if self.live == OWN_STORE else self.live
+        return told_to_mlflow(folder, uri, self.name, tags, self.say)
 
     def begin(self, folder: Place) -> None:
         """Notes in a folder what is run there.

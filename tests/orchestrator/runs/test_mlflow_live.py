@@ -1,0 +1,135 @@
+"""Numbers in a real MLflow store while a run goes on, and what becomes of its run there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import call
+from marks import noisy_libraries
+
+from mapspace.storage import write_atomically
+from orchestrator.runs import mlflow_live
+from orchestrator.runs.mlflow_client import default_uri
+from orchestrator.runs.mlflow_live import live_numbers, told_to_mlflow
+from orchestrator.runs.progress_file import PROGRESS_FILE, Chart, Progress
+from orchestrator.runs.progress_writer import curve
+
+pytestmark = noisy_libraries
+
+QUICK = {
+    "kind": "benchmark",
+    "name": "live",
+    "workloads": ["gemm:M=4,N=4,K=256"],
+    "searchers": {"random": {}, "annealing": {}},
+    "seeds": 2,
+    "iterations": 200,
+}
+
+
+def progress(done: int, best: float) -> Progress:
+    chart = Chart(
+        title="% above the proven optimum, mean of finished searches",
+        across="evaluations",
+        up="%",
+        curves=(curve("annealing", [(1, 9.0), (100, best)]), curve("random", [])),
+    )
+    times: dict[str, Any] = {"started": 0.0, "updated": 0.0, "beat": 1.0}
+    told = {"kind": "benchmark", "name": "x", "status": "running", "process": "p", **times}
+    return Progress(version=1, **told, done=done, busy=1.5, charts=(chart,))
+
+
+def client(uri: str) -> Any:
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def history(uri: str, metric: str) -> list[tuple[int, float]]:
+    store = client(uri)
+    (run,) = store.search_runs([store.get_experiment_by_name("x").experiment_id])
+    return [(one.step, one.value) for one in store.get_metric_history(run.info.run_id, metric)]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_live, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(mlflow_live, "EVERY_SECONDS", 0.05)
+
+
+def test_numbers_of_progress() -> None:
+    assert dict(live_numbers(progress(7, 2.5))) == {
+        "live/done": 7,
+        "live/failures": 0,
+        "live/busy processors": 1.5,
+        "live/percent above the proven optimum/annealing": 2.5,
+    }
+
+
+def test_a_run_is_told_while_it_goes_on_and_ends_killed_or_goes_on(
+    tmp_path: Path, at_once: None
+) -> None:
+    uri, lines = default_uri(tmp_path), list[str]()
+    metric = "live/percent above the proven optimum/annealing"
+
+    def written(done: int, best: float) -> None:
+        text = progress(done, best).model_dump_json(exclude_defaults=True)
+        write_atomically(tmp_path / PROGRESS_FILE, text.encode())
+
+    def told_until_interrupted() -> None:
+        with told_to_mlflow(tmp_path, uri, "x", {"mapspace.kind": "benchmark"}, lines.append):
+            until(lambda: (tmp_path / "mlflow.json").exists() and (3, 8.0) in history(uri, metric))
+            written(5, 4.0)
+            until(lambda: (5, 4.0) in history(uri, metric))
+            raise KeyboardInterrupt
+
+    written(3, 8.0)
+    with pytest.raises(KeyboardInterrupt):
+        told_until_interrupted()
+    (run,) = client(uri).search_runs(["1"])
+    assert run.info.status == "KILLED"
+    assert run.data.tags["mapspace.kind"] == "benchmark"
+    with told_to_mlflow(tmp_path, uri, "x", {}, lines.append):
+        written(6, 2.0)
+        until(lambda: (6, 2.0) in history(uri, metric))
+        (again,) = client(uri).search_runs(["1"])
+        assert (again.info.run_id, again.info.status) == (run.info.run_id, "RUNNING")
+    assert not lines
+    assert "mlflow" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_server_that_is_away_holds_up_nothing(
+    tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    lines = list[str]()
+    with told_to_mlflow(tmp_path, "http://127.0.0.1:9", "x", {}, lines.append):
+        until(lambda: bool(lines))
+    assert lines[0].startswith("x: not told to MLflow while it runs: MLflow at http://127.0.0.1:9")
+
+
+def test_a_benchmark_is_one_run_from_its_beginning(
+    ray_runtime: None, tmp_path: Path, at_once: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "live.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(QUICK))
+    assert call("benchmark", file, "--output", folder, "--no-store") == 0
+    capsys.readouterr()
+    store = client(default_uri(folder))
+    experiment = store.get_experiment_by_name("live").experiment_id
+    found = store.search_runs([experiment], "tags.`mapspace.kind` = 'benchmark'")
+    assert [run.info.status for run in found] == ["FINISHED"]
+    assert found[0].data.metrics["live/done"] <= 4
+    assert "percent_above_optimum/annealing" in found[0].data.metrics
