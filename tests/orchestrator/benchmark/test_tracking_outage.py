@@ -20,7 +20,7 @@ from processes import wait_for
 from sample_results import make_results
 
 from mapspace.errors import MapspaceError
-from orchestrator.benchmark import mlflow_log
+from orchestrator.benchmark import mlflow_children, mlflow_log
 from orchestrator.comparison.results import Results
 from orchestrator.comparison.results_files import save
 from orchestrator.runs import mlflow_client
@@ -85,7 +85,7 @@ def before_child(
     number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Acts in the middle of logging, before the metrics of a child are sent."""
-    original, calls = mlflow_log._curve_metrics, 0
+    original, calls = mlflow_children._curve_metrics, 0
 
     def counted(*arguments: Any) -> Any:
         nonlocal calls
@@ -95,7 +95,7 @@ def before_child(
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_log, "_curve_metrics", counted)
+        patch.setattr(mlflow_children, "_curve_metrics", counted)
         yield
 
 
