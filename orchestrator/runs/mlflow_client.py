@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sqlite3
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -51,6 +52,10 @@ LONGEST_PARAM = 6000
 # A run's tag that its folder knows before the run is made: a request that is sent again because its
 # answer was lost is recognised by it.
 KEY_TAG = "mapspace.key"
+
+
+# Its modules import each other: two threads that begin at once find half of one.
+_importing = threading.Lock()
 
 
 def default_uri(folder: str | Path) -> str:
@@ -172,9 +177,10 @@ def connected(tracking_uri: str) -> Iterator[Any]:
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-    from sqlalchemy.exc import SQLAlchemyError
+    with _importing:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+        from sqlalchemy.exc import SQLAlchemyError
 
     # It tells of every step of making a new store.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
