@@ -54,8 +54,9 @@ LONGEST_PARAM = 6000
 KEY_TAG = "mapspace.key"
 
 
-# Its modules import each other: two threads that begin at once find half of one.
-_importing = threading.Lock()
+# Its modules import each other, and what brings a database to MLflow's layout keeps what it does in
+# its module: of two threads that begin at once, one finds half of either.
+_beginning = threading.Lock()
 
 
 def default_uri(folder: str | Path) -> str:
@@ -177,16 +178,17 @@ def connected(tracking_uri: str) -> Iterator[Any]:
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-    with _importing:
+    with _beginning:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
         from sqlalchemy.exc import SQLAlchemyError
-
     # It tells of every step of making a new store.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    lay_out(tracking_uri)
     try:
-        yield MlflowClient(tracking_uri=tracking_uri)
+        with _beginning:
+            lay_out(tracking_uri)
+            client = MlflowClient(tracking_uri=tracking_uri)
+        yield client
     except (MlflowException, SQLAlchemyError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise MapspaceError(

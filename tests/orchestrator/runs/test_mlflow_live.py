@@ -14,7 +14,7 @@ from commands import call
 from marks import noisy_libraries
 
 from mapspace.storage import write_atomically
-from orchestrator.runs import mlflow_live
+from orchestrator.runs import mlflow_client, mlflow_live
 from orchestrator.runs.mlflow_client import connected, default_uri
 from orchestrator.runs.mlflow_live import live_numbers, told_to_mlflow
 from orchestrator.runs.progress_file import PROGRESS_FILE, Chart, Progress
@@ -134,3 +134,26 @@ def test_a_benchmark_is_one_run_from_its_beginning(
     assert [run.info.status for run in found] == ["FINISHED"]
     assert found[0].data.metrics["live/done"] <= 4
     assert "percent_above_optimum/annealing" in found[0].data.metrics
+
+
+def test_stores_are_made_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's migrations keep what they do in a module: two threads spoil each other's."""
+    inside, most = 0, 0
+
+    def slowly(uri: str) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.1)
+        inside -= 1
+
+    monkeypatch.setattr(mlflow_client, "lay_out", slowly)
+    # An address that no store is made for.
+    threads = [
+        threading.Thread(target=client, args=(f"http://127.0.0.1:{port}",)) for port in (8, 9)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
