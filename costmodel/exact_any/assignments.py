@@ -6,17 +6,19 @@ Letters: A assignments, L levels, n dimensions, V vectors of a level.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.arrays.tables import Array
+from costmodel.exact_any.known import SLACK
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.ports import Port, leakage, port_weights
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import vectors
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import floors, weights
+from costmodel.tile_chains.weights import Weights, floors, weights
 
 MOST_ASSIGNMENTS = 2_000_000
 """More of them would take gigabytes to list."""
@@ -89,17 +91,30 @@ class Spreads:
 
 
 def list_assignments(
-    space: MapSpace, spreads: Spreads, choices: list[tuple[int, ...]]
+    space: MapSpace,
+    spreads: Spreads,
+    choices: list[tuple[int, ...]],
+    limited: Sequence[Port] = (),
 ) -> Iterator[Assignments]:
-    """Lists all assignments, for one choice `[L]` of kept tensors after another."""
+    """Lists all assignments, for one choice `[L]` of kept tensors after another.
+
+    Args:
+        space: the map space.
+        spreads: its spatial factors.
+        choices: the kept tensors.
+        limited: the ports whose cycles matter.
+    """
     choice = spreads.choices()
     for keeps in choices:
         energy, cycles = np.zeros(len(choice)), np.zeros(len(choice), np.int64)
         fixed = np.zeros(len(choice))
         for begin in range(0, len(choice), _PIECE):
             piece = slice(begin, begin + _PIECE)
-            found = weights(space, keeps, spreads.spatial(choice[piece]))
-            energy[piece], cycles[piece] = floors(space, found), found.cycles
+            spatial = spreads.spatial(choice[piece])
+            found = weights(space, keeps, spatial)
+            cycles[piece] = least_cycles(space, limited, keeps, spatial, found)
+            energy[piece] = floors(space, found)
+            energy[piece] += leakage(space, found) * (cycles[piece] - found.cycles)
             fixed[piece] = found.fixed
         unknown = np.full((2, len(choice)), -1)
         rate = np.zeros(len(choice))
@@ -107,3 +122,31 @@ def list_assignments(
         yield Assignments(
             keeps, choice, fixed, energy, cycles, unknown[0], unknown[1], rate, chains
         )
+
+
+def least_cycles(
+    space: MapSpace, limited: Sequence[Port], keeps: tuple[int, ...], spatial: Array, found: Weights
+) -> Array:
+    """`[B]` cycles that no mapping of an assignment undercuts: every word enters once.
+
+    Args:
+        space: the map space.
+        limited: the ports that count.
+        keeps: `[L]` kept tensors of every level, as bits.
+        spatial: `[B, L, n]` spatial factors below every level.
+        found: the weights of these assignments.
+    """
+    cycles = found.cycles
+    for port in limited:
+        least = port_floors(space, port, keeps, spatial, found) * (1 - SLACK)
+        whole = np.ceil(least).astype(np.int64) + int(space.tables.machine.waiting)
+        cycles = np.maximum(cycles, whole)
+    return cycles
+
+
+def port_floors(
+    space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
+) -> FloatArray:
+    """`[B]` the cycles that a port takes at least if every word enters once, without waiting."""
+    weight, fixed = port_weights(space, port, keeps, spatial, found)
+    return floors(space, found._replace(weight=weight, fixed=fixed))

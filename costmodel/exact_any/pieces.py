@@ -15,8 +15,9 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.assignments import Assignments
+from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.layout import OneOrder
-from costmodel.exact_any.prover import AnyProver, Opened
+from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
 from costmodel.space import Codes
 from costmodel.tile_chains.tables import ChainTables
@@ -129,12 +130,12 @@ class PieceProver(AnyProver):
         tables = self._tables_of(piece.group)
         if piece.task == "chains":
             self._opened = None
-            yield from self._bound_all(one, tables, found, mates)
+            yield from self._bounds.bound(one, tables, found, mates)
             return
         key = piece.group, piece.assignments[0], piece.bounds[0]
         if self._opened is None or self._opened[0] != key:
             self._opened = None
-            opened = yield from self._open(one, tables, found, piece.assignments[0])
+            opened = yield from self._bounds.open(one, tables, found, piece.assignments[0])
             self._opened = key, opened
         self._tilings.trail = trail
         assignment, views = self._opened[1]

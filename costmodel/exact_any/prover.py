@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -24,35 +24,29 @@ import numpy.typing as npt
 from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
-from costmodel.exact.objective import ENERGY, INFINITE, LATENCY, objective_kind
+from costmodel.exact.objective import INFINITE, LATENCY, objective_kind
 from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, Earlier
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, list_assignments
+from costmodel.exact_any.chain_bounds import ChainBounds
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
-from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.tilings import Tilings
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
-from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
-from costmodel.tile_chains.tables import ChainTables, nth_table, products_inside
-from costmodel.tile_chains.views import Together, View
-from costmodel.tile_chains.weights import weights
+from costmodel.tile_chains.tables import ChainTables
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
 
 Outcome = tuple[int, int]
 """Energy in units and cycles."""
-
-Opened = tuple[Assignment, list[View]]
-"""What is kept and spread, and what bounds its tilings: of energy first."""
 
 STEP_SECONDS = 0.05
 
@@ -64,9 +58,6 @@ LEAST = 1e-6
 
 NEAR = 1.02
 """Where bound and best are so near, all that could win is searched at once."""
-
-FEW_CELLS = 100_000
-"""Larger lattices have tables for the slowest port alone, for memory."""
 
 
 @lru_cache(maxsize=1)
@@ -156,6 +147,7 @@ class AnyProver(ProofRun):
         self._halted = threading.Event()
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1)
+        self._bounds = ChainBounds(objective, self._known, self._counts, settles=self._settles)
         self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
         self._steps = 0
         self._built = False
@@ -200,8 +192,8 @@ class AnyProver(ProofRun):
         for number, space in enumerate(self._spaces):
             self._orders.append(lay_out(number, space, self._without, each=self._top > 1))
             yield
-            one = self._orders[-1]
-            for found in list_assignments(space, one.spreads, self._keeps[number]):
+            one, limited = self._orders[-1], self._bounds.limited(space)
+            for found in list_assignments(space, one.spreads, self._keeps[number], limited):
                 self._queue.add(number, found)
                 self._counts["assignments"] += len(found.energy)
                 yield
@@ -244,7 +236,7 @@ class AnyProver(ProofRun):
             if not mates.size:
                 continue  # their floors, or what others found meanwhile, ended them
             queue.bounding(group, mates)
-            yield from self._bound_all(one, tables[group], found, mates)
+            yield from self._bounds.bound(one, tables[group], found, mates)
             for mate in mates.tolist():
                 energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
                 if self._known.beats(energy, cycles):
@@ -264,12 +256,6 @@ class AnyProver(ProofRun):
         far = NEAR * energy < limit < math.inf
         # A bound of nothing would stay there.
         return math.sqrt(max(energy, LEAST * limit) * limit) if far else math.inf
-
-    def _limited(self, space: MapSpace) -> list[Port]:
-        """The ports whose cycles matter: for energy alone those of machines that leak."""
-        if self._kind == ENERGY and not space.tables.machine.leakage.any():
-            return []
-        return ports(space)
 
     def _mates(
         self, one: OneOrder, found: Assignments, a: int, left: npt.NDArray[np.bool_]
@@ -312,122 +298,13 @@ class AnyProver(ProofRun):
                     found.energy[a] = max(found.energy[a], (found.fixed[a] + floor) * (1 - SLACK))
             raised.add(a)
 
-    def _bound_all(
-        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
-    ) -> Iterator[None]:
-        """Raises the floors of assignments to what their chains say of energy, then of cycles."""
-        space = one.space
-        spread = one.spreads.spatial(found.choice[mates])
-        inside = np.gcd.reduce([products_inside(spatial) for spatial in spread])
-        limited = self._limited(space)
-        for number in range(-1, len(limited)):
-            for mate, spatial in zip(mates.tolist(), spread, strict=True):
-                if not self._known.beats(float(found.energy[mate]), int(found.cycles[mate])):
-                    continue
-                if found.chains[mate] > number + 1:
-                    continue  # by a proof before this one
-                table = nth_table(tables, number >= 0)
-                prices = Prices()
-                if number >= 0:
-                    prices = Prices(limited[number], leaks=self._kind == ENERGY)
-                fixed = yield from self._fill(one, table, found.keeps, spatial, prices, inside)
-                least = (fixed + table.least) * (1 - SLACK)
-                if number < 0 or prices.leaks:
-                    if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
-                        found.slowest[mate] = number
-                    found.energy[mate] = max(found.energy[mate], least)
-                elif least < math.inf:
-                    least = math.ceil(least) + int(space.tables.machine.waiting)
-                    if found.slowest[mate] < 0 or least > found.least[mate]:
-                        found.slowest[mate], found.least[mate] = number, least
-                    found.cycles[mate] = max(found.cycles[mate], least)
-                found.chains[mate] = number + 2
-                yield
-        if limited:
-            table = nth_table(tables, 1)
-            yield from self._bound_together(one, table, found, mates, inside)
-
-    def _bound_together(
-        self, one: OneOrder, table: ChainTables, found: Assignments, mates: Array, inside: Array
-    ) -> Iterator[None]:
-        """Raises the floors of assignments to what energy and the slowest port need together."""
-        if self._kind in (ENERGY, LATENCY) or not self._settles:
-            return
-        for mate in mates.tolist():
-            port, cycles = int(found.slowest[mate]), int(found.cycles[mate])
-            if port < 0 or not self._known.beats(float(found.energy[mate]), cycles):
-                continue
-            if found.rate[mate] > 0:
-                continue  # by a proof before this one
-            together = Together.of(self.objective, float(found.energy[mate]), cycles)
-            spatial = one.spreads.spatial(found.choice[mate : mate + 1])[0]
-            prices = Prices(ports(one.space)[port], together.rate)
-            fixed = yield from self._fill(one, table, found.keeps, spatial, prices, inside)
-            energy, both = found.energy[mate : mate + 1], np.array([fixed + table.least])
-            slow = np.array([float(cycles)])
-            raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
-            found.energy[mate] = max(found.energy[mate], float(raised[0]))
-            found.rate[mate] = together.rate
-            yield
-
-    def _fill(
-        self, one: OneOrder, table: ChainTables, keeps: tuple[int, ...], spatial: Array,
-        prices: Prices, inside: Array | None = None,
-    ) -> Generator[None, None, float]:  # fmt: skip
-        """Fills tables for an assignment, and returns what no tile decides.
-
-        Args:
-            one: the order of buffers.
-            table: the tables.
-            keeps: `[L]` kept tensors of every level, as bits.
-            spatial: `[L, n]` factors.
-            prices: what they bound.
-            inside: what the tables must serve.
-        """
-        assigned = weights(one.space, keeps, spatial[None])
-        weight, fixed = priced(one.space, prices, keeps, spatial, assigned)
-        yield from table.fill(spatial, assigned.outer[0], weight, inside)
-        self._counts["chains"] += 1
-        return fixed
-
     def _take_up(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
     ) -> Iterator[None]:
         """Searches an assignment."""
-        assignment, views = yield from self._open(one, tables, found, a)
+        assignment, views = yield from self._bounds.open(one, tables, found, a)
         cycles = int(found.cycles[a])
         yield from self._tilings.search(one, assignment, views, tables[0], cycles)
-
-    def _open(
-        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
-    ) -> Generator[None, None, Opened]:
-        """Views of an assignment: of energy and, where a port is limited, together with it."""
-        spatial = one.spreads.spatial(found.choice[a : a + 1])[0]
-        levels = len(found.keeps)
-        fixed = yield from self._fill(one, tables[0], found.keeps, spatial, Prices())
-        views = [View(one.shape, tables[0], levels, fixed)]
-        limited, leaks = self._limited(one.space), self._kind == ENERGY
-        waiting = float(one.space.tables.machine.waiting)
-        few = one.shape.cells <= FEW_CELLS
-        if leaks and found.slowest[a] >= 0:
-            prices = Prices(limited[int(found.slowest[a])], leaks=True)
-            table = nth_table(tables, 1)
-            fixed = yield from self._fill(one, table, found.keeps, spatial, prices)
-            views.append(View(one.shape, table, levels, fixed, is_energy=True))
-        for at, port in enumerate(limited if self._settles else []):
-            if few or at == found.slowest[a]:
-                table = nth_table(tables, 2 + at)
-                fixed = yield from self._fill(one, table, found.keeps, spatial, Prices(port))
-                views.append(View(one.shape, table, levels, fixed + waiting))
-        together = Together(float(found.rate[a]), 2 if self.objective == "ed2p" else 1)
-        if together.rate > 0:
-            prices = Prices(limited[int(found.slowest[a])], together.rate)
-            table = nth_table(tables, 1)
-            fixed = yield from self._fill(one, table, found.keeps, spatial, prices)
-            views.append(View(one.shape, table, levels, fixed, together))
-        assigned = weights(one.space, found.keeps, spatial[None])
-        leaking = leakage(one.space, assigned)
-        return Assignment(found.keeps, spatial, int(assigned.cycles[0]), leaking), views
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""

@@ -58,54 +58,54 @@ class Prices(NamedTuple):
     leaks: bool = False
 
 
-def leakage(space: MapSpace, found: Weights) -> float:
-    """Energy per cycle that leaks under one assignment, pJ."""
-    used = found.outer[0].prod(axis=1)[:-1]
-    return float((space.tables.machine.leakage * used).sum())
+def leakage(space: MapSpace, found: Weights) -> FloatArray:
+    """`[B]` energy per cycle that leaks under assignments, pJ."""
+    used = found.outer[:, :-1].prod(axis=2)
+    return np.asarray((space.tables.machine.leakage * used).sum(axis=1))
 
 
 def priced(
     space: MapSpace, prices: Prices, keeps: tuple[int, ...], spatial: Array, found: Weights
-) -> tuple[FloatArray, float]:
-    """What a word that enters a tile costs `[L + 1, T]`, and what no tile decides.
+) -> tuple[FloatArray, FloatArray]:
+    """What a word that enters a tile costs `[B, L + 1, T]`, and what no tile decides `[B]`.
 
     Args:
         space: the map space.
         prices: what counts.
         keeps: `[L]` kept tensors of every level, as bits.
-        spatial: `[L, n]` spatial factors below every level.
-        found: the weights of this one assignment.
+        spatial: `[B, L, n]` spatial factors below every level.
+        found: the weights of these assignments.
     """
-    weight, fixed = found.weight[0], float(found.fixed[0])
+    weight, fixed = found.weight, found.fixed
     if prices.port is None:
         return weight, fixed
     cycles, waiting = port_weights(space, prices.port, keeps, spatial, found)
-    rate = prices.rate
+    rate = np.full(len(spatial), prices.rate)
     if prices.leaks:
         rate = leakage(space, found)
-        fixed -= rate * float(found.cycles[0])
-    elif rate == 0:
+        fixed = fixed - rate * found.cycles
+    elif prices.rate == 0:
         return cycles, waiting
-    waiting += float(space.tables.machine.waiting)
-    return weight + rate * cycles, fixed + rate * waiting
+    waiting = waiting + float(space.tables.machine.waiting)
+    return weight + rate[:, None, None] * cycles, fixed + rate * waiting
 
 
 def port_weights(
     space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
-) -> tuple[FloatArray, float]:
-    """Cycles of a port per word that enters a tile `[L + 1, T]`, and those that no tile decides.
+) -> tuple[FloatArray, FloatArray]:
+    """Cycles of a port per word that enters a tile `[B, L + 1, T]`, `[B]` those no tile decides.
 
     Args:
         space: the map space.
         port: one of its machine's.
         keeps: `[L]` kept tensors of every level, as bits.
-        spatial: `[L, n]` spatial factors below every level.
-        found: the weights of this one assignment.
+        spatial: `[B, L, n]` spatial factors below every level.
+        found: the weights of these assignments.
     """
     tables, level = space.tables, port.level
     levels = len(keeps)
-    weight = np.zeros((levels + 1, tables.sliding.size))
-    fixed = 0.0
+    weight = np.zeros(found.weight.shape)
+    fixed = np.zeros(len(spatial))
     for t in range(tables.sliding.size):
         kept = [here for here in range(levels) if (keeps[here] >> t) & 1]
         if level not in kept:
@@ -114,17 +114,17 @@ def port_weights(
         outermost = level == kept[0]
         place = kept.index(level)
         child = kept[place + 1] if place + 1 < len(kept) else levels
-        served = 1
+        served = np.ones(len(spatial), np.int64)
         for f in range(level, child):
-            served *= int(groups(space, f, t, spatial[None, f], None)[0])
-        weight[child, t] += served * (port.reads + (port.writes and bool(output)))
+            served *= groups(space, f, t, spatial[:, f], None)
+        weight[:, child, t] += served * (port.reads + (port.writes and bool(output)))
         if port.writes and not outermost:
-            weight[level, t] += 1
+            weight[:, level, t] += 1
         if output:
-            outside = found.outer[0, level, tables.relevant[t] > 0].prod()
-            part = int(tables.words[t]) // int(outside)
+            outside = found.outer[:, level, tables.relevant[t] > 0].prod(axis=1)
+            part = int(tables.words[t]) // outside
             elided = port.writes and not outermost and not tables.machine.charged
             fixed -= part * (port.reads + elided)
-    steps = int(tables.macs) // int(found.outer[0, levels].prod())
-    fixed += float(weight[levels].sum()) * steps
+    steps = int(tables.macs) // found.outer[:, levels].prod(axis=1)
+    fixed += weight[:, levels].sum(axis=1) * steps
     return weight / port.bandwidth, fixed / port.bandwidth

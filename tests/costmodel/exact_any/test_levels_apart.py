@@ -1,4 +1,4 @@
-"""Floors of levels apart: against the least energy of every assignment, by all of its mappings."""
+"""Floors of assignments, as listed and of levels apart, against all mappings of each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignments import list_assignments
 from costmodel.exact_any.layout import lay_out
 from costmodel.exact_any.prover import AnyProver
+from costmodel.tile_chains.ports import ports
 from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError
 
@@ -66,25 +67,38 @@ def _floors(space: MapSpace) -> dict[tuple[object, ...], float]:
     return found
 
 
-def _enumerated(space: MapSpace, most: int) -> dict[tuple[object, ...], float] | None:
-    """The least energy of every assignment by all mappings; None where they are too many."""
+def _listed(space: MapSpace) -> dict[tuple[object, ...], tuple[float, int]]:
+    """The energy and the cycles that every assignment is listed with."""
+    one = lay_out(0, space, None)
+    found = {}
+    for group in list_assignments(space, one.spreads, keep_choices(space), ports(space)):
+        for a, spatial in enumerate(one.spreads.spatial(group.choice)):
+            key = group.keeps, spatial.tobytes()
+            found[key] = float(group.energy[a]), int(group.cycles[a])
+    return found
+
+
+def _enumerated(space: MapSpace, most: int) -> dict[tuple[object, ...], tuple[float, int]] | None:
+    """The least energy and cycles of every assignment by all mappings; None: they are too many."""
     codes = every_mapping(space, most)
     if codes is None or not len(codes):
         return None
-    energies = LoopNestModel().evaluate(space, codes).energy_pj
-    found: dict[tuple[object, ...], float] = {}
+    costs = LoopNestModel().evaluate(space, codes)
+    found: dict[tuple[object, ...], tuple[float, int]] = {}
     names, dimensions = space.workload.tensor_names, space.workload.dimension_names
     columns = np.ones(codes.shape[1], bool)
     columns[[c for c in space.tables.order_column if c >= 0]] = False
     memory: dict[bytes, tuple[object, ...]] = {}
-    for code, energy in zip(codes, energies.tolist(), strict=True):
+    both = zip(costs.energy_pj.tolist(), costs.latency_cycles.tolist(), strict=True)
+    for code, (energy, cycles) in zip(codes, both, strict=True):
         short = code[columns].tobytes()
         if short not in memory:
             levels = space.describe(code).levels
             keeps = tuple(sum(1 << names.index(n) for n in level.keep) for level in levels)
             rows = [[level.spatial.get(d, 1) for d in dimensions] for level in levels]
             memory[short] = keeps, np.array(rows, np.int64).tobytes()
-        found[memory[short]] = min(found.get(memory[short], np.inf), energy)
+        less, fewer = found.get(memory[short], (energy, cycles))
+        found[memory[short]] = min(less, energy), min(fewer, int(cycles))
     return found
 
 
@@ -99,16 +113,20 @@ def check_floors(seed: int, most: int) -> tuple[int, int]:
         work, _ = random_parts(rng)
         try:
             machine = {**random_machine(rng), "bypass": "searched"}
+            if seed % 2:
+                machine["levels"][int(rng.integers(2))]["bandwidth"] = 0.3
             space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
         except ConfigError:
             continue
         exact = _enumerated(space, most)
         if exact is not None and len(keep_choices(space)) > 1:
             break
-    floors = _floors(space)
-    for key, energy in exact.items():
+    floors, listed = _floors(space), _listed(space)
+    for key, (energy, cycles) in exact.items():
         assert floors[key] <= energy * (1 + 1e-9) + 1e-9, f"{seed}: {key}"
-    met = sum(floors[key] >= energy * (1 - 1e-9) for key, energy in exact.items())
+        assert listed[key][0] <= energy * (1 + 1e-9) + 1e-9, f"{seed}: {key}"
+        assert listed[key][1] <= cycles, f"{seed}: {key}"
+    met = sum(floors[key] >= energy * (1 - 1e-9) for key, (energy, _) in exact.items())
     return len(exact), met
 
 

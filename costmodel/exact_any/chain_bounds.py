@@ -1,0 +1,224 @@
+"""What chains say of assignments: of energy, of every port's cycles, and of both together.
+
+Assignments that share outer tables are bounded one after another. The port that is slowest even if
+every word enters once comes first; what is left then is bounded by the others.
+
+Letters: B assignments, L levels, n dimensions, T tensors, P ports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.arrays.tables import Array
+from costmodel.costs import Objective
+from costmodel.exact.objective import ENERGY, LATENCY, objective_kind
+from costmodel.exact_any.assignments import Assignments, port_floors
+from costmodel.exact_any.known import SLACK, Known
+from costmodel.exact_any.layout import OneOrder
+from costmodel.exact_any.leaves import Assignment
+from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
+from costmodel.tile_chains.tables import ChainTables, nth_table, products_inside
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.views import Together, View
+from costmodel.tile_chains.weights import Weights, weights
+
+Opened = tuple[Assignment, list[View]]
+"""What is kept and spread, and what bounds its tilings: of energy first."""
+
+FEW_CELLS = 100_000
+"""Larger lattices have tables for the slowest port alone, for memory."""
+
+
+class Weighed(NamedTuple):
+    """Assignments, and what words cost under them.
+
+    mates `[B]`; spatial `[B, L, n]` their factors; found: their weights; inside `[L, n]`: what the
+    tiles are asked for by all of them, None: by each.
+    """
+
+    mates: Array
+    spatial: Array
+    found: Weights
+    inside: Array | None
+
+
+def weigh(one: OneOrder, found: Assignments, mates: Array, *, shared: bool) -> Weighed:
+    """Weighs assignments, whose tables may be shared."""
+    spatial = one.spreads.spatial(found.choice[mates])
+    inside = np.gcd.reduce([products_inside(factors) for factors in spatial]) if shared else None
+    return Weighed(mates, spatial, weights(one.space, found.keeps, spatial), inside)
+
+
+class ChainBounds:
+    """Raises what all mappings of assignments need, and opens one for its search."""
+
+    def __init__(
+        self, objective: Objective, known: Known, counts: dict[str, int], *, settles: bool
+    ) -> None:
+        """Notes whose bounds are wanted.
+
+        Args:
+            objective: what is minimised.
+            known: the best mappings.
+            counts: of chains; counted on.
+            settles: whether nothing can win that has no better objective than the best.
+        """
+        self._objective, self._kind = objective, objective_kind(objective)
+        self._known, self._counts, self._settles = known, counts, settles
+
+    def limited(self, space: MapSpace) -> list[Port]:
+        """The ports whose cycles matter: for energy alone those of machines that leak."""
+        if self._kind == ENERGY and not space.tables.machine.leakage.any():
+            return []
+        return ports(space)
+
+    def bound(
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
+    ) -> Iterator[None]:
+        """Raises the floors of assignments that share outer tables."""
+        of, space = weigh(one, found, mates, shared=True), one.space
+        everyone = np.arange(len(mates))
+        yield from self._by(one, tables[0], found, of, everyone, (-1, Prices()), 1)
+        limited, leaks = self.limited(space), self._kind == ENERGY
+        if not limited:
+            return
+        table = nth_table(tables, 1)
+        least = [port_floors(space, port, found.keeps, of.spatial, of.found) for port in limited]
+        turns = np.argsort(-np.array(least), axis=0, kind="stable")
+        for turn, numbers in enumerate(turns):
+            before = found.slowest[mates]
+            for number, port in enumerate(limited):
+                rows, listed = (
+                    np.flatnonzero(numbers == number),
+                    (number, Prices(port, leaks=leaks)),
+                )
+                yield from self._by(one, table, found, of, rows, listed, turn + 2)
+            changed = found.slowest[mates] != before
+            yield from self._together(one, table, found, of, changed)
+
+    def _by(
+        self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, rows: Array,
+        listed: tuple[int, Prices], chains: int,
+    ) -> Iterator[None]:  # fmt: skip
+        """Raises the floors of some of the assignments by one price list.
+
+        Args:
+            one: the order of buffers.
+            table: the tables.
+            found: all assignments.
+            of: those that share outer tables.
+            rows: which of these.
+            listed: which port, -1 for none, and what counts.
+            chains: how many price lists have bounded them then.
+        """
+        (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
+        weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+        for row in rows.tolist():
+            mate = int(of.mates[row])
+            if found.chains[mate] >= chains or not self._could_win(found, mate):
+                continue  # by a proof before this one, or it is settled
+            yield from self._fill(table, of, row, weight)
+            least = (fixed[row] + table.least) * (1 - SLACK)
+            if number < 0 or prices.leaks:
+                if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
+                    found.slowest[mate] = number
+                found.energy[mate] = max(found.energy[mate], least)
+            elif least < math.inf:
+                least = math.ceil(least) + waiting
+                if found.slowest[mate] < 0 or least > found.least[mate]:
+                    found.slowest[mate], found.least[mate] = number, least
+                found.cycles[mate] = max(found.cycles[mate], least)
+            found.chains[mate] = chains
+            yield
+
+    def _together(
+        self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed,
+        changed: npt.NDArray[np.bool_],
+    ) -> Iterator[None]:  # fmt: skip
+        """Raises the floors of assignments to what energy and the slowest port need together.
+
+        Args:
+            one: the order of buffers.
+            table: the tables.
+            found: all assignments.
+            of: those that share outer tables.
+            changed: `[B]` those whose slowest port is another one than before.
+        """
+        if self._kind in (ENERGY, LATENCY) or not self._settles:
+            return
+        for number, port in enumerate(ports(one.space)):
+            left = [
+                row
+                for row, mate in enumerate(of.mates.tolist())
+                if found.slowest[mate] == number
+                and self._could_win(found, mate)
+                and (changed[row] or found.rate[mate] == 0)
+            ]
+            if not left:
+                continue
+            # One rate for all, so that they share outer tables: that of the least.
+            mates = of.mates[left].tolist()
+            outcomes = [(float(found.energy[mate]), int(found.cycles[mate])) for mate in mates]
+            least = min(outcomes, key=lambda one: self._known.order(*one))
+            together = Together.of(self._objective, *least)
+            prices = Prices(port, together.rate)
+            weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+            for row, mate, (_, cycles) in zip(left, mates, outcomes, strict=True):
+                yield from self._fill(table, of, row, weight)
+                energy, both = found.energy[mate : mate + 1], np.array([fixed[row] + table.least])
+                slow = np.array([float(cycles)])
+                raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
+                found.energy[mate] = max(found.energy[mate], float(raised[0]))
+                found.rate[mate] = together.rate
+                yield
+
+    def _could_win(self, found: Assignments, mate: int) -> bool:
+        return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]))
+
+    def _fill(
+        self, table: ChainTables, of: Weighed, row: int, weight: FloatArray
+    ) -> Iterator[None]:
+        """Fills tables for one of the assignments, with weights `[B, L + 1, T]`."""
+        yield from table.fill(of.spatial[row], of.found.outer[row], weight[row], of.inside)
+        self._counts["chains"] += 1
+
+    def open(
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
+    ) -> Generator[None, None, Opened]:
+        """Views of an assignment: of energy and, where a port is limited, together with it."""
+        of = weigh(one, found, np.array([a]), shared=False)
+        limited = self.limited(one.space)
+        views: list[View] = []
+
+        def view(at: int, prices: Prices, together: Together | None = None) -> Iterator[None]:
+            table = nth_table(tables, at)
+            weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+            yield from self._fill(table, of, 0, weight)
+            needed = float(fixed[0])
+            if prices.port is not None and not prices.leaks and together is None:
+                needed += float(one.space.tables.machine.waiting)
+            levels, leaks = len(found.keeps), prices.leaks
+            views.append(View(one.shape, table, levels, needed, together, is_energy=leaks))
+
+        yield from view(0, Prices())
+        slowest, rate = int(found.slowest[a]), float(found.rate[a])
+        if self._kind == ENERGY and slowest >= 0:
+            yield from view(1, Prices(limited[slowest], leaks=True))
+        for number, port in enumerate(limited if self._settles else []):
+            if one.shape.cells <= FEW_CELLS or number == slowest:
+                yield from view(2 + number, Prices(port))
+        if rate > 0:
+            together = Together(rate, 2 if self._objective == "ed2p" else 1)
+            yield from view(1, Prices(limited[slowest], rate), together)
+        assignment = Assignment(
+            found.keeps, of.spatial[0], int(of.found.cycles[0]),
+            float(leakage(one.space, of.found)[0]),
+        )  # fmt: skip
+        return assignment, views
