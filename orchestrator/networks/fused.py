@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 from costmodel.accelerators import Accelerator
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
+from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.fused import Pair, Plan, plans
 from costmodel.map_space.map_space import MapSpace
@@ -87,6 +89,7 @@ class PairLines(LayerLines):
                 key = (side, self._joined(side, plan.factors), plan.roles(side))
                 self._least_words[key] = min(plan.words, self._least_words.get(key, plan.words))
         limits = ("read_bandwidth", "write_bandwidth", "bandwidth")
+        self._whole: set[int] = set()
         self._limited = any(getattr(one, key) for one in machine.levels for key in limits)
         super().__init__(MapSpace(pair.producer, machine), 1)
 
@@ -211,15 +214,62 @@ class PairLines(LayerLines):
             if point is None:
                 return
             chosen.append(point)
-        one, other = chosen
-        code = np.concatenate([np.array([index, one.code.size]), one.code, other.code])
-        self._add(
-            Point(
-                plan.times * (one.energy + other.energy) + plan.moves.energy,
-                plan.times * (one.cycles + other.cycles) + plan.moves.cycles,
-                code,
-            )
+        self._add(self._together(index, chosen[0], chosen[1]))
+
+    def _together(self, index: int, one: Point, other: Point) -> Point:
+        """What a plan takes with a mapping of each of its parts."""
+        plan = self.plans[index]
+        return Point(
+            plan.times * (one.energy + other.energy) + plan.moves.energy,
+            plan.times * (one.cycles + other.cycles) + plan.moves.cycles,
+            np.concatenate([np.array([index, one.code.size]), one.code, other.code]),
         )
+
+    def add_fronts(
+        self, weight: Weight, slack: Fraction | None, pause: Callable[[str], None], ends: float
+    ) -> None:
+        """Takes all that no other choice of a plan beats in energy and cycles at once.
+
+        Args:
+            weight: of a line.
+            slack: how far above the line a plan may be at least; None: however far.
+            pause: called now and then; it may raise to end this, and does when the time is out.
+            ends: when that is, by the monotonic clock.
+        """
+        most = None if slack is None else self.lines[weight].bound + slack
+        for index, plan in enumerate(self.plans):
+            bound = self._bound(plan, weight)
+            while most is None or bound <= most:
+                pause("")
+                if not self._go_on(index, weight, ends):
+                    break
+                bound = self._bound(plan, weight)
+                parts = [self.part(side, plan) for side in range(2)]
+                if all(part is not None and _is_proven(part, weight) for part in parts):
+                    break
+            else:
+                continue
+            self._add_front(index, pause)
+
+    def _add_front(self, index: int, pause: Callable[[str], None]) -> None:
+        """Takes the front of one plan."""
+        fronts = []
+        for side in range(2):
+            part = self.part(side, self.plans[index])
+            if part is None:
+                return
+            if id(part) not in self._whole:
+                for one in prove_front(part.space, say=pause):
+                    part.offer(one.code)
+                self._whole.add(id(part))
+            fronts.append(part.points)
+        several = [self._together(index, one, other) for one in fronts[0] for other in fronts[1]]
+        several.sort(key=lambda point: (point.cycles, point.energy))
+        least: Fraction | None = None
+        for point in several:
+            if least is None or point.energy < least:
+                least = point.energy
+                self._add(point)
 
     def _look(self, weight: Weight, seconds: float | None) -> Line:
         """Proves the least weighted sum over all plans, or gets as far as the time allows."""
@@ -284,6 +334,10 @@ class PairLines(LayerLines):
                 bounds.append(least if weight is None else least + beside)
             found += max(bounds)
         return found
+
+
+def _is_proven(part: LayerLines, weight: Weight) -> bool:
+    return weight in part.lines and part.lines[weight].proven
 
 
 def _least_between(part: LayerLines, weight: Weight) -> Fraction:

@@ -201,6 +201,11 @@ class Jointly:
         return self._seconds - (time.monotonic() - self._started)
 
     @property
+    def _ends(self) -> float:
+        """When the time is out, by the monotonic clock."""
+        return math.inf if self._seconds is None else self._started + self._seconds
+
+    @property
     def _ended(self) -> bool:
         return self._stop() or (self._left is not None and self._left <= 0)
 
@@ -215,18 +220,23 @@ class Jointly:
         energy = sum((layer.count * point.energy for layer, point in pairs), Fraction(0))
         return energy, sum(layer.count * point.cycles for layer, point in pairs)
 
-    def _consider(self, weight: Weight) -> Choice:
-        """The best choice known for a weight, kept if it is the best for the objective."""
+    def choose(self, weight: Weight) -> Choice:
+        """The best choice known for a weight."""
         choice = []
         for layer in self.layers:
             point = layer.least(weight)
             assert point is not None  # every layer begins with one
             choice.append(point)
-        energy, cycles = self.sums(tuple(choice))
+        return tuple(choice)
+
+    def _consider(self, weight: Weight) -> Choice:
+        """The best choice known for a weight, kept if it is the best for the objective."""
+        choice = self.choose(weight)
+        energy, cycles = self.sums(choice)
         value = value_of(self.objective, energy, Fraction(cycles))
         if self._best is None or value < self._best[0]:
-            self._best = value, tuple(choice)
-        return tuple(choice)
+            self._best = value, choice
+        return choice
 
     def _cut(self, weight: Weight, most: float = math.inf) -> None:
         """Proves a line of the network, of a layer in so many seconds at most."""

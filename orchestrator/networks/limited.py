@@ -12,13 +12,15 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.costs import Objective
 from costmodel.exact_any.front import prove_front
 from mapspace.errors import ConfigError, DataError
 from orchestrator.networks.fused import FixedLines
@@ -38,7 +40,7 @@ class _TimeIsOutError(Exception):
     """Ends the proof of a front."""
 
 
-class _TooManyError(Exception):
+class TooManyError(Exception):
     """More combinations than are looked at."""
 
 
@@ -52,6 +54,23 @@ class _Stage(NamedTuple):
     point: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Mappings of a whole network.
+
+    Attributes:
+        layers: what they are of; equal ones may be there with several.
+        choice: a mapping per layer.
+        energy: of the network, pJ.
+        cycles: likewise.
+    """
+
+    layers: tuple[LayerLines, ...]
+    choice: Choice
+    energy: Fraction
+    cycles: int
+
+
 class Limited(Jointly):
     """Finds the mappings of the least energy, or the fewest cycles, within a network's limit."""
 
@@ -63,22 +82,32 @@ class Limited(Jointly):
             limit: of cycles, for the least energy, or of energy, for the fewest cycles.
             options: as of `Jointly`.
         """
+        self._begin(limit)
+        super().__init__(layers, self._objective_of(limit), **options)
+
+    def _begin(self, limit: Limit) -> None:
         self.limit = limit
-        self._own: tuple[Fraction, tuple[LayerLines, ...], Choice] | None = None
+        self._own: Chosen | None = None
         self._least: Fraction | None = None
-        super().__init__(layers, "latency" if limit.cycles is None else "energy", **options)
+
+    @staticmethod
+    def _objective_of(limit: Limit) -> Objective:
+        return "latency" if limit.cycles is None else "energy"
 
     def _consider(self, weight: Weight) -> Choice:
-        choice = super()._consider(weight)
-        self._take(self.layers, choice)
+        choice = self.choose(weight)
+        self._take(Chosen(self.layers, choice, *self.sums(choice)))
         return choice
 
-    def _take(self, layers: tuple[LayerLines, ...], choice: Choice) -> None:
-        energy, cycles = self.totals(layers, choice)
-        value = energy if self.objective == "energy" else Fraction(cycles)
-        fits = self.limit.admits(energy, cycles)
-        if fits and (self._own is None or value < self._own[0]):
-            self._own = value, layers, choice
+    def _take(self, chosen: Chosen) -> None:
+        """Keeps the best that is within the limit."""
+        if not self.limit.admits(chosen.energy, chosen.cycles):
+            return
+        if self._own is None or self._value(chosen) < self._value(self._own):
+            self._own = chosen
+
+    def _value(self, chosen: Chosen) -> Fraction:
+        return chosen.energy if self.objective == "energy" else Fraction(chosen.cycles)
 
     def run(self) -> Optimum:
         """Lines as far as they help, then fronts.
@@ -107,21 +136,27 @@ class Limited(Jointly):
         """
         if self._own is None:
             raise DataError(f"no mappings within {self.limit} were found; expected more seconds.")
-        value, layers, choice = self._own
-        energy, cycles = self.totals(layers, choice)
-        bound = value if self._least is not None else min(value, self._bound())
-        spent = time.monotonic() - self._started
-        cuts = tuple(self._cuts.values())
-        fronts = self._least is not None and value > self._bound()
+        own, bound = self._own, self._bound()
+        value, least = self._value(own), self._least is not None
         return Optimum(
-            self.objective, layers, choice, cuts, energy, cycles, bound, spent, self.limit, fronts
+            self.objective,
+            own.layers,
+            own.choice,
+            tuple(self._cuts.values()),
+            own.energy,
+            own.cycles,
+            value if least else min(value, bound),
+            time.monotonic() - self._started,
+            self.limit,
+            fronts=least and value > bound,
         )
 
     def _bound(self) -> Fraction:
         return under_limit(self.limit, tuple(self._cuts.values()))[0]
 
     def _open(self) -> bool:
-        return self._own is None or self._own[0] > self._bound() * (1 + Fraction(self._gap))
+        most = self._bound() * (1 + Fraction(self._gap))
+        return self._own is None or self._value(self._own) > most
 
     def _refuse(self) -> None:
         """Says where no mappings are within the limit, and what would be."""
@@ -144,8 +179,7 @@ class Limited(Jointly):
             return None
         within, beyond = None, None
         for weight in self._cuts:
-            choice = Jointly._consider(self, weight)
-            energy, cycles = self.sums(choice)
+            energy, cycles = self.sums(self.choose(weight))
             at = (cycles, energy)
             if self.limit.admits(energy, cycles):
                 if within is None or (at > within) == (self.objective == "energy"):
@@ -161,27 +195,29 @@ class Limited(Jointly):
         """Closes what lines leave by every combination that can be better; as time allows."""
         cut = under_limit(self.limit, tuple(self._cuts.values()))[1]
         weight = cut.weight
-        if any(not layer.lines[weight].proven for layer in self.layers):
-            return
         try:
             self._combine(weight)  # of the mappings known: this alone proves nothing
-            for number, layer in enumerate(self.layers if self._open() else ()):
-                self._add_front(layer)
-                self._say(f"fronts: {number + 1} of {len(self.layers)} layers")
             if self._open():
+                self._add_fronts(weight)
                 self._combine(weight)
-                self._least = None if self._own is None else self._own[0]
-        except (_TimeIsOutError, _TooManyError):
+                self._least = None if self._own is None else self._value(self._own)
+        except (_TimeIsOutError, TooManyError):
             return
+
+    def _add_fronts(self, weight: Weight) -> None:
+        """Of each layer that a choice better than the best known may have: all."""
+        for number, layer in enumerate(self.layers):
+            if not isinstance(layer, FixedLines):
+                self._add_front(layer)
+            self._say(f"fronts: {number + 1} of {len(self.layers)} layers")
+
+    def _pause(self, text: str) -> None:
+        """Ends the proof of a front where the time is out."""
+        if self._ended:
+            raise _TimeIsOutError
 
     def _add_front(self, layer: LayerLines) -> None:
-        def say(text: str) -> None:
-            if self._ended:
-                raise _TimeIsOutError
-
-        if isinstance(layer, FixedLines):
-            return
-        for point in prove_front(layer.space, say=say):
+        for point in prove_front(layer.space, say=self._pause):
             layer.offer(point.code)
 
     def _combine(self, weight: Weight) -> None:
@@ -193,8 +229,8 @@ class Limited(Jointly):
                 raise _TimeIsOutError
             found = self._within(weight, slack)
             if found is not None:
-                self._take(*found)
-            if self._own is not None and self._slack(weight, self._own[0]) <= slack:
+                self._take(found)
+            if self._own is not None and self._slack(weight, self._value(self._own)) <= slack:
                 return
             if self._own is None and math.isinf(slack):
                 return
@@ -210,7 +246,7 @@ class Limited(Jointly):
         assert self.limit.energy is not None  # the other of the two
         return float(self.limit.energy + weight * value - bound)
 
-    def _within(self, weight: Weight, slack: float) -> tuple[tuple[LayerLines, ...], Choice] | None:
+    def _within(self, weight: Weight, slack: float) -> Chosen | None:
         """The best choice whose excesses sum up to no more than a slack; None without any."""
         stages: list[_Stage] = []
         energy, cycles, excess = np.zeros(1), np.zeros(1), np.zeros(1)
@@ -222,24 +258,21 @@ class Limited(Jointly):
             c = np.array([float(p.cycles) for p in points])
             for _ in range(layer.count):
                 if energy.size * e.size > MOST_COMBINATIONS:
-                    raise _TooManyError
+                    raise TooManyError
                 sums = (excess[:, None] + over).ravel()
                 kept = np.flatnonzero(sums <= slack * (1 + 1e-9))
                 energies = (energy[:, None] + e).ravel()[kept]
                 spent = (cycles[:, None] + c).ravel()[kept]
-                order = np.lexsort((energies, spent))
-                least = np.minimum.accumulate(energies[order])
-                first = np.ones(order.size, bool)
-                first[1:] = least[1:] < least[:-1]
-                order = order[first]
+                order = undominated(energies, spent)
                 energy, cycles, excess = energies[order], spent[order], sums[kept][order]
                 before, point = np.divmod(kept[order], e.size)
                 stages.append(_Stage(number, energy, cycles, before, point))
         # Fewer cycles take more energy: the last that fits has the least energy, and the other way.
         places = range(energy.size)
         for place in reversed(places) if self.objective == "energy" else places:
-            found = self._choice_of(stages, place)
-            if self.limit.admits(*self.totals(*found)):
+            layers, choice = self._choice_of(stages, place)
+            found = Chosen(layers, choice, *self.totals(layers, choice))
+            if self.limit.admits(found.energy, found.cycles):
                 return found
         return None
 
@@ -252,6 +285,17 @@ class Limited(Jointly):
         layers, choice = [], []
         for layer, counts in zip(self.layers, used, strict=True):
             for index, count in sorted(counts.items()):
-                layers.append(replace(layer, count=count))  # shares what is proven
+                again = copy(layer)  # shares what is proven
+                again.count = count
+                layers.append(again)
                 choice.append(layer.points[index])
         return tuple(layers), tuple(choice)
+
+
+def undominated(energies: Floats, cycles: Floats) -> npt.NDArray[np.intp]:
+    """Places of the choices that no other beats in energy and cycles, by their cycles."""
+    order = np.lexsort((energies, cycles))
+    least = np.minimum.accumulate(energies[order])
+    first = np.ones(order.size, bool)
+    first[1:] = least[1:] < least[:-1]
+    return order[first]

@@ -71,13 +71,30 @@ class _CutOf(StrictModel):
     bounds: tuple[Exact, ...] = Field(min_length=1, max_length=100_000)
 
 
-class NetworkCertificate(StrictModel):
+class LimitedClaim(StrictModel):
+    """What a network minimises, and the limit that it is within."""
+
+    objective: Objectives
+    """Of the network: of total energy and total cycles."""
+    most_cycles: Size | None = None
+    """What the network had to be within; null: without such a limit."""
+    most_energy_pj: Exact | None = None
+    fronts: Annotated[bool, Field(strict=True)] = False
+    """Whether the bound is from all fronts rather than from the lines."""
+
+    @property
+    def limit(self) -> Limit | None:
+        """What the network had to be within."""
+        if self.most_cycles is not None:
+            return Limit(cycles=self.most_cycles)
+        return None if self.most_energy_pj is None else Limit(energy=Fraction(self.most_energy_pj))
+
+
+class NetworkCertificate(LimitedClaim):
     """What the search of a network's optimum ends with."""
 
     format: Literal["mapspace-network-certificate-1"]
     network: Name
-    objective: Objectives
-    """Of the network: of total energy and total cycles."""
     proven: Annotated[bool, Field(strict=True)]
     """Whether no mappings of its layers have less in all, equal layers mapped alike or not."""
     gap: NonNegativeNumber
@@ -86,11 +103,6 @@ class NetworkCertificate(StrictModel):
     latency_cycles: Size
     lower_bound: Exact
     """No mappings have less of the objective in all, pJ and cycles."""
-    most_cycles: Size | None = None
-    """What the network had to be within; null: without such a limit."""
-    most_energy_pj: Exact | None = None
-    fronts: Annotated[bool, Field(strict=True)] = False
-    """Whether the bound is from all the layers' fronts rather than from the lines."""
     model: Name
     model_version: Name
     accelerator: Accelerator
@@ -101,13 +113,6 @@ class NetworkCertificate(StrictModel):
     """What is in the totals beside the layers, each at the outermost level and by itself."""
     seconds: NonNegativeNumber
     """How long it took: what the first proof says."""
-
-    @property
-    def limit(self) -> Limit | None:
-        """What the network had to be within."""
-        if self.most_cycles is not None:
-            return Limit(cycles=self.most_cycles)
-        return None if self.most_energy_pj is None else Limit(energy=Fraction(self.most_energy_pj))
 
     @property
     def moved(self) -> Moved:
@@ -201,6 +206,16 @@ def parse_network(data: Any, where: str) -> NetworkCertificate:
     weights = [cut.weight for cut in found.cuts]
     if len(set(weights)) < len(weights):
         raise ConfigError(f"{where}: cuts: expected every weight once, got one twice.")
+    check_limits(found, where)
+    return found
+
+
+def check_limits(found: LimitedClaim, where: str) -> None:
+    """Refuses a limit that is not for the objective, and fronts without one.
+
+    Raises:
+        ConfigError: so.
+    """
     limited = [name for name in ("most_cycles", "most_energy_pj") if getattr(found, name)]
     other = {"energy": ["most_cycles"], "latency": ["most_energy_pj"]}.get(found.objective)
     if limited and limited != other:
@@ -210,7 +225,6 @@ def parse_network(data: Any, where: str) -> NetworkCertificate:
         )
     if found.fronts and not limited:
         raise ConfigError(f"{where}: fronts: expected false where there is no limit.")
-    return found
 
 
 def bound_of(objective: str, cuts: list[Cut], limit: Limit | None = None) -> Fraction:

@@ -47,6 +47,16 @@ class Way(NamedTuple):
     moves: Moved = NO_MOVES
     """What an operator without multiply-accumulates costs on what the step reads."""
 
+    def at(self, point: Point) -> Point:
+        """What the step takes with a mapping, the operator included."""
+        energy, cycles = self.moves
+        return Point(point.energy + energy, point.cycles + cycles, point.code)
+
+    def bound(self, weight: Weight) -> Fraction:
+        """What the step's weighted sum is at least, of what was proven for the weight."""
+        line = Line(weight, Fraction(0), None, False)
+        return self.lines.lines[weight].bound + line.sum_of(Point(*self.moves, NO_CODE))
+
 
 class Ways:
     """Every way in which the steps of a network can run.
@@ -177,12 +187,7 @@ class Ways:
 
     def least_of(self, weight: Weight) -> Fraction:
         """What the weighted sum of the steps is at least, of what was proven for the weight."""
-        line = Line(weight, Fraction(0), None, False)
-
-        def bound(way: Way) -> Fraction:
-            return way.lines.lines[weight].bound + line.sum_of(Point(*way.moves, NO_CODE))
-
-        return self.shortest(bound)[0]
+        return self.shortest(lambda way: way.bound(weight))[0]
 
 
 class Resident(Jointly):
@@ -201,6 +206,7 @@ class Resident(Jointly):
         """
         self._ways, self._fixed = ways, fixed
         self.path: list[Way] = []
+        self.steps: tuple[Step, ...] = ways.steps
         super().__init__(ways.layers, objective, **options)
 
     def sums(self, choice: Choice) -> tuple[Fraction, int]:
@@ -209,17 +215,24 @@ class Resident(Jointly):
         energy = sum((step.count * point.energy for step, point in pairs), self._fixed.energy)
         return energy, self._fixed.cycles + sum(s.count * point.cycles for s, point in pairs)
 
-    def _consider(self, weight: Weight) -> Choice:
+    def _shortest(self, weight: Weight) -> tuple[list[Way], Choice]:
+        """The best ways and mappings known for a weight."""
         line = Line(weight, Fraction(0), None, False)
 
         def point_of(way: Way) -> Point:
             point = way.lines.least(weight)
             assert point is not None  # every layer begins with one
-            energy, cycles = way.moves
-            return Point(point.energy + energy, point.cycles + cycles, point.code)
+            return way.at(point)
 
         _, path = self._ways.shortest(lambda way: line.sum_of(point_of(way)))
-        choice = tuple(point_of(way) for way in path)
+        return path, tuple(point_of(way) for way in path)
+
+    def choose(self, weight: Weight) -> Choice:
+        """The best point known for a weight, per step."""
+        return self._shortest(weight)[1]
+
+    def _consider(self, weight: Weight) -> Choice:
+        path, choice = self._shortest(weight)
         energy, cycles = self.sums(choice)
         value = value_of(self.objective, energy, Fraction(cycles))
         if self._best is None or value < self._best[0]:

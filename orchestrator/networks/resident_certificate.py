@@ -6,6 +6,7 @@ the least sum of every layer in every way is proven again; the network's bound i
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from fractions import Fraction
@@ -27,9 +28,16 @@ from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
 from orchestrator.networks.fused import NO_CODE, PairLines
 from orchestrator.networks.jointly import ROUNDING, Optimum
-from orchestrator.networks.lines import Cut, value_of
-from orchestrator.networks.network_certificate import Exact, Objectives, bound_of, rounded_down
-from orchestrator.networks.resident import Way, Ways
+from orchestrator.networks.limited_resident import LimitedResident
+from orchestrator.networks.lines import Cut, Limit, value_of
+from orchestrator.networks.network_certificate import (
+    Exact,
+    LimitedClaim,
+    bound_of,
+    check_limits,
+    rounded_down,
+)
+from orchestrator.networks.resident import Way, Ways, begin
 from orchestrator.proofs.certificates import Verification
 
 FORMAT: Final = "mapspace-resident-certificate-1"
@@ -70,12 +78,11 @@ class _CutOf(StrictModel):
     bound: Exact
 
 
-class ResidentCertificate(StrictModel):
+class ResidentCertificate(LimitedClaim):
     """What the search of what stays on the chip ends with."""
 
     format: Literal["mapspace-resident-certificate-1"]
     network: Name
-    objective: Objectives
     proven: Flag
     gap: NonNegativeNumber
     fused: Flag
@@ -121,6 +128,7 @@ def certify_resident(
         fixed: what the network costs beside.
     """
     steps, path, found = chosen
+    limit = found.limit or Limit()
     model = LoopNestModel()
     listed: list[_StepOf] = []
     rest: list[dict[str, Any]] = []
@@ -163,6 +171,9 @@ def certify_resident(
         energy_pj=str(found.energy),
         latency_cycles=found.cycles,
         lower_bound=str(rounded_down(found.bound)),
+        most_cycles=limit.cycles,
+        most_energy_pj=None if limit.energy is None else str(limit.energy),
+        fronts=found.fronts,
         model=model.name,
         model_version=model.version,
         accelerator=machine,
@@ -194,6 +205,7 @@ def parse_resident(data: Any, where: str) -> ResidentCertificate:
     weights = [cut.weight for cut in found.cuts]
     if len(set(weights)) < len(weights):
         raise ConfigError(f"{where}: cuts: expected every weight once, got one twice.")
+    check_limits(found, where)
     return found
 
 
@@ -221,6 +233,7 @@ def verify_resident(
         look.choice()
         look.bound()
         look.lines()
+        look.fronts()
     except _WrongError as error:
         holds = False
         look.findings.append(f"WRONG: {error}")
@@ -329,8 +342,11 @@ class _Look:
             Cut(None if cut.weight is None else Fraction(cut.weight), Fraction(cut.bound))
             for cut in said.cuts
         ]
-        value = value_of(said.objective, Fraction(said.energy_pj), Fraction(said.latency_cycles))
-        bound = min(value, bound_of(said.objective, cuts))
+        energy, cycles = Fraction(said.energy_pj), said.latency_cycles
+        value = value_of(said.objective, energy, Fraction(cycles))
+        if said.limit is not None and not said.limit.admits(energy, cycles):
+            raise _WrongError(f"they are not within {said.limit}")
+        bound = min(value, value if said.fronts else bound_of(said.objective, cuts, said.limit))
         stated = Fraction(said.lower_bound)
         if stated > bound * (1 + ROUNDING):
             raise _WrongError(f"the lines say {float(bound):.9g}, not {float(stated):.9g}")
@@ -359,3 +375,19 @@ class _Look:
             self.left.append(f"{len(self.said.cuts) - number} lines: the time ended before")
             return
         self.findings.append(f"{len(self.said.cuts)} lines of all ways, by the same provers")
+
+    def fronts(self) -> None:
+        """Proves the fronts of all ways again, and looks for a better choice within the limit."""
+        said = self.said
+        if said.limit is None or not said.fronts or self.left:
+            return
+        left = None if self._ends is None else self._ends - time.monotonic()
+        begin(self._ways, math.inf if left is None else left)
+        fixed = Moved(Fraction(said.fixed_energy_pj), said.fixed_cycles)
+        found = LimitedResident(self._ways, said.limit, fixed, seconds=left).run()
+        if found.bound >= Fraction(said.lower_bound) * (1 - ROUNDING):
+            self.findings.append("the fronts of all ways have none that is better in the limit")
+        elif found.gap > 0:
+            self.left.append("the fronts: the time ended before")
+        else:
+            raise _WrongError(f"the fronts of all ways have one of {float(found.value):.9g}")

@@ -16,6 +16,7 @@ from costmodel.resident import shared_buffer
 from mapspace.storage import Place, place
 from orchestrator.networks.buffer_figure import draw_buffer
 from orchestrator.networks.jointly import Optimum
+from orchestrator.networks.lines import Limit
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import Way
 from orchestrator.networks.resident_certificate import ResidentCertificate, certify_resident
@@ -48,12 +49,14 @@ class ResidentOptimum(Shown):
         steps: the layers in their order.
         path: how each runs.
         found: the choice, a mapping per step, and what bounds it.
-        alone: the same where nothing stays.
+        alone: the same where nothing stays; None: nothing is known within the limit then.
         interrupted: whether an interruption ended it.
         operators: what only moves words.
         fixed: what of it the totals have however the network runs.
-        staying: where tensors may stay but none is tiled together; None: so is `found`.
+        staying: where tensors may stay but none is tiled together; None: so is `found`, or nothing
+            is known within the limit then.
         pairs: what fusing is worth for each two layers that could be tiled together.
+        fused: whether two layers in a row could be tiled together.
     """
 
     network: str
@@ -61,23 +64,24 @@ class ResidentOptimum(Shown):
     steps: tuple[Step, ...]
     path: tuple[Way, ...]
     found: Optimum
-    alone: Optimum
+    alone: Optimum | None
     interrupted: bool
     operators: Operators
     fixed: Moved
     staying: Optimum | None = None
     pairs: tuple[PairRow, ...] = ()
+    fused: bool = False
 
     @property
     def seconds(self) -> float:
         """How long the search took, with and without tensors that stay."""
-        staying = 0.0 if self.staying is None else self.staying.seconds
-        return self.found.seconds + self.alone.seconds + staying
+        beside = (self.staying, self.alone)
+        return self.found.seconds + sum(0.0 if one is None else one.seconds for one in beside)
 
     @property
-    def worth(self) -> float:
+    def worth(self) -> float | None:
         """By which share the objective falls where tensors stay."""
-        return float(1 - self.found.value / self.alone.value)
+        return None if self.alone is None else float(1 - self.found.value / self.alone.value)
 
     @property
     def costs(self) -> MappingCosts:
@@ -134,18 +138,21 @@ class ResidentOptimum(Shown):
         """What `mapspace verify` proves again."""
         return certify_resident(
             self.network, self.accelerator, (self.steps, self.path, self.found),
-            fused=self.staying is not None, moves=self.operators.counted, fixed=self.fixed,
+            fused=self.fused, moves=self.operators.counted, fixed=self.fixed,
         )  # fmt: skip
 
     def to_dict(self) -> ResidentAnswer:
         """What `mapspace search --network --jointly --resident --json` prints."""
-        found = self.found
+        found, alone = self.found, self.alone
+        limit = found.limit or Limit()
         return {
             "network": self.network,
             "accelerator": self.accelerator.name,
             "objective": found.objective,
             "resident": True,
-            "fused": self.staying is not None,
+            "fused": self.fused,
+            "max_cycles": limit.cycles,
+            "max_energy_pj": None if limit.energy is None else float(limit.energy),
             "buffer": shared_buffer(self.accelerator).name,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
@@ -160,8 +167,8 @@ class ResidentOptimum(Shown):
                 "lower_bound": float(found.bound),
                 "gap": found.gap,
                 "lines": len(found.cuts),
-                "alone": float(self.alone.value),
-                "alone_proven": self.alone.gap == 0,
+                "alone": None if alone is None else float(alone.value),
+                "alone_proven": alone is not None and alone.gap == 0,
                 "staying": None if self.staying is None else float(self.staying.value),
                 "worth": self.worth,
             },
@@ -195,26 +202,32 @@ class ResidentOptimum(Shown):
         could = sum(step.until > place for place, step in enumerate(self.steps))
         name = shared_buffer(self.accelerator).name
         yield "stay in " + name, f"{stays} of {could} tensors that another layer reads"
-        if self.staying is not None:
+        if self.fused:
             chosen = sum(row.chosen for row in self.pairs)
             yield "tiled together", f"{chosen} of {len(self.pairs)} pairs that could be"
-        objective = found.objective
-        before = value_text(objective, float(self.alone.value), clock)
-        least = "" if self.alone.gap == 0 else f" at most ({percent(self.alone.gap, up=True)} open)"
-        yield "worth", f"{percent(self.worth)} of {objective}{least}: {before} where nothing stays"
+        objective, limit = found.objective, found.limit
+        if self.alone is None or self.worth is None:
+            yield "worth", f"nothing is known within {limit} where nothing stays"
+        else:
+            before = value_text(objective, float(self.alone.value), clock)
+            left = percent(self.alone.gap, up=True)
+            least = "" if self.alone.gap == 0 else f" at most ({left} open)"
+            share = percent(self.worth)
+            yield "worth", f"{share} of {objective}{least}: {before} where nothing stays"
         if self.staying is not None:
             value = self.staying.value
             share = percent(float(1 - found.value / value))
             less = value_text(objective, float(value), clock)
             yield "of it fusing", f"{share}: {less} where tensors stay whole or not at all"
-        fused = "" if self.staying is None else " or are tiled together in this form"
+        within = "" if limit is None else " within the limit"
+        fused = " or are tiled together in this form" if self.fused else ""
         if found.gap == 0:
             what = f"no mappings and tensors that stay{fused}"
-            yield "proven optimal", f"{what} have a lower {objective}"
+            yield "proven optimal", f"{what} have a lower {objective}{within}"
         else:
             bound = value_text(objective, float(found.bound), clock)
             gap = percent(found.gap, up=True)
-            yield "certified", f"within {gap} of the optimum: none is below {bound}"
+            yield "certified", f"within {gap} of the optimum{within}: none is below {bound}"
         moves = self.operators.fact()
         if moves is not None and self.operators.counted:
             label = moves[0]
@@ -242,9 +255,10 @@ class ResidentOptimum(Shown):
 
     def heading(self) -> str:
         """Network, machine and goal."""
+        within = "" if self.found.limit is None else f" within {self.found.limit}"
         return (
             f"{self.network} on {self.accelerator.name}, all layers for the network's "
-            f"{self.found.objective}; tensors may stay on the chip"
+            f"{self.found.objective}{within}; tensors may stay on the chip"
         )
 
     def document(self) -> Document:

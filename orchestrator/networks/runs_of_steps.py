@@ -12,8 +12,7 @@ from costmodel.fused import Plan
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from orchestrator.networks.fused import PairLines
-from orchestrator.networks.jointly import Optimum, Weight
-from orchestrator.networks.lines import POWERS
+from orchestrator.networks.jointly import Choice, Optimum, Weight
 from orchestrator.networks.resident import Way, Ways
 
 Sums = tuple[Fraction, int]
@@ -116,42 +115,43 @@ def _together(steps: Sequence[Step], lines: PairLines, point: Point) -> Iterator
 
 
 def pair_rows(
-    ways: Ways, path: Sequence[Way], optima: tuple[Optimum, Optimum, Optimum]
+    ways: Ways,
+    path: Sequence[Way],
+    found: tuple[Optimum, Weight],
+    apart: Sequence[Choice],
 ) -> Iterator[PairRow]:
     """What fusing is worth for each two layers that could be tiled together.
 
     Args:
         ways: of the network.
         path: the best.
-        optima: the best, that where tensors stay whole or not at all, and that where nothing stays.
+        found: the best, and the weight that says how to run what is not chosen.
+        apart: a point per step where tensors stay whole or not at all, and where nothing stays.
     """
-    found, staying, alone = optima
-    weight: Weight = None
-    if found.objective != "latency":
-        weight = POWERS[found.objective] * found.energy / found.cycles
+    optimum, weight = found
+    taken = {id(way.lines): place for place, way in reversed(list(enumerate(path)))}
     for place, several in enumerate(ways.ways):
         lines = next((way.lines for way in several if isinstance(way.lines, PairLines)), None)
         if lines is None:
             continue
-        chosen = path[place].lines is lines
-        point = found.choice[place] if chosen else lines.least(weight)
+        at = taken.get(id(lines))
+        point = lines.least(weight) if at is None else optimum.choice[at]
         assert point is not None  # every layer begins with one
         plan = lines.unpacked(point)[0]
         yield PairRow(
             ways.steps[place].workload.name,
             ways.steps[place + 1].workload.name,
-            chosen,
+            at is not None,
             _outer(lines, plan),
             _kept(lines, plan),
             plan.words,
             (point.energy, point.cycles),
-            _both(staying, place),
-            _both(alone, place),
+            *(_both(choice, place) for choice in apart),
         )
 
 
-def _both(optimum: Optimum, place: int) -> Sums:
-    one, other = optimum.choice[place : place + 2]
+def _both(choice: Choice, place: int) -> Sums:
+    one, other = choice[place : place + 2]
     return one.energy + other.energy, one.cycles + other.cycles
 
 

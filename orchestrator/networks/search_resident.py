@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TextIO
+from typing import Any, TextIO
 
 from costmodel.chains import load_chain
 from costmodel.exact.objective import KINDS
@@ -13,12 +14,14 @@ from costmodel.networks import words_without_macs
 from costmodel.resident import shared_buffer
 from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
-from orchestrator.networks.jointly import Optimum
+from orchestrator.networks.jointly import Optimum, Weight
+from orchestrator.networks.limited_resident import LimitedResident
+from orchestrator.networks.lines import POWERS, under_limit
 from orchestrator.networks.operators import Operators
-from orchestrator.networks.resident import LEAST_SECONDS, Resident, Way, Ways, begin
+from orchestrator.networks.resident import LEAST_SECONDS, Resident, Ways, begin
 from orchestrator.networks.resident_result import ResidentOptimum
-from orchestrator.networks.runs_of_steps import pair_rows
-from orchestrator.networks.search_jointly import SECONDS
+from orchestrator.networks.runs_of_steps import PairRow, pair_rows
+from orchestrator.networks.search_jointly import SECONDS, limit_of
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 
@@ -40,13 +43,12 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
         ("iterations", request.iterations is not None),
         ("keep", bool(request.keep)),
         ("explain", request.explain),
-        ("max_cycles", request.max_cycles is not None),
-        ("max_energy_pj", request.max_energy_pj is not None),
     ):
         if given:
             raise ConfigError(f"{name}: what stays on the chip is chosen by proofs, without it.")
     if request.objective not in KINDS:
         raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
+    limit = limit_of(request)
     seconds = SECONDS if request.seconds is None else request.seconds
     if not seconds > 0:
         raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
@@ -70,25 +72,55 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
     started = time.monotonic()
     with interruptible() as interrupted:
 
-        def run(some: Ways, ends: float) -> tuple[Optimum, list[Way]]:
+        def run(some: Ways, ends: float) -> Resident:
             begin(some, max(LEAST_SECONDS, ends - time.monotonic()))
-            left = max(LEAST_SECONDS, ends - time.monotonic())
-            proof = Resident(
-                some, request.objective, fixed, seconds=left, gap=request.gap,
-                say=lambda text: live.update(lambda: f"  {text}"), stop=interrupted.is_set,
-            )  # fmt: skip
-            return proof.run(), proof.path
+            options: dict[str, Any] = {
+                "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
+                "gap": request.gap,
+                "say": lambda text: live.update(lambda: f"  {text}"),
+                "stop": interrupted.is_set,
+            }
+            if limit is not None:
+                return LimitedResident(some, limit, fixed, **options)
+            return Resident(some, request.objective, fixed, **options)
+
+        def beside(some: Ways, ends: float) -> tuple[Resident, Optimum | None]:
+            proof = run(some, ends)
+            try:
+                return proof, proof.run()
+            except (ConfigError, DataError):
+                if limit is None:
+                    raise
+                return proof, None  # the limit may be met with what stays alone
 
         # What is proven where nothing stays, or whole, is a part of the whole proof.
-        before, _ = run(alone, started + seconds / (3 if fused else 2))
-        staying = None if whole is None else run(whole, started + seconds / 2)[0]
-        found, path = run(ways, started + seconds)
+        without, before = beside(alone, started + seconds / (3 if fused else 2))
+        staying = None if whole is None else beside(whole, started + seconds / 2)
+        proof = run(ways, started + seconds)
+        found = proof.run()
         stopped = interrupted.is_set()
     live.end()
-    if found.bound <= 0 or before.bound <= 0:
+    if found.bound <= 0 or (before is not None and before.bound <= 0):
         raise DataError(f"{name} on {device.name}: nothing is certain; expected more seconds.")
-    pairs = () if staying is None else tuple(pair_rows(ways, path, (found, staying, before)))
+    pairs: Iterable[PairRow] = ()
+    if staying is not None:
+        weight = weight_of(found)
+        apart = tuple(
+            one.choose(weight) if optimum is None or limit is not None else optimum.choice
+            for one, optimum in (staying, (without, before))
+        )
+        pairs = pair_rows(ways, proof.path, (found, weight), apart)
     return ResidentOptimum(
-        name, device, tuple(steps), tuple(path), found, before, stopped,
-        Operators(words, device, moves), fixed, staying, pairs,
+        name, device, proof.steps, tuple(proof.path), found, before, stopped,
+        Operators(words, device, moves), fixed, None if staying is None else staying[1],
+        tuple(pairs), fused,
     )  # fmt: skip
+
+
+def weight_of(found: Optimum) -> Weight:
+    """The weight of the line that says most of an optimum."""
+    if found.limit is not None:
+        return under_limit(found.limit, found.cuts)[1].weight
+    if found.objective == "latency":
+        return None
+    return POWERS[found.objective] * found.energy / found.cycles

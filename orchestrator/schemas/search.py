@@ -355,16 +355,18 @@ class ResidentTotals(Costs):
 
     Attributes:
         staying: the objective where tensors stay whole or not at all; null: fusing was not asked.
+        alone: where nothing stays; this, what staying is worth, and `staying` are null, too, where
+            nothing is known within the limit then.
     """
 
     proven: bool
     lower_bound: float
     gap: float
     lines: int
-    alone: float
+    alone: float | None
     alone_proven: bool
     staying: float | None
-    worth: float
+    worth: float | None
 
 
 class ResidentAnswer(TypedDict):
@@ -375,6 +377,8 @@ class ResidentAnswer(TypedDict):
     objective: Objective
     resident: Literal[True]
     fused: bool
+    max_cycles: int | None
+    max_energy_pj: float | None
     buffer: str
     seconds: float
     interrupted: bool
