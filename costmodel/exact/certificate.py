@@ -170,11 +170,10 @@ class Certificate(StrictModel):
     def text(self) -> str:
         """The certificate's file."""
         # Left out where there is nothing, as before there was such a key.
-        nothing: set[str] | dict[str, set[str]] = set()
-        if self.progress is None:
-            nothing = {"progress"}
-        elif self.progress.best is None:
-            nothing = {"progress": {"best"}}
+        nothing: set[str] | dict[str, set[str]] = {"progress"}
+        if self.progress is not None:
+            held = {"best": self.progress.best, "shares": getattr(self.progress, "shares", ())}
+            nothing = {"progress": {name for name, value in held.items() if not value}}
         return self.model_dump_json(indent=1, exclude=nothing) + "\n"
 
     @property

@@ -42,7 +42,7 @@ def thread_count(threads: int | None) -> int:
 
 
 @dataclass
-class _Lane:
+class Lane:
     """A block of units in flight.
 
     Attributes:
@@ -92,7 +92,7 @@ class Walk:
         self._tile_cost = max(1, tables.fanout // 4) if tables.half_hop else 1
         self._halt = np.zeros(1, np.int64)
         self._arranged: dict[int, Vectors] = {}
-        self._lanes: list[_Lane] = []
+        self._lanes: list[Lane] = []
         self._spent = 0
         self.block = 1
 
@@ -191,6 +191,17 @@ class Walk:
             lane.work.paused[STAGE] = FRESH
             self._lanes.append(lane)
 
+    def enter(self, unit: int, end: int, found: Found) -> Lane:
+        """A block by itself, which begins anew; only what is below the limit is looked for."""
+        lane = self._lane(0, unit, end, found)
+        lane.work.paused[STAGE] = FRESH
+        return lane
+
+    def go_on_in(self, lane: Lane, tiles: int) -> None:
+        """Searches a block for about so many tiles, finished or not."""
+        lane.found.ticks[0] = max(1, tiles // self._tile_cost)
+        self._search_lane(lane)
+
     @property
     def spent(self) -> int:
         """Bounds computed for the blocks in flight."""
@@ -204,12 +215,12 @@ class Walk:
                 lane.work.paused[STAGE] = FRESH
                 self._lanes.append(lane)
 
-    def _lane(self, index: int, unit: int, end: int, found: Found, way: int = 0) -> _Lane:
+    def _lane(self, index: int, unit: int, end: int, found: Found, way: int = 0) -> Lane:
         best = nothing_found(found.kind, self._problem.tables.sizes.size, found.energy.size)
         best.limit[:] = found.limit
-        return _Lane(best._replace(halt=self._halt), self._works[index], unit, way, end)
+        return Lane(best._replace(halt=self._halt), self._works[index], unit, way, end)
 
-    def _search_lane(self, lane: _Lane) -> None:
+    def _search_lane(self, lane: Lane) -> None:
         if not self._problem.tables.half_hop:
             lane.unit = prove_units(
                 self._problem, self._unit_vector, self._unit_set, lane.unit, lane.end, lane.found,

@@ -112,6 +112,24 @@ class SearchProgress(StrictModel):
     """The tile in work, and those that are through."""
 
 
+Tiles = Annotated[tuple[Count, ...], Field(max_length=MOST_LISTED)]
+
+
+class ShareProgress(StrictModel):
+    """A share that is left of an assignment's search, which several workers had."""
+
+    group: Count
+    """The entry of `groups`."""
+    assignment: Count
+    """Which; of one that is named by any share nothing else is left."""
+    energy: NonNegativeNumber
+    """What its mappings need, pJ."""
+    path: Annotated[tuple[Count, ...], Field(max_length=64)]
+    """The tiles that they begin with, from the MACs outwards."""
+    tiles: Tiles | None
+    """The tiles that may follow; null: all."""
+
+
 class AnyLevelsProgress(StrictModel):
     """How far the proof on any hierarchy has come."""
 
@@ -123,6 +141,8 @@ class AnyLevelsProgress(StrictModel):
     """Those of which any assignment was taken up."""
     searches: Annotated[tuple[SearchProgress, ...], Field(max_length=MOST_LISTED)] = ()
     """Assignments whose tilings are searched in part."""
+    shares: Annotated[tuple[ShareProgress, ...], Field(max_length=MOST_LISTED)] = ()
+    """What is left of others, where a proof was shared out; left out where nothing."""
 
 
 Progress = Annotated[ThreeLevelProgress | AnyLevelsProgress, Field(discriminator="prover")]

@@ -166,11 +166,14 @@ class Prover(ProofRun):
         self._problem = Problem(self._tables, outer, list_vectors(self._tables))
         yield self._problem.vectors.elements.size / FLOOR_PAIRS
         yield from self._list_units()
-        self._walk = Walk(self._problem, self._unit_vector, self._unit_set, self._threads)
+        self._walk = self._make_walk()
         self._lower = self._floor(0)
         self._begin_round()
         if self._earlier is not None:
             self._go_on_from(self._earlier)
+
+    def _make_walk(self) -> Walk:
+        return Walk(self._problem, self._unit_vector, self._unit_set, self._threads)
 
     def _list_units(self) -> Iterator[float]:
         """Lists the units that hold any mapping by rising floor; yields as `_build` does."""

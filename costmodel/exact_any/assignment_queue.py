@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,10 @@ from costmodel.exact.progress import (
     Bounded,
     GroupProgress,
     SearchProgress,
+    ShareProgress,
 )
 from costmodel.exact_any.assignments import Assignments
+from costmodel.exact_any.share import Left, Share
 from costmodel.exact_any.tilings import Way
 from mapspace.errors import ConfigError
 
@@ -37,11 +39,25 @@ class Taken(NamedTuple):
     cycles: int
 
 
+class Standing(NamedTuple):
+    """How assignments of a group stand.
+
+    settled `[A]`; bounded: those that chains have bounded and that are to be searched, ascending;
+    begun: those that some of the chains have bounded.
+    """
+
+    settled: npt.NDArray[np.bool_]
+    bounded: Sequence[int]
+    begun: Sequence[int]
+
+
 class AssignmentQueue:
     """All assignments of a proof.
 
     Attributes:
         groups: assignments with the same kept tensors, each with the number of its order.
+        bounded: those that another proof has bounded, and not settled.
+        shares: of these what is still to be searched, where that is not all.
     """
 
     def __init__(self) -> None:
@@ -49,8 +65,8 @@ class AssignmentQueue:
         self.groups: list[tuple[int, Assignments]] = []
         self._heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
         self._taken: list[npt.NDArray[np.bool_]] = []
-        # Bounded before this proof began.
-        self._bounded: list[tuple[int, int]] = []
+        self.bounded: list[tuple[int, int]] = []
+        self.shares: dict[tuple[int, int], list[Left]] = {}
         # Where another proof was in their searches.
         self._ways: dict[tuple[int, int], Way] = {}
         # What is in work: its group, assignments, and whether their tilings are searched.
@@ -79,7 +95,7 @@ class AssignmentQueue:
             )
         ]
         heapq.heapify(self._heap)
-        for group, a in self._bounded:
+        for group, a in self.bounded:
             self.wait(group, a)
 
     def take(self) -> Taken | None:
@@ -105,6 +121,10 @@ class AssignmentQueue:
     def left(self, group: int) -> npt.NDArray[np.bool_]:
         """`[A]` which assignments of a group no chain has bounded yet."""
         return ~self._taken[group]
+
+    def is_left(self, group: int, a: int) -> bool:
+        """Whether no chain has bounded an assignment yet."""
+        return not self._taken[group][a]
 
     def bounding(self, group: int, chosen: Array) -> None:
         """Notes that chains are to bound assignments of a group."""
@@ -135,36 +155,18 @@ class AssignmentQueue:
                 waiting.setdefault(group, []).append(a)
         if searching:
             waiting.setdefault(at, []).extend(in_work)
-        groups: list[GroupProgress] = []
-        places: dict[int, int] = {}
-        room = MOST_LISTED
-        for group, (number, found) in enumerate(self.groups):
+        standings = []
+        for group, (_, found) in enumerate(self.groups):
             settled = self._taken[group].copy()
             settled[waiting.get(group, [])] = False
             if group == at:
                 # Where no tiles fit there is nothing.
                 settled[list(in_work)] = np.isinf(found.energy[list(in_work)])
-            bounded = [_bounded(found, a) for a in sorted(waiting.get(group, []))]
             begun = []
             if group == at and not searching:
-                left = [a for a in sorted(in_work) if found.chains[a] and not settled[a]]
-                begun = [_bounded(found, a) for a in left]
-            ranges = _ranges(settled)
-            size = len(ranges) + len(bounded) + len(begun)
-            # What has no room is done again.
-            if 0 < size <= room:
-                room -= size
-                places[group] = len(groups)
-                groups.append(
-                    GroupProgress(
-                        order=number,
-                        keeps=found.keeps,
-                        assignments=len(settled),
-                        settled=ranges,
-                        bounded=tuple(bounded),
-                        begun=tuple(begun),
-                    )
-                )
+                begun = [a for a in sorted(in_work) if found.chains[a] and not settled[a]]
+            standings.append(Standing(settled, sorted(waiting.get(group, [])), begun))
+        groups, places, room = self._listed(standings)
         ways = {key: old for key, old in self._ways.items() if key[1] in waiting.get(key[0], [])}
         if searching:
             ways |= {(at, a): way for a in in_work}
@@ -174,9 +176,63 @@ class AssignmentQueue:
             if trail and group in places and size <= room:
                 room -= size
                 searches.append(SearchProgress(group=places[group], assignment=a, trail=trail))
-        return AnyLevelsProgress(
-            prover="any-levels-1", groups=tuple(groups), searches=tuple(searches)
-        )
+        return AnyLevelsProgress(prover="any-levels-1", groups=groups, searches=tuple(searches))
+
+    def progress_of(
+        self,
+        standings: Sequence[Standing],
+        shares: Mapping[tuple[int, int], Sequence[Left]],
+    ) -> AnyLevelsProgress:
+        """What is settled and bounded of a proof whose searches are shared out.
+
+        Args:
+            standings: of every group.
+            shares: what is still to be searched of bounded assignments; the rest of those named is
+                through.
+        """
+        groups, places, room = self._listed(standings)
+        listed: list[ShareProgress] = []
+        for (group, a), left in shares.items():
+            size = sum(1 + len(share.path) + len(share.tiles or ()) for _, share in left)
+            if group in places and size <= room:
+                room -= size
+                listed += [
+                    ShareProgress(
+                        group=places[group],
+                        assignment=a,
+                        energy=energy,
+                        path=share.path,
+                        tiles=share.tiles,
+                    )
+                    for energy, share in left
+                ]
+        return AnyLevelsProgress(prover="any-levels-1", groups=groups, shares=tuple(listed))
+
+    def _listed(
+        self, standings: Sequence[Standing]
+    ) -> tuple[tuple[GroupProgress, ...], dict[int, int], int]:
+        """Groups of which anything is known, where each stands, and for how much more is room."""
+        groups: list[GroupProgress] = []
+        places: dict[int, int] = {}
+        room = MOST_LISTED
+        for group, ((number, found), of) in enumerate(zip(self.groups, standings, strict=True)):
+            ranges = _ranges(of.settled)
+            size = len(ranges) + len(of.bounded) + len(of.begun)
+            # What has no room is done again.
+            if 0 < size <= room:
+                room -= size
+                places[group] = len(groups)
+                groups.append(
+                    GroupProgress(
+                        order=number,
+                        keeps=found.keeps,
+                        assignments=len(of.settled),
+                        settled=ranges,
+                        bounded=tuple(_bounded(found, a) for a in of.bounded),
+                        begun=tuple(_bounded(found, a) for a in of.begun),
+                    )
+                )
+        return tuple(groups), places, room
 
     def resume(self, progress: AnyLevelsProgress) -> None:
         """Takes over what another proof has settled and bounded, before the first is taken.
@@ -199,10 +255,14 @@ class AssignmentQueue:
                 found.slowest[a], found.least[a], found.chains[a] = slowest, least, chains
             for a, *_ in part.bounded:
                 taken[a] = True
-                self._bounded.append((group, a))
+                self.bounded.append((group, a))
             for search in progress.searches:
                 if search.group == index:
                     self._ways[group, search.assignment] = search.trail
+            for one in progress.shares:
+                if one.group == index:
+                    left = Left(one.energy, Share(one.path, one.tiles))
+                    self.shares.setdefault((group, one.assignment), []).append(left)
 
 
 def _bounded(found: Assignments, a: int) -> Bounded:

@@ -83,10 +83,11 @@ class Known:
     @property
     def full(self) -> bool:
         """Whether others must be better than something."""
-        return self._to_beat is not None
+        return self.to_beat is not None
 
     @property
-    def _to_beat(self) -> tuple[float, float] | None:
+    def to_beat(self) -> tuple[float, float] | None:
+        """Energy (pJ) and cycles that others must beat; None where nothing is known of that."""
         return self._entries[-1][1:3] if len(self._entries) == self._most else self._below
 
     def start_below(self, limit: tuple[float, float]) -> None:
@@ -104,7 +105,7 @@ class Known:
 
     def limit(self, cycles: float) -> float:
         """The energy below which a mapping of so many cycles at least can be among the best."""
-        worst = self._to_beat
+        worst = self.to_beat
         if worst is None:
             return math.inf
         energy, its = worst
@@ -118,7 +119,7 @@ class Known:
     @property
     def most_cycles(self) -> float:
         """The most cycles that are not too many where they are what is minimised; else inf."""
-        worst = self._to_beat
+        worst = self.to_beat
         return math.inf if worst is None or self._kind != LATENCY else worst[1]
 
     def beats(self, energy: float, cycles: float) -> bool:
@@ -130,7 +131,7 @@ class Known:
         costs = LoopNestModel().evaluate(self._space, codes)
         for b in np.flatnonzero(costs.status == STATUS_OK):
             energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
-            order, worst = self.order(energy, cycles), self._to_beat
+            order, worst = self.order(energy, cycles), self.to_beat
             if worst is not None and order >= self.order(*worst):
                 continue
             self._insert(order, energy, cycles, codes[b].copy())

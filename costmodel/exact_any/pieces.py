@@ -7,13 +7,13 @@ not matter who settles it, when, or how often.
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Generator, Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from costmodel.arrays.tables import Array
+from costmodel.exact.pool import Limit
 from costmodel.exact_any.assignments import Assignments
 from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.layout import OneOrder
@@ -21,9 +21,6 @@ from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
 from costmodel.space import Codes
 from costmodel.tile_chains.tables import ChainTables
-
-Limit = tuple[float, float]
-"""Energy, pJ, and cycles of the mapping to beat."""
 
 Bounds = tuple[float, int, int, int, float, int]
 """Of an assignment: energy, cycles, slowest, least, rate and chains, as in `Assignments`."""
@@ -56,7 +53,7 @@ class Piece(NamedTuple):
 class Settled(NamedTuple):
     """What came of a piece.
 
-    codes `[0 .. 1, D]` the best mapping below the limit; bounds: of its assignments; floors: of
+    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its assignments; floors: of
     raised ones that are below the limit, with group and assignment; counts: what it took; seconds:
     of processor time; left: shares that are still to be searched.
     """
@@ -67,18 +64,6 @@ class Settled(NamedTuple):
     counts: dict[str, int]
     seconds: float
     left: tuple[Left, ...]
-
-
-class Pool(Protocol):
-    """Who settles pieces, in any order."""
-
-    def submit(self, number: int, piece: Piece, limit: Limit) -> None:
-        """Takes a piece with its number."""
-        ...
-
-    def ready(self, seconds: float) -> Sequence[tuple[int, Settled]]:
-        """What is settled by now, by number; waits for so long at most."""
-        ...
 
 
 class PieceProver(AnyProver):
@@ -114,7 +99,7 @@ class PieceProver(AnyProver):
         raised = tuple(read_bounds(found, a) for a in piece.assignments)
         floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         seconds = time.thread_time() - started - paused
-        return Settled(self._known.codes(1), raised, floors, counts, seconds, left)
+        return Settled(self._known.codes(self._top), raised, floors, counts, seconds, left)
 
     def _work_on(
         self,
@@ -167,35 +152,6 @@ class PieceProver(AnyProver):
             tables = ChainTables(one.shape, tiles, found.keeps, one.credits)
             self._held = group, [tables]
         return self._held[1]
-
-
-class Here:
-    """A pool of this thread alone: the first piece that came is settled first."""
-
-    def __init__(self, prover: PieceProver) -> None:
-        """Has nothing to do yet."""
-        self._prover = prover
-        self._waiting: deque[tuple[int, Piece, Limit]] = deque()
-        self._work: tuple[int, Generator[None, None, Settled]] | None = None
-
-    def submit(self, number: int, piece: Piece, limit: Limit) -> None:
-        """See `Pool`."""
-        self._waiting.append((number, piece, limit))
-
-    def ready(self, seconds: float) -> Sequence[tuple[int, Settled]]:
-        """See `Pool`."""
-        ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
-            if self._work is None:
-                number, piece, limit = self._waiting.popleft()
-                self._work = number, self._prover.settle(piece, limit)
-            number, work = self._work
-            try:
-                next(work)
-            except StopIteration as done:
-                self._work = None
-                return [(number, done.value)]
-        return []
 
 
 def read_bounds(found: Assignments, a: int) -> Bounds:

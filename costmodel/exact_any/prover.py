@@ -417,7 +417,12 @@ class AnyProver(ProofRun):
         best = None
         if self._top > 1:
             best = BestTilings(top=self._top, found=tuple(map(tuple, self.codes().tolist())))
-        return self._queue.progress(self._tilings.way).model_copy(update={"best": best})
+        progress = self._recorded()
+        return None if progress is None else progress.model_copy(update={"best": best})
+
+    def _recorded(self) -> AnyLevelsProgress | None:
+        """What is settled, the best tilings left aside."""
+        return self._queue.progress(self._tilings.way)
 
     def resume(self, earlier: Earlier) -> None:
         """Goes on from another proof, whose mapping is offered beside.

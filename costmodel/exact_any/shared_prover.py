@@ -16,21 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.costs import Objective
-from costmodel.exact.progress import Earlier
-from costmodel.exact_any.pieces import (
-    Limit,
-    Piece,
-    Pool,
-    Settled,
-    Task,
-    read_bounds,
-    write_bounds,
-)
+from costmodel.exact.pool import Limit, Pool
+from costmodel.exact.progress import AnyLevelsProgress
+from costmodel.exact_any.assignment_queue import Standing
+from costmodel.exact_any.pieces import Piece, Settled, Task, read_bounds, write_bounds
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
 from costmodel.exact_any.share import Left, Share
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
-from mapspace.errors import ConfigError
 
 WINDOW = 1024
 """How many pieces are dealt beyond those that are merged, at most."""
@@ -71,10 +64,11 @@ class SharedProver(AnyProver):
     def __init__(
         self,
         space: MapSpace,
-        pool: Pool,
+        pool: Pool[Piece, Settled],
         *,
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
+        top: int = 1,
         build: bool = True,
     ) -> None:
         """Notes what is to be proven, as `AnyProver` does.
@@ -84,6 +78,7 @@ class SharedProver(AnyProver):
             pool: settles pieces, of a `PieceProver` with the same arguments.
             objective: as there.
             keep: as there.
+            top: as there.
             build: as there.
 
         Raises:
@@ -98,8 +93,10 @@ class SharedProver(AnyProver):
         self._raising: dict[int, int] = {}
         self._raised: dict[int, dict[int, list[int]]] = {}
         self._low = NOTHING
-        self._sealed = False
-        super().__init__(space, objective=objective, keep=keep, build=build)
+        self._sealed = self._begun = False
+        # What is dealt and not merged yet.
+        self._pending: dict[int, Piece] = {}
+        super().__init__(space, objective=objective, keep=keep, top=top, build=build)
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings as `AnyProver` does, before pieces are dealt; later ones are passed.
@@ -109,13 +106,37 @@ class SharedProver(AnyProver):
         if not self._sealed:
             super().offer(codes)
 
-    def resume(self, earlier: Earlier) -> None:
-        """Raises ConfigError: a shared proof begins anew."""
-        raise ConfigError("workers: a proof that goes on from a certificate is not shared out.")
-
-    def progress(self) -> None:
-        """None: nothing is recorded that another proof could go on from."""
-        return
+    def _recorded(self) -> AnyLevelsProgress | None:
+        """What is settled is what nothing that waits or is dealt is about."""
+        if not self._begun:
+            return None
+        groups = self._queue.groups
+        left = [np.zeros(len(found.energy), np.bool_) for _, found in groups]
+        shares: dict[tuple[int, int], list[Left]] = {}
+        for piece in (*self._pending.values(), *(entry[-1] for entry in self._heap)):
+            if piece.task == "search":
+                one = Left(piece.least[0], piece.share)
+                shares.setdefault((piece.group, piece.assignments[0]), []).append(one)
+                continue
+            number = groups[piece.group][0]
+            for group, (order, _) in enumerate(groups):
+                if group == piece.group or (piece.task == "floors" and order == number):
+                    left[group][list(piece.assignments)] = True
+        for raised in self._raised.values():
+            for group, chosen in raised.items():
+                left[group][chosen] = True
+        bounded: list[list[int]] = [[] for _ in groups]
+        for group, a in sorted(shares):
+            bounded[group].append(a)
+        standings = []
+        for (_, found), open_, searched in zip(groups, left, bounded, strict=True):
+            begun = np.flatnonzero(open_ & (found.chains > 0)).tolist()
+            settled = ~open_
+            settled[searched] = False
+            standings.append(Standing(settled, searched, begun))
+        whole = Share()
+        parts = {key: some for key, some in shares.items() if some[0].share != whole}
+        return self._queue.progress_of(standings, parts)
 
     def _prove(self) -> Iterator[None]:
         listing = super()._prove()
@@ -126,10 +147,17 @@ class SharedProver(AnyProver):
         for number in range(len(self._orders)):
             self._begin(number)
             yield
+        for group, a in self._queue.bounded:
+            found = self._queue.groups[group][1]
+            for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
+                least = max(left.energy, float(found.energy[a])), float(found.cycles[a])
+                if self._known.beats(*least):
+                    self._add(group, [a], "search", least, left.share)
+        self._begun = True
         yield from self._deal()
 
     def _limit(self) -> Limit:
-        return self._known.best or NOTHING
+        return self._known.to_beat or NOTHING
 
     def _add(
         self, group: int, mates: Sequence[int], task: Task, least: Limit, share: Share | None = None
@@ -151,7 +179,11 @@ class SharedProver(AnyProver):
             return
         found = [self._queue.groups[group][1] for group in groups]
         # Where bypass is searched, the least of all sets of kept tensors.
-        energy = np.min([each.energy for each in found], axis=0)
+        lefts = [self._queue.left(group) for group in groups]
+        energies = [
+            np.where(left, each.energy, np.inf) for left, each in zip(lefts, found, strict=True)
+        ]
+        energy = np.min(energies, axis=0)
         cycles = np.min([each.cycles for each in found], axis=0)
         chosen = [
             a for a in range(len(energy)) if self._known.beats(float(energy[a]), int(cycles[a]))
@@ -183,7 +215,6 @@ class SharedProver(AnyProver):
 
     def _deal(self) -> Iterator[None]:
         """Has pieces settled, and merges what comes of them as they were dealt."""
-        waiting: dict[int, Piece] = {}
         settled: dict[int, Settled] = {}
         # Bounds of what is dealt, those of what is merged already among them.
         out: list[tuple[Order, int, Limit]] = []
@@ -193,7 +224,7 @@ class SharedProver(AnyProver):
                 order, _, where, piece = heapq.heappop(self._heap)
                 if self._known.beats(*piece.least):
                     self._pool.submit(dealt, piece, self._limit())
-                    waiting[dealt] = piece
+                    self._pending[dealt] = piece
                     heapq.heappush(out, (order, dealt, where))
                     self.dealt.append(Dealt(merged, 0.0, _tables(piece)))
                     dealt += 1
@@ -206,7 +237,7 @@ class SharedProver(AnyProver):
             while merged not in settled:
                 settled.update(self._pool.ready(STEP_SECONDS))
                 yield
-            self._merge(merged, waiting.pop(merged), settled.pop(merged))
+            self._merge(merged, self._pending.pop(merged), settled.pop(merged))
             merged += 1
 
     def _merge(self, number: int, piece: Piece, done: Settled) -> None:
@@ -229,6 +260,8 @@ class SharedProver(AnyProver):
         number = self._queue.groups[piece.group][0]
         left = self._raised[number]
         for group, a, energy in done.floors:
+            if not self._queue.is_left(group, a):
+                continue
             found = self._queue.groups[group][1]
             found.energy[a] = max(found.energy[a], energy)
             left.setdefault(group, []).append(a)

@@ -97,11 +97,6 @@ class _Asked:
         Raises:
             UsageError: what they are for.
         """
-        if given["workers"] is not None and self.continued is not None:
-            raise click.UsageError(
-                "--workers is not for --continue: a shared proof begins anew. Leave --workers out "
-                "to go on, or give the WORKLOAD in place of --continue."
-            )
         here = {
             "max_cycles": (self.jointly, "--network --jointly"),
             "max_energy_pj": (self.jointly, "--network --jointly"),

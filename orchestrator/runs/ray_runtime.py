@@ -157,6 +157,10 @@ class Tasks(Generic[Item, Answer]):
         self._added.append(item)
         self._give_out()
 
+    def forget(self) -> None:
+        """Drops items that were added and not given out yet."""
+        self._added.clear()
+
     @property
     def done(self) -> bool:
         """Whether all answers have been given."""

@@ -1,5 +1,6 @@
 """A proof shared out over Ray: pieces by kept tensors and spatial factors, and parts of long ones.
 
+For three levels a piece is a run of units, on any hierarchy floors, chains or a share of a search.
 What it ends with does not depend on the number of workers (the lemma of shares,
 docs/inside/proof-any-levels.md).
 """
@@ -8,12 +9,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
 
 from costmodel.affine import Workload
 from costmodel.costs import Objective
+from costmodel.exact.face import AnyProof
+from costmodel.exact.pool import Here, Limit, Pool
+from costmodel.exact.shared_units import SharedUnits, UnitProver, Units, UnitsSettled
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.pieces import Here, Limit, Piece, PieceProver, Pool, Settled
+from costmodel.exact_any.pieces import Piece, PieceProver, Settled
 from costmodel.exact_any.shared_prover import MOST_WORKERS, SharedProver
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ArgumentError, MapspaceError
@@ -30,6 +36,13 @@ FIRST_WALKS = 200
 """Of the structured searcher, before pieces are dealt: 100,000 mappings, however long it takes."""
 
 
+FIRST_SAMPLES = 16
+"""Mappings at random per tiling that is asked for beside the best one."""
+
+AnyPiece = Piece | Units
+AnySettled = Settled | UnitsSettled
+
+
 class Problem(NamedTuple):
     """What is proven: all that a worker needs to settle pieces of it."""
 
@@ -37,11 +50,16 @@ class Problem(NamedTuple):
     accelerator: Accelerator
     objective: Objective
     keep: Mapping[str, Sequence[str]] | None
+    top: int = 1
 
-    def prover(self) -> PieceProver:
+    def prover(self) -> PieceProver | UnitProver:
         """Settles pieces of it."""
         space = MapSpace(self.workload, self.accelerator)
-        return PieceProver(space, objective=self.objective, keep=self.keep)
+        if is_older(space):
+            return UnitProver(
+                space, objective=self.objective, keep=self.keep, top=self.top, threads=1
+            )
+        return PieceProver(space, objective=self.objective, keep=self.keep, top=self.top)
 
 
 class Given(NamedTuple):
@@ -49,29 +67,30 @@ class Given(NamedTuple):
 
     problem: Problem
     number: int
-    piece: Piece | None
+    piece: AnyPiece | None
     limit: Limit
 
 
-def settle(given: Given) -> Settled | Literal[True]:
+def settle(given: Given) -> AnySettled | Literal[True]:
     """Settles a piece; a worker keeps the prover of the last problem."""
     problem = given.problem
-    key = (problem.workload.hash, problem.accelerator.hash, problem.objective, repr(problem.keep))
+    key = (problem.workload.hash, problem.accelerator.hash, *map(repr, problem[2:]))
     if key not in _provers:
         _provers.clear()
         _provers[key] = problem.prover()
     if given.piece is None:
         return True
-    work = _provers[key].settle(given.piece, given.limit)
+    # Whoever made the piece has made it for this prover.
+    work = _provers[key].settle(cast(Any, given.piece), given.limit)
     while True:
         try:
             next(work)
         except StopIteration as done:
-            settled: Settled = done.value
+            settled: AnySettled = done.value
             return settled
 
 
-_provers: dict[tuple[str, ...], PieceProver] = {}
+_provers: dict[tuple[str, ...], PieceProver | UnitProver] = {}
 
 
 class OnRay:
@@ -83,13 +102,13 @@ class OnRay:
         Workers list the assignments while the driver does.
         """
         self._problem, self._workers = problem, workers
-        self._tasks: Tasks[Given, Settled | Literal[True]] = Tasks(
+        self._tasks: Tasks[Given, AnySettled | Literal[True]] = Tasks(
             settle, [Given(problem, -1, None, (0.0, 0.0))] * workers, cores=workers
         )
         self._first: list[Given] | None = []
         self._out = set[int]()
 
-    def submit(self, number: int, piece: Piece, limit: Limit) -> None:
+    def submit(self, number: int, piece: AnyPiece, limit: Limit) -> None:
         """See `Pool`."""
         given = Given(self._problem, number, piece, limit)
         self._tasks.add(given)
@@ -97,7 +116,7 @@ class OnRay:
         if self._first is not None:
             self._first.append(given)
 
-    def ready(self, seconds: float) -> Sequence[tuple[int, Settled]]:
+    def ready(self, seconds: float) -> Sequence[tuple[int, Any]]:
         """See `Pool`.
 
         Raises:
@@ -105,7 +124,11 @@ class OnRay:
         """
         if self._first is not None:
             # Else idle: so they have the tables that the next pieces need.
-            chains = [one for one in self._first if one.piece and one.piece.task == "chains"]
+            chains = [
+                one
+                for one in self._first
+                if isinstance(one.piece, Piece) and one.piece.task == "chains"
+            ]
             idle = self._workers - len(self._first)
             for again in itertools.islice(itertools.cycle(chains), max(0, idle)):
                 self._tasks.add(again)
@@ -119,6 +142,11 @@ class OnRay:
                 found.append((given.number, settled))
         return found
 
+    def forget(self) -> None:
+        """See `Pool`."""
+        self._tasks.forget()
+        self._out.clear()
+
 
 class SharedExact(Exact):
     """The searcher `exact` around a proof that is shared out.
@@ -127,20 +155,33 @@ class SharedExact(Exact):
     how pieces are settled.
     """
 
-    def __init__(self, space: MapSpace, options: ExactOptions, *, seed: int, pool: Pool) -> None:
+    def __init__(
+        self, space: MapSpace, options: ExactOptions, *, seed: int, pool: Pool[Any, Any]
+    ) -> None:
         """Prepares the search; see `Exact`.
 
         Args:
-            space: of any hierarchy but that of the proof for three levels.
+            space: one that can be proven.
             options: what to prove.
             seed: see `Exact`.
             pool: settles pieces.
         """
         super().__init__(space, options, seed=seed)
         self.await_walk()
-        self._prover = SharedProver(
-            space, pool, objective=options.objective, keep=options.keep, build=False
+        shared = SharedUnits if is_older(space) else SharedProver
+        prover: AnyProof = shared(
+            space,
+            pool,
+            objective=options.objective,
+            keep=options.keep,
+            top=options.top,
+            build=False,
         )
+        if options.top > 1 and not is_older(space):
+            # Until so many are known every piece would be worth the while.
+            rng = np.random.default_rng(seed)
+            prover.offer(space.sample(rng, FIRST_SAMPLES * options.top, feasible=True))
+        self._prover = prover
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
         """Searches until the budget is spent or the proof is done."""
@@ -161,7 +202,7 @@ def shared_exact(
     """The searcher of a proof that a request shares out; Ray is started where none runs.
 
     Raises:
-        ConfigError: it asks for something else than one proof on any hierarchy.
+        ConfigError: it asks for something else than a proof.
     """
     assert request.workers is not None  # whoever calls has looked
     if name != "exact":
@@ -171,19 +212,13 @@ def shared_exact(
     where = f": on {space.accelerator.name} with {space.workload.name}"
     if space.tables.imperfect:
         raise ArgumentError("workers", f"{where} there is no proof, since factors are imperfect.")
-    if is_older(space):
-        raise ArgumentError(
-            "workers",
-            f"{where} the proof for three levels is taken, which uses this machine's processors by "
-            "itself (threads); leave them out.",
-        )
-    if request.top > 1:
-        raise ArgumentError("workers", " is for the best tiling alone, not for several.")
     options = ExactOptions.read(name, None, parameters)
-    problem = Problem(space.workload, space.accelerator, options.objective, options.keep)
-    pool: Pool
+    problem = Problem(
+        space.workload, space.accelerator, options.objective, options.keep, options.top
+    )
+    pool: Pool[Any, Any]
     if request.workers == 1:
-        pool = Here(problem.prover())
+        pool = Here(cast(Any, problem.prover()))
     else:
         start_ray()
         pool = OnRay(problem, request.workers)

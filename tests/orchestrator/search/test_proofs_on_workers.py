@@ -13,9 +13,11 @@ import pytest
 from commands import answer, call
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.exact import shared_units
 from costmodel.exact.certificate import certify
+from costmodel.exact.pool import Here
+from costmodel.exact.shared_units import SharedUnits
 from costmodel.exact_any import pieces
-from costmodel.exact_any.pieces import Here
 from costmodel.exact_any.shared_prover import SharedProver
 from mapspace.errors import MapspaceError
 from orchestrator.runs.ray_runtime import Tasks
@@ -24,22 +26,78 @@ from orchestrator.search.shared_proof import Given, OnRay, Problem, settle
 PROBLEM = ("search", "gemm:M=64,N=48,K=32", "--accelerator", "eyeriss")
 
 
+@pytest.mark.parametrize(
+    ("machine", "workers", "more"),
+    [
+        ("eyeriss", ("1", "2", "4"), ()),
+        ("mm256-bw-bypass", ("1", "2"), ()),
+        ("mm256-bw-bypass", ("1", "2"), ("--top", "3")),
+        ("eyeriss", ("1", "2"), ("--top", "3")),
+    ],
+)
 def test_any_number_of_workers_writes_the_same_certificate(
-    ray_runtime: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    machine: str,
+    workers: tuple[str, ...],
+    more: tuple[str, ...],
+    ray_runtime: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """But for the seconds that it took."""
-    texts = []
-    for workers in ("1", "2", "4"):
-        output = tmp_path / f"{workers}.jsonl"
-        found = answer(capsys, *PROBLEM, "--workers", workers, "--output", output)
+    texts, problem = [], (*PROBLEM[:2], "--accelerator", machine, *more)
+    for number in workers:
+        output = tmp_path / f"{number}.jsonl"
+        found = answer(capsys, *problem, "--workers", number, "--output", output)
         assert found["proven"]
         certificate = json.loads(output.with_suffix(".certificate.json").read_text())
         assert certificate.pop("seconds") > 0
         texts.append(json.dumps(certificate))
-    assert texts[0] == texts[1] == texts[2]
-    alone = answer(capsys, *PROBLEM)
+    assert len(set(texts)) == 1
+    alone = answer(capsys, *problem)
     assert alone["edp"] == pytest.approx(found["edp"], rel=2e-12)
+    values = [[one["edp"] for one in each.get("top") or []] for each in (alone, found)]
+    assert values[0] == pytest.approx(values[1], rel=2e-12)
     assert call("verify", output.with_suffix(".certificate.json")) == 0
+
+
+@pytest.mark.parametrize("machine", ["eyeriss", "mm256-bw-bypass"])
+def test_a_shared_proof_that_was_stopped_goes_on(
+    machine: str,
+    ray_runtime: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Shared by any number of workers, or alone: the same optimum, and shared the same file."""
+    work = workload("cnn:N=1,K=32,C=16,P=14,Q=14,R=3,S=3")
+    space = MapSpace(work, accelerator(machine))
+    problem = Problem(work, space.accelerator, "edp", None)
+    # Many pieces, so that it is stopped between two of them.
+    monkeypatch.setattr(pieces, "MOST_WORK", 2000)
+    monkeypatch.setattr(shared_units, "MOST_BOUNDS", 100)
+    pool: Any = Here(problem.prover())  # type: ignore[arg-type]
+    prover: Any = (SharedProver if machine == "eyeriss" else SharedUnits)(space, pool)
+    first = prover.space.sample(np.random.default_rng(0), 20, feasible=True)
+    prover = type(prover)(space, pool, build=False)
+    prover.offer(first)
+    while prover.progress() is None or not sum(prover.counts.values()):
+        prover.step()
+    held = tmp_path / "c.certificate.json"
+    held.write_text(certify(prover, 1.5).text())
+    assert not prover.finished
+    texts = []
+    for workers in ("1", "2"):
+        output = tmp_path / f"{workers}.jsonl"
+        found = answer(
+            capsys, "search", "--continue", held, "--workers", workers, "--output", output
+        )
+        assert found["proven"]
+        certificate = json.loads(output.with_suffix(".certificate.json").read_text())
+        assert certificate.pop("seconds") > 1.5
+        texts.append(json.dumps(certificate))
+    assert texts[0] == texts[1]
+    alone = answer(capsys, "search", "--continue", held)
+    assert alone["edp"] == pytest.approx(found["edp"], rel=2e-12)
 
 
 @pytest.mark.slow
@@ -90,17 +148,8 @@ def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -
     [
         ([*PROBLEM, "--workers", "0"], "--workers: expected at least 1, got 0"),
         ([*PROBLEM, "--workers", "129"], "--workers: expected 1 to 128, got 129"),
-        ([*PROBLEM, "--workers", "2", "--top", "3"], "is for the best tiling alone"),
         ([*PROBLEM, "--workers", "2", "--searcher", "genetic"], "not for genetic"),
-        (
-            ["search", PROBLEM[1], "--workers", "2"],
-            "on mm256 with gemm:M=64,N=48,K=32 the proof for three levels",
-        ),
         ([*PROBLEM, "--workers", "2", "--factors", "imperfect"], "since factors are imperfect"),
-        (
-            ["search", "--continue", "some.certificate.json", "--workers", "2"],
-            "a shared proof begins anew",
-        ),
         (
             ["search", "--network", "alexnet", "--workers", "2"],
             "--workers is for a single WORKLOAD",

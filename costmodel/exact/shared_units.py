@@ -1,0 +1,197 @@
+"""The proof for three levels shared out over workers: a piece is a run of units.
+
+As in the proof on any hierarchy (lemma 13 of docs/inside/proof-any-levels.md) pieces are merged in
+the order in which they were dealt, and what is dealt next, with which limit, depends on what is
+merged alone: so what it ends with is the same for any number of workers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Mapping, Sequence
+from typing import NamedTuple
+
+from costmodel.arrays.tables import Array
+from costmodel.costs import Objective
+from costmodel.exact.parallel_search import Walk, merge
+from costmodel.exact.pool import Limit, Pool
+from costmodel.exact.prover import Prover
+from costmodel.exact.structures import Problem
+from costmodel.exact.workspace import Found, nothing_found
+from costmodel.map_space.map_space import MapSpace
+from costmodel.space import Codes
+
+WINDOW = 256
+"""How many pieces are dealt beyond those that are merged, at most."""
+
+MOST_BOUNDS = 300_000
+"""A piece of more, about a quarter of a second, gives back the units that it has not begun."""
+
+FIRST_UNITS, MOST_UNITS = 1, 1024
+"""Of the first pieces, and of any."""
+
+PAUSE_TILES = 10_000
+"""After so many tiles whoever settles a piece may look at the clock."""
+
+WAIT_SECONDS = 0.05
+
+
+class Units(NamedTuple):
+    """Units, by rising floor, from one up to before another."""
+
+    first: int
+    stop: int
+
+
+class UnitsSettled(NamedTuple):
+    """What came of a piece.
+
+    energy and cycles `[B]`, rows `[B, ...]`: the best mappings below the limit, as in `Found`;
+    counts `[5]`; next: the first unit that is still to be searched.
+    """
+
+    energy: Array
+    cycles: Array
+    rows: Array
+    counts: Array
+    next: int
+
+
+class UnitProver(Prover):
+    """Settles pieces of a proof; its tables stand from the beginning."""
+
+    def settle(self, piece: Units, limit: Limit) -> Generator[None, None, UnitsSettled]:
+        """Searches units for what is below a limit."""
+        most = self._found.energy.size
+        found = nothing_found(self._kind, self._tables.sizes.size, most)
+        found.limit[:] = limit
+        lane = self._walk.enter(piece.first, piece.stop, found)
+        while lane.unit < piece.stop and lane.found.counts.sum() < MOST_BOUNDS:
+            lane.end = lane.unit + 1
+            while lane.unit < lane.end:
+                self._walk.go_on_in(lane, PAUSE_TILES)
+                yield
+        best = lane.found
+        return UnitsSettled(best.energy, best.cycles, best.rows, best.counts, lane.unit)
+
+
+class SharedWalk(Walk):
+    """Has units searched by a pool."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        unit_vector: Array,
+        unit_set: Array,
+        pool: Pool[Units, UnitsSettled],
+    ) -> None:
+        """Begins with nothing dealt; see `Walk`."""
+        super().__init__(problem, unit_vector, unit_set, 1)
+        self.block = FIRST_UNITS
+        self._pool = pool
+        self._number = 0
+        self._out: dict[int, Units] = {}
+        self._settled: dict[int, UnitsSettled] = {}
+        self._left: list[Units] = []
+        self._beyond: int | None = None
+
+    def search(self, begin: int, end: int, bounds: int, found: Found) -> int:
+        """Deals pieces, and merges the next one if it is settled; see `Walk`.
+
+        Returns:
+            The unit before which all are searched.
+        """
+        if self._beyond is None:
+            self._beyond = begin
+        self._deal_pieces(end, found)
+        if self._out:
+            number = next(iter(self._out))
+            if number not in self._settled:
+                came = self._pool.ready(WAIT_SECONDS)
+                self._settled.update(one for one in came if one[0] in self._out)
+            if number in self._settled:
+                self._merge(self._out.pop(number), self._settled.pop(number), found)
+        return min([one.first for one in (*self._out.values(), *self._left)] or [self._beyond])
+
+    def forget(self) -> None:
+        """Drops what is dealt."""
+        super().forget()
+        self._pool.forget()
+        self._out.clear()
+        self._settled.clear()
+        self._left.clear()
+        self._beyond = None
+
+    def begin_at(self, places: Sequence[tuple[int, int, int]], found: Found) -> None:
+        """Goes on with the blocks of another walk; units in work begin anew."""
+        self.forget()
+        self._left = sorted(Units(unit, end) for unit, _, end in places if unit < end)
+        self._beyond = max((end for *_, end in places), default=None)
+
+    def _deal_pieces(self, end: int, found: Found) -> None:
+        """Deals what was left first; what lies beyond `end` cannot win in this round."""
+        assert self._beyond is not None  # the caller has looked
+        limit = int(found.limit[0]), int(found.limit[1])
+        while len(self._out) < WINDOW:
+            if self._left and self._left[0].first < end:
+                piece = heapq.heappop(self._left)
+            elif self._beyond < end:
+                piece = Units(self._beyond, min(end, self._beyond + self.block))
+                self._beyond = piece.stop
+            else:
+                return
+            self._pool.submit(self._number, piece, limit)
+            self._out[self._number] = piece
+            self._number += 1
+
+    def _merge(self, piece: Units, done: UnitsSettled, found: Found) -> None:
+        """Takes over what came of a piece; pieces become such as take about MOST_BOUNDS."""
+        merge(found, found._replace(
+            energy=done.energy, cycles=done.cycles, rows=done.rows, counts=done.counts
+        ))  # fmt: skip
+        if done.next < piece.stop:
+            heapq.heappush(self._left, Units(done.next, piece.stop))
+            self.block = max(1, self.block // 2)
+        elif piece.stop - piece.first == self.block and done.counts.sum() < MOST_BOUNDS // 2:
+            self.block = min(MOST_UNITS, 2 * self.block)
+
+
+class SharedUnits(Prover):
+    """The proof of `Prover`, shared out."""
+
+    def __init__(
+        self,
+        space: MapSpace,
+        pool: Pool[Units, UnitsSettled],
+        *,
+        objective: Objective = "edp",
+        keep: Mapping[str, Sequence[str]] | None = None,
+        top: int = 1,
+        build: bool = True,
+    ) -> None:
+        """Notes what is to be proven, as `Prover` does.
+
+        Args:
+            space: as there.
+            pool: settles pieces, of a `UnitProver` with the same arguments.
+            objective: as there.
+            keep: as there.
+            top: as there.
+            build: as there.
+
+        Raises:
+            ConfigError: as there.
+        """
+        self._pool = pool
+        super().__init__(space, objective=objective, keep=keep, top=top, threads=1, build=build)
+
+    def _make_walk(self) -> Walk:
+        return SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pool)
+
+    def offer(self, codes: Codes) -> None:
+        """Takes mappings as `Prover` does, before pieces are dealt; later ones are passed.
+
+        When they came would decide what pieces find.
+        """
+        if not self.built:
+            super().offer(codes)

@@ -1,0 +1,203 @@
+"""The proof for three levels shared out: the same certificate whoever settles its pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_problems import best_outcome, random_mesh, random_problem
+
+from costmodel import MapSpace, accelerator, workload
+from costmodel.exact import prover as prover_module
+from costmodel.exact import shared_units
+from costmodel.exact.certificate import certify, read_certificate
+from costmodel.exact.pool import Here, Limit
+from costmodel.exact.prover import Prover
+from costmodel.exact.shared_units import SharedUnits, SharedWalk, UnitProver, Units, UnitsSettled
+
+
+class Backwards:
+    """Two workers that take the latest pieces first, in turn, whatever they did before."""
+
+    def __init__(self, space: MapSpace, objective: Any, top: int = 1) -> None:
+        """Has nothing to do."""
+        self.workers = [Here(UnitProver(space, objective=objective, top=top)) for _ in range(2)]
+        self.waiting: list[tuple[int, Units, Limit]] = []
+
+    def submit(self, number: int, piece: Units, limit: Limit) -> None:
+        """Takes a piece."""
+        self.waiting.append((number, piece, limit))
+
+    def ready(self, seconds: float) -> Sequence[tuple[int, UnitsSettled]]:
+        """Settles all that waits."""
+        found = list[tuple[int, UnitsSettled]]()
+        while self.waiting:
+            worker = self.workers[len(self.waiting) % 2]
+            worker.submit(*self.waiting.pop())
+            found += worker.ready(1000.0)
+        return found
+
+    def forget(self) -> None:
+        """Drops nothing: what nobody waits for comes all the same."""
+
+
+def small(patch: pytest.MonkeyPatch) -> None:
+    """Limits come from pieces before, pieces are split, and rounds have many of them."""
+    patch.setattr(prover_module, "FIRST_RISE", Fraction(100))
+    for name, value in (("WINDOW", 3), ("FIRST_UNITS", 4), ("MOST_BOUNDS", 60), ("PAUSE_TILES", 7)):
+        patch.setattr(shared_units, name, value)
+
+
+def problems(seeds: range) -> Any:
+    """Random problems with all of their mappings, every third on a mesh."""
+    for seed in seeds:
+        make = random_mesh if seed % 3 == 0 else random_problem
+        space, codes, objective = make(np.random.default_rng(seed), 20_000)
+        if len(codes):
+            yield seed, space, codes, objective
+
+
+def check(seeds: range) -> None:
+    """Holds shared proofs against all mappings and against pieces in reverse."""
+    for seed, space, codes, objective in problems(seeds):
+        prover = in_any_order(space, objective, codes[: seed % 2])
+        assert prover.best_outcome == best_outcome(space, codes, objective)
+
+
+def in_any_order(space: MapSpace, objective: Any, offered: Any) -> SharedUnits:
+    """A shared proof whose certificate is the same with pieces in reverse."""
+    texts = []
+    for pool in (Here(UnitProver(space, objective=objective)), Backwards(space, objective)):
+        prover = SharedUnits(space, pool, objective=objective)
+        prover.offer(offered)
+        prover.run()
+        texts.append(certify(prover, 1.0).text())
+    assert texts[0] == texts[1]
+    return prover
+
+
+def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    check(range(60_000, 60_015))
+
+
+MESH = {
+    "extends": "mm256",
+    "name": "a mesh",
+    "bypass": "searched",
+    "levels": [{"name": "L2", "mesh": [4, 4], "fanout": 16, "hop_energy_pj": 2.0}],
+}
+"""Hundreds of units, more than fit the small spaces above."""
+
+
+def larger() -> Any:
+    """Spaces of many units, with objectives."""
+    for machine, objective in (("mm256-bw-bypass", "edp"), (MESH, "edp"), (MESH, "energy")):
+        layer = workload("cnn:N=1,K=8,C=4,P=6,Q=6,R=3,S=3")
+        yield MapSpace(layer, accelerator(machine)), objective
+
+
+def check_larger() -> int:
+    """Holds shared proofs against the proof alone; returns how many pieces there were."""
+    pieces = 0
+    for space, objective in larger():
+        worst = space.sample(np.random.default_rng(0), 1, feasible=True)
+        alone = Prover(space, objective=objective)
+        alone.run()
+        prover = in_any_order(space, objective, worst)
+        assert prover.best_outcome == alone.best_outcome
+        pieces += prover._walk._number  # type: ignore[attr-defined]
+    return pieces
+
+
+def test_says_what_the_proof_alone_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    assert check_larger() > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_more_equal_exhaustive_enumeration(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    check(range(61_000 + 40 * block, 61_040 + 40 * block))
+
+
+MERGE = SharedWalk._merge
+
+
+def forgets_what_is_left(self: SharedWalk, piece: Units, done: UnitsSettled, found: Any) -> None:
+    """A piece counts as searched when it comes back."""
+    MERGE(self, piece, done._replace(next=piece.stop), found)
+
+
+def as_they_come(self: SharedWalk, piece: Units, done: UnitsSettled, found: Any) -> None:
+    """Limits are set by pieces that nobody has merged yet."""
+    for other in list(self._settled.values()):
+        MERGE(self, Units(0, 0), other._replace(next=0), found)
+    MERGE(self, piece, done, found)
+
+
+@pytest.mark.parametrize("broken", [forgets_what_is_left, as_they_come])
+def test_broken_shares_are_caught(broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    monkeypatch.setattr(SharedWalk, "_merge", broken)
+    with pytest.raises(AssertionError):
+        check_larger()
+
+
+def test_goes_on_alone_and_shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the certificate of the one or the other: the bound never falls, the optimum is found."""
+    small(monkeypatch)
+    stops = 0
+    rng = np.random.default_rng(0)
+    for space, objective in larger():
+        whole = Prover(space, objective=objective)
+        whole.run()
+
+        def shared(
+            space: MapSpace = space, objective: Any = objective, build: bool = True
+        ) -> SharedUnits:
+            pool = Here(UnitProver(space, objective=objective))
+            return SharedUnits(space, pool, objective=objective, build=build)
+
+        prover: Prover = shared()
+        prover.offer(space.sample(rng, 1, feasible=True))
+        certain = prover.lower_outcome
+        while not prover.finished:
+            prover.step(1)
+            known = prover.built and prover.best_outcome is not None and not prover.finished
+            if known and rng.random() < 0.3 and stops % 30 < 29:
+                path = tmp_path / "c.json"
+                path.write_text(certify(prover, 1.0).text())
+                held = read_certificate(path).earlier
+                assert held is not None
+                best = prover.codes(1)
+                alone = Prover(space, objective=objective, build=False, threads=1)
+                prover = alone if rng.random() < 0.4 else shared(build=False)
+                prover.offer(best)
+                prover.resume(held)
+                while not prover.built:
+                    prover.step()
+                assert prover.rank_of(certain) <= prover.rank_of(prover.lower_outcome)
+                stops += 1
+            certain = prover.lower_outcome
+        assert prover.best_outcome == whole.best_outcome
+    assert stops > 20
+
+
+def test_the_best_tilings_are_those_of_the_proof_alone() -> None:
+    space = MapSpace(workload("gemm:M=64,N=48,K=32"), accelerator("mm256-bypass"))
+    alone = Prover(space, top=5)
+    pools = Here(UnitProver(space, top=5)), Backwards(space, "edp", top=5)
+    texts = []
+    for pool in pools:
+        shared = SharedUnits(space, pool, top=5)
+        shared.run()
+        texts.append(certify(shared, 1.0).text())
+    alone.run()
+    assert shared.outcomes(shared.codes(5)) == alone.outcomes(alone.codes(5))
+    assert texts[0] == texts[1]
