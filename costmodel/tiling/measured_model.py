@@ -27,7 +27,7 @@ from mapspace.errors import ConfigError, ContractError
 
 Statistic = Literal["min", "mean"]
 STATISTICS: tuple[Statistic, ...] = ("min", "mean")
-SCHEDULE_VERSION = "1"
+SCHEDULE_VERSION = "2"
 """Of `costmodel.tiling.tvm_schedule`: a new one makes kept measurements worthless."""
 
 

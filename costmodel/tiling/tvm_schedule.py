@@ -13,11 +13,8 @@ import tvm.s_tir
 from tvm import te
 
 from costmodel.tiling.loop_nest import DIMENSIONS, SPLITS, loops, nest
+from costmodel.tiling.register_kernel import UNROLLED_WORDS, lanes, unrolls
 
-LANES = 64
-"""Longest vector, in words: four registers of 16."""
-UNROLLED_ROWS = 32
-UNROLLED_WORDS = 512  # 32 registers of 16 words
 MAX_THREADS = 1024
 """Per block, on every GPU since 2010."""
 
@@ -91,13 +88,12 @@ def _order(
     """
     found.reorder(*[by_name[loop.name] for loop in nest(splits)])
     rows, columns = trips["M"][-1], trips["N"][-1]
-    lanes = max(d for d in range(1, LANES + 1) if columns % d == 0)
-    vector = by_name[f"n{splits[2] - 1}"]
-    if lanes < columns:
-        _, vector = found.split(vector, factors=[columns // lanes, lanes])
-    if lanes > 1:
+    words, vector = lanes(columns), by_name[f"n{splits[2] - 1}"]
+    if 1 < words < columns:
+        _, vector = found.split(vector, factors=[columns // words, words])
+    if words > 1:
         found.vectorize(vector)
-    if 1 < rows <= UNROLLED_ROWS and rows * columns <= UNROLLED_WORDS:
+    if rows > 1 and unrolls(rows, columns):
         found.unroll(by_name[f"m{splits[0] - 1}"])
     found.decompose_reduction(block, by_name["k0"])
 

@@ -15,6 +15,7 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tiling.analytical_model import AnalyticalTiling
+from costmodel.tiling.register_kernel import kernel_cycles
 from costmodel.tiling.space import TilingSpace
 from searchers.shared.causes import Causes, join, nest_causes, plain_causes
 
@@ -76,8 +77,11 @@ def _of_tilings(space: TilingSpace) -> Prior:
     model = AnalyticalTiling()
 
     def causes(codes: Codes) -> Causes:
-        factors = np.log(space.factors(codes)).astype(np.float64)
+        factors = space.factors(codes)
         # What the innermost tiles of each dimension come to, which decides what fits where.
-        return plain_causes(model.evaluate(space, codes, detail=True), factors)
+        features = np.log(factors).astype(np.float64)
+        found = plain_causes(model.evaluate(space, codes, detail=True), features)
+        kernel = np.log(kernel_cycles(space, factors, model.accelerator))
+        return found._replace(latency=np.maximum(found.latency, kernel), compute=kernel)
 
     return causes

@@ -26,7 +26,7 @@ from searchers.shared.priors import Prior
 # many of them the first batch chooses from.
 DRAWN, KEPT, SPREAD = 40_000, 3000, 600
 # ln above the cheap model's least beyond which nothing is measured.
-FARTHEST = 0.3
+FARTHEST = 0.5
 # Share of the cheap model's ln latency that is believed before anything is measured.
 BELIEVED = 0.5
 # Standard deviations that a tiling may turn out better than predicted.
@@ -115,7 +115,9 @@ class Chooser:
 
     def first(self, count: int) -> Codes:
         """`[count, D]` or fewer of the cheap model's best, as different as can be."""
-        codes = self._fresh(self._good())[:SPREAD]
+        codes = self._fresh(self._good())
+        latency = self._prior(codes).latency
+        codes = codes[np.sort(np.argsort(latency, kind="stable")[:SPREAD])]
         features = describe(self._space, self._prior, codes).features
         points = (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), 1e-9)
         chosen, nearest = [0], np.full(len(codes), np.inf)
