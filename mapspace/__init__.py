@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         verify,
     )
     from orchestrator.comparison.benchmark_result import BenchmarkResult
-    from orchestrator.design.run import DesignResults
+    from orchestrator.design.results import DesignResults
     from orchestrator.explain.comparison import ComparedMappings
     from orchestrator.explain.functions import diff, explain_mapping, why_not
     from orchestrator.explain.record_explanation import ExplainedMapping
@@ -141,7 +141,7 @@ _PLACES = {
     "orchestrator.api": "benchmark continue_proof design evaluate explain pareto prove search "
     "search_network sweep verify",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
-    "orchestrator.design.run": "DesignResults",
+    "orchestrator.design.results": "DesignResults",
     "orchestrator.explain.comparison": "ComparedMappings",
     "orchestrator.explain.functions": "diff explain_mapping why_not",
     "orchestrator.explain.record_explanation": "ExplainedMapping",

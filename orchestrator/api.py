@@ -38,7 +38,7 @@ from orchestrator.store.choice import StoreChoice, chosen
 
 if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
-    from orchestrator.design.run import DesignResults
+    from orchestrator.design.results import DesignResults
     from orchestrator.networks.optimum_result import NetworkOptimum
     from orchestrator.networks.resident_result import ResidentOptimum
     from orchestrator.networks.result import NetworkResult
@@ -291,7 +291,7 @@ def verify(
     Raises:
         ConfigError: there is no certificate, or its problem cannot be treated here.
     """
-    from orchestrator.design.run import DesignResults
+    from orchestrator.design.results import DesignResults
     from orchestrator.networks.optimum_result import NetworkOptimum
     from orchestrator.networks.resident_result import ResidentOptimum
     from orchestrator.networks.verify_file import verify_any, verify_any_file

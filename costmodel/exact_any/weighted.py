@@ -59,6 +59,7 @@ def least_sum(
     *,
     known: Sequence[Point] = (),
     seconds: float | None = None,
+    threads: int | None = None,
 ) -> Line:
     """Proves the least energy + weight x cycles, or gets as far as the time allows.
 
@@ -67,11 +68,12 @@ def least_sum(
         weight: pJ per cycle, at least 0; None: the fewest cycles.
         known: mappings of the space that nothing worse is looked for than.
         seconds: the most that it may take; None: however long.
+        threads: of the proof; None: as many as there are cores.
 
     Raises:
         ConfigError: the space cannot be proven or has no feasible mapping.
     """
-    prover, valid = _prover(space, weight)
+    prover, valid = _prover(space, weight, threads)
     codes = [point.code for point in known]
     if not is_older(space):
         codes += list(space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True))
@@ -101,21 +103,26 @@ def point_of(space: MapSpace, code: Codes) -> Point:
     return Point(outcome[0] * prover.unit_pj, outcome[1], code)
 
 
-def _prover(space: MapSpace, weight: Fraction | None) -> tuple[AnyProof, Fraction | None]:
+def _prover(
+    space: MapSpace, weight: Fraction | None, threads: int | None
+) -> tuple[AnyProof, Fraction | None]:
     """The prover of a sum, and the weight that it has; None where it is in the energy."""
     objective: Objective = "latency" if weight is None else "energy"
     if not weight:
-        return make_prover(space, objective=objective, build=False), weight or Fraction(0)
+        prover = make_prover(space, objective=objective, threads=threads, build=False)
+        return prover, weight or Fraction(0)
     if is_older(space):
         unit = make_prover(space, build=False).unit_pj
         # Rounded down a bound holds, since no mapping has fewer than no cycles.
         steps = min(MOST_WEIGHT - 1, math.floor(weight * SCALE / unit))
-        return Prover(space, build=False, weight=steps), steps * unit / SCALE
+        prover = Prover(space, build=False, weight=steps, threads=threads)
+        return prover, steps * unit / SCALE
     machine = space.accelerator
     outer = machine.levels[0]
     leaking = outer.model_copy(update={"leakage_pj": outer.leakage_pj + float(weight)})
     machine = machine.model_copy(update={"levels": (leaking, *machine.levels[1:])})
-    return make_prover(MapSpace(space.workload, machine), objective="energy", build=False), None
+    leaky = MapSpace(space.workload, machine)
+    return make_prover(leaky, objective="energy", threads=threads, build=False), None
 
 
 def step_of(space: MapSpace) -> Fraction:

@@ -20,15 +20,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from costmodel.costs import Objective
-from orchestrator.design.bounds import Known, bounds_of, least_total
+from orchestrator.design.aims import Aim
+from orchestrator.design.bounds import Known
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import Box, Corner, MachineGrid, machines_in, split
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Proof
-
-CYCLES_IN: Mapping[Objective, int] = {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}
-"""The power of the cycles in an objective."""
 
 # Proofs before the first machine that is proven out of turn.
 FIRST_DIVE = 64
@@ -43,6 +40,8 @@ class Wish(NamedTuple):
     """Which layer."""
     corner: Corner
     """Of which machine: the ideal of a box."""
+    aim: int = 0
+    """What is minimised."""
 
 
 class Settled(NamedTuple):
@@ -54,7 +53,7 @@ class Settled(NamedTuple):
     `infeasible`: a layer has no mapping on its ideal; `proven`: the machine itself was; `open`: one
     machine, of which a layer is not proven in its time, or what a limit of the call has left."""
     bound: float
-    """What no machine of it undercuts, in pJ and cycles of the whole workload."""
+    """What no machine of it undercuts, in pJ and ns of the whole workload."""
     area: float
     """The least area of it, in the unit that the design is drawn over."""
 
@@ -67,13 +66,24 @@ class Found:
     area: float
     """In the unit that the design is drawn over."""
     value: float
-    """Its objective, of the sums over the layers, in pJ and cycles at a clock of 1 GHz."""
+    """What is minimised, of the sums over the layers, in pJ and ns."""
     eligible: bool
     """Whether it is within the limits."""
 
 
+class Sought(NamedTuple):
+    """One of the aims of a design."""
+
+    number: int
+    """Which."""
+    aims: Sequence[Aim]
+    """All of them."""
+    known: Sequence[Known]
+    """Of each layer what is known; all of the design's aims add to it."""
+
+
 class Branching:
-    """The work that is left.
+    """The work that is left for one aim.
 
     Attributes:
         settled: what needs no more work.
@@ -85,7 +95,8 @@ class Branching:
         design: Design,
         grid: MachineGrid,
         layers: Sequence[Layer],
-        evaluate: Callable[[tuple[int, ...], Sequence[Proof]], Found],
+        evaluate: Callable[[tuple[int, ...], Sequence[Proof], Aim], Found],
+        sought: Sought,
         *,
         begin: bool = True,
     ) -> None:
@@ -96,11 +107,13 @@ class Branching:
             grid: among which machines.
             layers: of what.
             evaluate: totals of a machine, by its place and its layers' proofs.
+            sought: which of the design's aims this is, and what is known of each layer.
             begin: whether the whole grid is open; else nothing is.
         """
         self._design, self._grid, self._evaluate = design, grid, evaluate
         self._counts = [layer.count for layer in layers]
-        self._known = [Known(design.objective) for _ in layers]
+        self._number, self._known = sought.number, sought.known
+        self._aim = sought.aims[sought.number]
         self._proofs: dict[Wish, Proof] = {}
         self._order = itertools.count()
         self._open: list[tuple[float, int, Box]] = []
@@ -164,7 +177,7 @@ class Branching:
             _, _, box = heapq.heappop(self._open)
             corner = self._grid.corner(box)
             between = self._between(corner)
-            bound = self._total([lower for lower, _ in between], corner)
+            bound = self._total([lower for lower, _ in between])
             if self.settle(box):
                 continue
             if self._open and bound > self._open[0][0]:
@@ -173,9 +186,9 @@ class Branching:
                 continue
             alone = machines_in(box) == 1
             missing = [
-                Wish(layer, corner)
-                for layer, (lower, upper) in enumerate(between)
-                if Wish(layer, corner) not in self._proofs and (alone or lower < upper)
+                wish
+                for wish, (lower, upper) in zip(self._wishes_of(box), between, strict=True)
+                if wish not in self._proofs and (alone or lower < upper)
             ]
             if missing:
                 shares = [self._counts[wish.layer] * between[wish.layer][0] for wish in missing]
@@ -195,7 +208,8 @@ class Branching:
         """Takes proofs, of wishes in the order in which they were asked for."""
         for wish, proof in proofs.items():
             self._proofs[wish] = proof
-            self._known[wish.layer].add(self._grid.ranks(wish.corner), proof)
+            clock = self._grid.ideal(wish.corner).clock_ghz
+            self._known[wish.layer].add(self._grid.ranks(wish.corner), self._number, proof, clock)
 
     @property
     def front(self) -> list[Found]:
@@ -205,16 +219,14 @@ class Branching:
     def _push(self, box: Box, bound: float) -> None:
         heapq.heappush(self._open, (bound, next(self._order), box))
 
-    def _total(self, bounds: Sequence[float], corner: Corner) -> float:
-        """Of all layers together, at a clock of 1 GHz."""
-        if any(bound == math.inf for bound in bounds):
-            return math.inf
-        objective, clock = self._design.objective, self._grid.ideal(corner).clock_ghz
-        return least_total(bounds, self._counts, objective) / clock ** CYCLES_IN[objective]
-
     def _between(self, corner: Corner) -> list[tuple[float, float]]:
-        ranks = self._grid.ranks(corner)
-        return [known.between(ranks) for known in self._known]
+        """Of each layer the bounds on a corner's least."""
+        ranks, clock = self._grid.ranks(corner), self._grid.ideal(corner).clock_ghz
+        return [known.between(ranks, self._number, clock) for known in self._known]
+
+    def _total(self, bounds: Sequence[float]) -> float:
+        """Of all layers together."""
+        return self._aim.least_total(bounds, self._counts)
 
     def settle(self, box: Box) -> bool:
         """Settles a box without looking at its machines, if that can be done by now."""
@@ -241,11 +253,11 @@ class Branching:
         if found is None:
             return False
         proofs = [self._proofs[wish] for wish in self._wishes_of(box)]
-        bounds = [bounds_of(proof, self._design.objective)[0] for proof in proofs]
+        clock = self._grid.ideal(self._grid.corner(box)).clock_ghz
+        bounds = [self._aim.bounds(proof, clock)[0] for proof in proofs]
         exact = math.inf in bounds or all(proof.status == "proven" for proof in proofs)
         why: Why = "proven" if exact else "open"
-        total = self._total(bounds, self._grid.corner(box))
-        self.settled.append(Settled(box, why, total, found.area))
+        self.settled.append(Settled(box, why, self._total(bounds), found.area))
         return True
 
     def judge(self, box: Box) -> Found | None:
@@ -256,7 +268,7 @@ class Branching:
         wishes = self._wishes_of(box)
         if not all(wish in self._proofs for wish in wishes):
             return None
-        found = self._evaluate(places, [self._proofs[wish] for wish in wishes])
+        found = self._evaluate(places, [self._proofs[wish] for wish in wishes], self._aim)
         self.found[places] = found
         if found.eligible and not any(
             self._beats(other, found.value, found.area) for other in self._edge
@@ -285,12 +297,12 @@ class Branching:
     def _wishes_of(self, box: Box) -> list[Wish]:
         """The proofs of a box's ideal."""
         corner = self._grid.corner(box)
-        return [Wish(layer, corner) for layer in range(len(self._counts))]
+        return [Wish(layer, corner, self._number) for layer in range(len(self._counts))]
 
     def _bound(self, box: Box) -> float:
         """What no machine of a box undercuts, by the proofs that are there."""
         corner = self._grid.corner(box)
-        return self._total([lower for lower, _ in self._between(corner)], corner)
+        return self._total([lower for lower, _ in self._between(corner)])
 
     def _above(self, bound: float, area: float) -> float:
         """How far the best machine that is no larger is above a bound, as a share."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -15,14 +15,15 @@ from costmodel.affine import Workload
 from costmodel.exact.verification import Verdict
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, PositiveNumber, Size, StrictModel, validate
-from orchestrator.design.bounds import ROUNDING
+from orchestrator.design.aimed import AimedBranching
+from orchestrator.design.aims import ROUNDING, aims_of
 from orchestrator.design.branching import Branching, Why, Wish
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.plan import DesignPlan, planned
 from orchestrator.proofs.certificates import Verification
 from orchestrator.sweep.plan import Layer
-from orchestrator.sweep.proofs import Problem, Proof, prove_problem
+from orchestrator.sweep.proofs import Proof, prove_problem
 
 FORMAT = "mapspace-design-certificate-1"
 _MOST = 10_000_000
@@ -47,6 +48,9 @@ class _ProofOf(StrictModel):
     """Of which machine: per axis the places of the values that it takes."""
     seconds: NonNegativeNumber
     """How long it took."""
+    aim: Place = 0
+    """Of what: an objective is the only one; of energy-delay-area 0 is the energy, 1 the time, and
+    then come the rates."""
 
 
 class _BoxOf(StrictModel):
@@ -55,6 +59,8 @@ class _BoxOf(StrictModel):
     box: tuple[Range, ...] = Field(max_length=64)
     """Per axis of the grid, its values from worst to best, the first and the one after the last."""
     why: Why
+    aim: Place = 0
+    """For which aim."""
 
 
 class DesignCertificate(StrictModel):
@@ -71,16 +77,23 @@ class DesignCertificate(StrictModel):
     layers: tuple[_LayerOf, ...] = Field(min_length=1, max_length=100_000)
     front: tuple[tuple[Place, ...], ...] = Field(min_length=1, max_length=_MOST)
     """Places of the machines of the front, or of the best one alone."""
+    front_aims: tuple[Place, ...] = Field(default=(), max_length=_MOST)
+    """Of energy-delay-area, for which aim each of them is on it."""
     boxes: tuple[_BoxOf, ...] = Field(max_length=_MOST)
     proofs: tuple[_ProofOf, ...] = Field(max_length=_MOST)
     seconds_per_proof: PositiveNumber
 
 
 def certify_design(
-    plan: DesignPlan, branching: Branching, proofs: Mapping[Wish, Proof]
+    plan: DesignPlan, branching: AimedBranching, proofs: Mapping[Wish, Proof]
 ) -> DesignCertificate:
     """The certificate of a design that is finished."""
     gap = branching.gap
+    parts = list(enumerate(branching.parts))
+    front = [(aim, found.places) for aim, part in parts for found in part.front]
+    several: dict[str, Any] = {}
+    if len(parts) > 1:
+        several["front_aims"] = tuple(aim for aim, _ in front)
     return DesignCertificate(
         format=FORMAT,
         proven=gap == 0,
@@ -88,14 +101,24 @@ def certify_design(
         design=plan.design,
         base=plan.base,
         layers=tuple(_LayerOf(workload=x.workload, count=x.count) for x in plan.layers),
-        front=tuple(found.places for found in branching.front),
-        boxes=tuple(_BoxOf(box=settled.box, why=settled.why) for settled in branching.settled),
+        front=tuple(places for _, places in front),
+        boxes=tuple(
+            _BoxOf(box=settled.box, why=settled.why, **_aim(aim))
+            for aim, part in parts
+            for settled in part.settled
+        ),
         proofs=tuple(
-            _ProofOf(layer=wish.layer, corner=wish.corner, seconds=proof.seconds)
+            _ProofOf(layer=wish.layer, corner=wish.corner, seconds=proof.seconds, **_aim(wish.aim))
             for wish, proof in proofs.items()
         ),
         seconds_per_proof=plan.design.seconds_per_point,
+        **several,
     )
+
+
+def _aim(number: int) -> dict[str, int]:
+    """Which aim, where it is not the first or only one."""
+    return {"aim": number} if number else {}
 
 
 def parse_design(data: object, where: str) -> DesignCertificate:
@@ -126,33 +149,34 @@ def verify_design(certificate: DesignCertificate, *, seconds: float | None = Non
         [Layer(layer.workload, layer.count) for layer in certificate.layers],
         "certificate",
     )
-    findings = [_parts(plan, certificate)]
+    aims = aims_of(plan.design)
+    findings = [_parts(plan, certificate, aim) for aim in range(len(aims))]
     proofs: dict[Wish, Proof] = {}
+    left = len(certificate.proofs)
     ends = math.inf if seconds is None else started + seconds
     for said in certificate.proofs:
         remaining = ends - time.monotonic()
         if remaining <= 0:
             break
-        wish = Wish(said.layer, said.corner)
-        problem = Problem(
-            plan.layers[wish.layer].workload,
-            plan.grid.ideal(wish.corner),
-            plan.design.objective,
-        )
+        if said.aim >= len(aims) or said.layer >= len(plan.layers):
+            findings.append(f"WRONG: there is no layer {said.layer} or no aim {said.aim}")
+            break
+        wish = Wish(said.layer, said.corner, said.aim)
+        problem = plan.problem(wish)
         limit = certificate.seconds_per_proof
         proof = prove_problem(problem, min(limit, remaining))
         if remaining < limit and not proof.answers(limit):
             break
         proofs[wish] = proof
-    complete = len(proofs) == len(certificate.proofs)
+        left -= 1
+    complete = left == 0
     if complete:
         findings += _settled_again(plan, certificate, proofs)
     holds = not any(finding.startswith("WRONG") for finding in findings)
-    left = () if complete else (f"{len(certificate.proofs) - len(proofs):,} proofs",)
     verdict = Verdict(
         holds,
         tuple(findings),
-        ("what the first proofs say of their seconds", *left),
+        ("what the first proofs say of their seconds", *([f"{left:,} proofs"] if left else [])),
         None,
         None,
         time.monotonic() - started,
@@ -161,58 +185,79 @@ def verify_design(certificate: DesignCertificate, *, seconds: float | None = Non
     return Verification(certificate, verdict)
 
 
-def _parts(plan: DesignPlan, certificate: DesignCertificate) -> str:
-    """Whether the boxes are the grid together, and no two of them share a machine."""
+def _parts(plan: DesignPlan, certificate: DesignCertificate, aim: int) -> str:
+    """Whether an aim's boxes are the grid together, and no two of them share a machine."""
     shape = [len(axis.values) for axis in plan.grid.axes]
     seen = np.zeros(shape, bool)
-    for said in certificate.boxes:
-        within = len(said.box) == len(shape) and all(
-            first < stop <= size for (first, stop), size in zip(said.box, shape, strict=False)
+    boxes = [said.box for said in certificate.boxes if said.aim == aim]
+    for box in boxes:
+        within = len(box) == len(shape) and all(
+            first < stop <= size for (first, stop), size in zip(box, shape, strict=False)
         )
-        part = tuple(slice(first, stop) for first, stop in said.box)
+        part = tuple(slice(first, stop) for first, stop in box)
         if not within or seen[part].any():
-            return f"WRONG: box {said.box} is not in the grid, or shares machines with another one"
+            return f"WRONG: box {box} is not in the grid, or shares machines with another one"
         seen[part] = True
     if not seen.all():
         return f"WRONG: {int((~seen).sum()):,} machines of the grid are in no box"
-    return f"{len(certificate.boxes):,} boxes are the grid of {plan.grid.size:,} machines"
+    return f"{len(boxes):,} boxes are the grid of {plan.grid.size:,} machines"
 
 
 def _settled_again(
     plan: DesignPlan, certificate: DesignCertificate, proofs: Mapping[Wish, Proof]
 ) -> list[str]:
     """What comes of every box with proofs that were made again."""
-    branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate, begin=False)
-    branching.tell(proofs)
-    for places in certificate.front:
-        if branching.judge(tuple((place, place + 1) for place in places)) is None:
-            return [f"WRONG: the machine of the front at {places} is not proven"]
-    for said in certificate.boxes:
-        if said.why == "proven" and (machines_in(said.box) > 1 or not branching.take(said.box)):
-            return [f"WRONG: the machine at {said.box} is not proven"]
-        if said.why == "open":
-            branching.leave(said.box)
-    alone, left = _count(branching, "proven"), _count(branching, "open")
-    found = [found.places for found in branching.front]
-    if sorted(found) != sorted(certificate.front):
-        return [f"WRONG: the front is at {found[:5]}, not at {list(certificate.front[:5])}"]
-    for said in certificate.boxes:
-        if said.why not in ("proven", "open") and not branching.settle(said.box):
-            return [f"WRONG: nothing settles the box {said.box}"]
+    whole = AimedBranching(plan, begin=False)
+    whole.tell(proofs)
+    several = len(whole.parts) > 1
+    if several and len(certificate.front_aims) != len(certificate.front):
+        return ["WRONG: it does not say for which aim each machine is on the front"]
+    for aim, part in enumerate(whole.parts):
+        said = [
+            places
+            for place, places in enumerate(certificate.front)
+            if not several or certificate.front_aims[place] == aim
+        ]
+        boxes = [box for box in certificate.boxes if box.aim == aim]
+        if wrong := _part_again(part, said, boxes):
+            return [f"WRONG: {wrong}"]
     most = 0.0 if certificate.proven else math.inf
     most = most if certificate.gap is None else certificate.gap
-    if branching.gap > most + ROUNDING:
-        return [f"WRONG: what was found is {how_near(branching.gap)}, not {how_near(most)}"]
-    counts = branching.machines_settled - alone - left
+    if whole.gap > most + ROUNDING:
+        return [f"WRONG: what was found is {how_near(whole.gap)}, not {how_near(most)}"]
+    alone, left = _count(whole, "proven"), _count(whole, "open")
+    counts = sum(part.machines_settled for part in whole.parts) - alone - left
     return [
         f"{len(proofs):,} proofs made again: {alone:,} machines by themselves, {counts:,} by "
         "bounds, area or because nothing fits" + (f", {left:,} are open" if left else ""),
-        f"{len(found):,} machines of the front, and {how_good(most)}",
+        f"{whole.found:,} {'points' if several else 'machines'} of the front, and {how_good(most)}",
     ]
 
 
-def _count(branching: Branching, why: Why) -> int:
-    return sum(machines_in(settled.box) for settled in branching.settled if settled.why == why)
+def _part_again(
+    branching: Branching, front: Sequence[tuple[int, ...]], boxes: Sequence[_BoxOf]
+) -> str:
+    """What is wrong with an aim's front and boxes; empty: nothing."""
+    for places in front:
+        if branching.judge(tuple((place, place + 1) for place in places)) is None:
+            return f"the machine of the front at {places} is not proven"
+    for said in boxes:
+        if said.why == "proven" and (machines_in(said.box) > 1 or not branching.take(said.box)):
+            return f"the machine at {said.box} is not proven"
+        if said.why == "open":
+            branching.leave(said.box)
+    found = [found.places for found in branching.front]
+    if sorted(found) != sorted(front):
+        return f"the front is at {found[:5]}, not at {list(front[:5])}"
+    for said in boxes:
+        if said.why not in ("proven", "open") and not branching.settle(said.box):
+            return f"nothing settles the box {said.box}"
+    return ""
+
+
+def _count(branching: AimedBranching, why: Why) -> int:
+    settled = (one for part in branching.parts for one in part.settled)
+    return sum(machines_in(one.box) for one in settled if one.why == why)
 
 
 def how_near(gap: float) -> str:

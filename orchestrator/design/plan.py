@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from costmodel.accelerators import Accelerator
 from mapspace.errors import ConfigError
-from orchestrator.design.branching import CYCLES_IN, Found
+from orchestrator.design.aims import Aim, aims_of, with_rates
+from orchestrator.design.branching import Found, Wish
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import MachineGrid
 from orchestrator.sweep.plan import (
@@ -23,8 +24,8 @@ from orchestrator.sweep.plan import (
     require_scaling,
     require_spaces,
 )
-from orchestrator.sweep.proofs import Proof
-from orchestrator.sweep.results import SweepResults, collect
+from orchestrator.sweep.proofs import Problem, Proof
+from orchestrator.sweep.results import SweepResults, collect, problems_of
 
 # Machines beyond which a grid is taken for a slip.
 MOST_MACHINES = 10_000_000
@@ -43,19 +44,26 @@ class DesignPlan:
         """A machine of the grid as a sweep has it."""
         return architecture_of(self.design, self.grid.machine(places), self.grid.parameters(places))
 
+    def problem(self, wish: Wish) -> Problem:
+        """What a wish asks to be proven."""
+        machine, aim = self.grid.ideal(wish.corner), aims_of(self.design)[wish.aim]
+        layer = self.layers[wish.layer].workload
+        return Problem(layer, machine, aim.objective, aim.weight(machine.clock_ghz))
+
     def collected(self, machines: Mapping[tuple[int, ...], Sequence[Proof]]) -> SweepResults:
         """Machines and their layers' proofs as a sweep of them would have them."""
         architectures = tuple(self.architecture(places) for places in machines)
         plan = SweepPlan(self.design, architectures, self.layers)
-        proofs = {proof.key: proof for found in machines.values() for proof in found}
-        return collect(plan, proofs)
+        proofs = (proof for found in machines.values() for proof in found)
+        # Proofs of sums stand where the sweep looks for those of its objective.
+        problems = (problem.key for problem in problems_of(plan))
+        return collect(plan, dict(zip(problems, proofs, strict=True)))
 
-    def evaluate(self, places: tuple[int, ...], proofs: Sequence[Proof]) -> Found:
-        """The totals of a machine."""
-        objective = self.design.objective
+    def evaluate(self, places: tuple[int, ...], proofs: Sequence[Proof], aim: Aim) -> Found:
+        """The totals of a machine whose layers are mapped for an aim."""
         row = self.collected({places: proofs}).architectures.to_dict("records")[0]
-        column = {"latency": "latency_cycles", "energy": "energy_pj"}.get(objective, objective)
-        value = float(row[column]) / float(row["clock_ghz"]) ** CYCLES_IN[objective]
+        totals = (float(row[column]) for column in ("energy_pj", "latency_cycles", "clock_ghz"))
+        value = aim.value(*totals)
         eligible = bool(row["within_limits"]) and math.isfinite(value)
         return Found(places, float(row[self.design.area_column]), value, eligible)
 
@@ -101,4 +109,5 @@ def planned(design: Design, base: Accelerator, layers: Sequence[Layer], where: s
     require_areas(design, base.level_names[1:], where)
     require_scaling(design, base, where)
     grid = MachineGrid(base, design, where)
+    design = with_rates(design, base, layers, where)
     return DesignPlan(design, base, tuple(layers), grid)

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, make_folder, write_atomically
-from orchestrator.design.branching import Branching, Settled, Wish
-from orchestrator.design.certificate import DesignCertificate, certify_design, how_good
+from orchestrator.design.aimed import AimedBranching
+from orchestrator.design.aims import aims_of
+from orchestrator.design.branching import Wish
+from orchestrator.design.certificate import certify_design
 from orchestrator.design.config import Design
-from orchestrator.design.further import Step, ends_of_grid, places_further, step_lines, step_to
-from orchestrator.design.machine_grid import machines_in
+from orchestrator.design.further import Step, ends_of_grid, places_further, step_to
 from orchestrator.design.plan import DesignPlan, prepare_design
-from orchestrator.report.shown import Fact, Shown
+from orchestrator.design.results import DesignResults
+from orchestrator.design.trade_front import TradeFront, trade_front
+from orchestrator.design.trade_report import write_trade_report
 from orchestrator.runs.limits import LimitReachedError
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record, digest
@@ -41,65 +44,14 @@ from orchestrator.sweep.proofs import (
     read_proof_files,
     stored_proofs,
 )
-from orchestrator.sweep.report import FIGURE_FILE, RECORDS_FILE, text_summary, write_sweep_report
-from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE, SweepResults
+from orchestrator.sweep.report import FIGURE_FILE, RECORDS_FILE, write_sweep_report
+from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE
 from orchestrator.sweep.run import proof_files
 
 CERTIFICATE_FILE = "certificate.json"
 PAGE_FILE = "sweep.html"
 # Proofs that are under way at once, whatever the number of cores: the run is the same on any.
 PROOFS_AT_ONCE = 16
-
-
-@dataclass(frozen=True, repr=False)
-class DesignResults(Shown):
-    """The best machines of a grid.
-
-    Attributes:
-        machines: of those that were proven, as of a sweep's.
-        settled: why each machine of the grid needs no more work; boxes that are the grid together.
-        certificate: what `verify` proves again.
-        problems: how many there are of the whole grid.
-        steps: what the next value of each key would bring the best machine; empty for fronts.
-        ends: the keys of which it has the grid's best value; empty for fronts.
-    """
-
-    machines: SweepResults
-    settled: Sequence[Settled]
-    certificate: DesignCertificate
-    problems: int
-    steps: Sequence[Step] = ()
-    ends: Sequence[str] = ()
-
-    @property
-    def proven(self) -> bool:
-        """Whether no machine of the grid is better than those of the front."""
-        return self.certificate.proven
-
-    @property
-    def gap(self) -> float | None:
-        """How far the front is above the best at most, as a share; None: not known."""
-        return self.certificate.gap
-
-    @property
-    def proofs(self) -> int:
-        """Proofs of a layer on a machine that were needed."""
-        return len(self.certificate.proofs)
-
-    def heading(self) -> str:
-        """The design's name and size."""
-        return f"{self.machines.plan.sweep.name}: {self.share()}"
-
-    def facts(self) -> Iterable[Fact]:
-        """As of the sweep of the machines that were proven."""
-        return self.machines.facts()
-
-    def share(self) -> str:
-        """How much of the grid was proven."""
-        return (
-            f"{self.proofs:,} proofs for a grid of {self.problems:,} "
-            f"({self.proofs / self.problems:.2%})"
-        )
 
 
 class DesignExperiment(Experiment[DesignPlan, DesignResults]):
@@ -135,7 +87,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         make_folder(folder / PROOFS_FOLDER)
         proofs = read_proof_files(proof_files(folder / PROOFS_FOLDER))
         plan = self.plan
-        branching = Branching(plan.design, plan.grid, plan.layers, plan.evaluate)
+        branching = AimedBranching(plan)
         used: dict[Wish, Proof] = {}
         best: list[tuple[float, float]] = []
         steps: tuple[Step, ...] = ()
@@ -143,12 +95,12 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         with progress_bar(self.unit, drawn=self.bars) as progress, ExitStack() as ray:
             bar = progress.add_task(self.name, total=self.plan.grid.size, note="")
             while wishes := branching.wishes(PROOFS_AT_ONCE):
-                problems = {wish: self._problem(wish) for wish in wishes}
+                problems = {wish: self.plan.problem(wish) for wish in wishes}
                 proven_now = self._prove(folder / PROOFS_FOLDER, claim, proofs, problems, ray)
                 told = {wish: proofs[problem.key] for wish, problem in problems.items()}
                 branching.tell(told)
                 used |= told
-                note = f"{len(used):,} proofs, {len(branching.front):,} on the front"
+                note = f"{len(used):,} proofs, {branching.found:,} on the front"
                 progress.update(bar, completed=branching.machines_settled, note=note)
                 if proven_now:
                     self._tell(branching, len(used), best)
@@ -160,22 +112,23 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             if not stopped:
                 steps = self._steps(folder / PROOFS_FOLDER, claim, proofs, branching, ray)
         claim.check()
-        if stopped and not branching.front:
+        if stopped and not branching.found:
             raise LimitReachedError(
                 f"{self.name}: stopped after {stopped} and {len(used):,} proofs, with no machine "
                 "within the limits yet; the same command goes on."
             )
         if stopped:
             self.say(f"{self.name}: stopped after {stopped}; the same command goes on.")
-        if not branching.front:
-            within = f" within the limits ({plan.design.limits})" if branching.found else ""
+        if not branching.found:
+            mapped = any(part.found for part in branching.parts)
+            within = f" within the limits ({plan.design.limits})" if mapped else ""
             raise ConfigError(
                 f"{self.name}: grid: expected a machine that has a mapping for every workload"
                 f"{within}; there is none."
             )
         results = replace(self._results(branching, used), steps=steps)
         if plan.design.find == "best" and not stopped:
-            ends = tuple(ends_of_grid(plan.grid, branching.front[0]))
+            ends = tuple(ends_of_grid(plan.grid, branching.parts[0].front[0]))
             results = replace(results, ends=ends)
         results.machines.save(folder)
         text = results.certificate.model_dump_json(exclude_unset=True)
@@ -184,20 +137,14 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
 
     def text(self, result: DesignResults, folder: Path) -> str:
         """The front, and how much of the grid it took to prove it."""
-        counts = [f"{self.plan.grid.size:,} machines: {result.share()}, {_reasons(result)}"]
-        if not result.proven:
-            words = how_good(math.inf if result.gap is None else result.gap)
-            counts.append(f"Of this grid: {words}.")
-        elif self.plan.design.find == "best":
-            counts.append("No machine of the grid is better; the front is of those proven alone.")
-        else:
-            counts.append("No other machine of the grid is on the front.")
-        binds = step_lines(result.steps, result.ends)
-        return "\n".join([text_summary(result.machines), "", *counts, *binds])
+        return result.summary()
 
     def draw(self, result: DesignResults, folder: Path) -> None:
         """Writes the page, the figure and the front's mappings of the machines proven."""
-        write_sweep_report(result.machines, folder)
+        if isinstance(result.machines, TradeFront):
+            write_trade_report(result.machines, folder)
+        else:
+            write_sweep_report(result.machines, folder)
 
     def record(self, result: DesignResults, folder: Path) -> Record:
         """Counts and the best."""
@@ -217,24 +164,21 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
             files=tuple(folder / name for name in (CERTIFICATE_FILE, *files)),
         )
 
-    def _tell(self, branching: Branching, proofs: int, best: list[tuple[float, float]]) -> None:
+    def _tell(
+        self, branching: AimedBranching, proofs: int, best: list[tuple[float, float]]
+    ) -> None:
         """Tells who looks on how many machines are settled, and the best after so many proofs."""
+        several = len(branching.parts) > 1
         if not best:
             self.progress.stage("the best machines", unit=self.unit, total=self.plan.grid.size)
-        best.append((proofs, min((one.value for one in branching.front), default=math.inf)))
+        found = branching.parts[0].front
+        least = min((one.value for one in found), default=math.inf)
+        best.append((proofs, branching.found if several else least))
         self.progress.reach(branching.machines_settled)
-        objective = self.plan.design.objective
-        chart = Chart(
-            title="Best machine so far",
-            across="proofs",
-            up=f"{objective}, pJ and cycles at 1 GHz",
-            curves=(curve("best", best),),
-        )
+        name = "Points of the front so far" if several else "Best machine so far"
+        up = "points" if several else f"{self.plan.design.objective}, pJ and ns"
+        chart = Chart(title=name, across="proofs", up=up, curves=(curve("best", best),))
         self.progress.show(lambda: ([chart], []), now=True)
-
-    def _problem(self, wish: Wish) -> Problem:
-        machine = self.plan.grid.ideal(wish.corner)
-        return Problem(self.plan.layers[wish.layer].workload, machine, self.plan.design.objective)
 
     def _prove(
         self,
@@ -291,57 +235,51 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         folder: Place,
         claim: Claim,
         proofs: dict[str, Proof],
-        branching: Branching,
+        branching: AimedBranching,
         ray: ExitStack,
     ) -> tuple[Step, ...]:
         """Proves the machines one step further from the best one; none where a front is sought."""
-        if self.plan.design.find != "best" or not branching.front:
+        if self.plan.design.find != "best" or not branching.found:
             return ()
-        grid, best, steps = self.plan.grid, branching.front[0], []
+        grid, best, steps = self.plan.grid, branching.parts[0].front[0], []
         problems: dict[tuple[int, ...], dict[Wish, Problem]] = {}
         for places in places_further(grid, best.places):
             corner = grid.corner(tuple((place, place + 1) for place in places))
             wishes = (Wish(layer, corner) for layer in range(len(self.plan.layers)))
-            problems[places] = {wish: self._problem(wish) for wish in wishes}
+            problems[places] = {wish: self.plan.problem(wish) for wish in wishes}
         wanted = {wish: problem for each in problems.values() for wish, problem in each.items()}
         self._prove(folder, claim, proofs, wanted, ray)
         for places, each in problems.items():
             told = [proofs[problem.key] for problem in each.values()]
             proven = all(proof.status == "proven" for proof in told)
-            found = self.plan.evaluate(places, told)
+            found = self.plan.evaluate(places, told, aims_of(self.plan.design)[0])
             steps.append(step_to(grid, best, found, proven=proven))
         return tuple(steps)
 
-    def _results(self, branching: Branching, proofs: Mapping[Wish, Proof]) -> DesignResults:
-        layers, grid = range(len(self.plan.layers)), self.plan.grid
-        machines = {}
-        for found in branching.found.values():
-            corner = grid.corner(tuple((place, place + 1) for place in found.places))
-            machines[found.places] = [proofs[Wish(layer, corner)] for layer in layers]
+    def _results(self, branching: AimedBranching, proofs: Mapping[Wish, Proof]) -> DesignResults:
+        plan, layers = self.plan, range(len(self.plan.layers))
+        by_aim = []
+        for aim, part in enumerate(branching.parts):
+            machines = {}
+            for found in part.found.values():
+                corner = plan.grid.corner(tuple((place, place + 1) for place in found.places))
+                machines[found.places] = [proofs[Wish(layer, corner, aim)] for layer in layers]
+            by_aim.append(plan.collected(machines))
+        results = by_aim[0]
+        if len(by_aim) > 1:
+            fronts = [
+                [plan.grid.parameters(found.places) for found in part.front]
+                for part in branching.parts
+            ]
+            results = trade_front(aims_of(plan.design), by_aim, fronts)
         return DesignResults(
-            self.plan.collected(machines),
-            branching.settled,
-            certify_design(self.plan, branching, proofs),
-            grid.size * len(layers),
+            results,
+            [settled for part in branching.parts for settled in part.settled],
+            certify_design(plan, branching, proofs),
+            plan.grid.size * len(layers) * len(by_aim),
         )
 
 
 def design(plan: DesignPlan, folder: Place, **options: Any) -> DesignResults:
     """Proves what is missing in a run folder, as `Experiment.run` does."""
     return DesignExperiment(plan, **options).run(folder)
-
-
-def _reasons(result: DesignResults) -> str:
-    """How many machines were settled for which reason."""
-    words = {
-        "proven": "proven themselves",
-        "bound": "no better than one found",
-        "area": "larger than the limit",
-        "infeasible": "without a mapping",
-        "open": "left open",
-    }
-    counts = {
-        word: sum(machines_in(box.box) for box in result.settled if box.why == why)
-        for why, word in words.items()
-    }
-    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)

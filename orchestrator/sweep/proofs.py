@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -48,15 +49,15 @@ class Problem:
     workload: Workload
     accelerator: Accelerator
     objective: Objective
+    weight: Fraction | None = None
+    """With one the least energy + weight x cycles is sought, pJ per cycle, in place of it."""
 
     @property
     def key(self) -> str:
         """Equal for equal problems, whatever their names, under one cost model."""
         model = LoopNestModel()
-        return (
-            f"{self.workload.hash}-{self.accelerator.hash}-{self.objective}-"
-            f"{model.name}-{model.version}"
-        )
+        sought = self.objective if self.weight is None else f"sum:{self.weight}"
+        return f"{self.workload.hash}-{self.accelerator.hash}-{sought}-{model.name}-{model.version}"
 
 
 class Proof(StrictModel):
@@ -116,7 +117,7 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
     try:
         space = MapSpace(problem.workload, problem.accelerator)
         reason = why_not_proven(space)
-        if reason is not None and not _treated(problem):
+        if reason is not None and problem.weight is None and not _treated(problem):
             return proof("searched", **_best_known(space, problem.objective, limit_seconds))
     except ConfigError as error:
         reason = str(error)
@@ -126,6 +127,8 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
     # Loading what is compiled takes a busy machine seconds, and is no proof's time.
     started = time.perf_counter()
     try:
+        if problem.weight is not None:
+            return proof(**_least_sum(space, problem.weight, limit_seconds))
         # Tasks share the cores already.
         prover = make_prover(space, objective=problem.objective, threads=1)
         while not prover.finished and time.perf_counter() - started < limit_seconds:
@@ -156,6 +159,31 @@ def _certified(certificate: Certificate) -> dict[str, Any]:
     }
 
 
+def _least_sum(space: MapSpace, weight: Fraction, limit_seconds: float) -> dict[str, Any]:
+    """What a proof of a weighted sum says of its problem; the bound is that of the sum."""
+    from costmodel.exact_any.weighted import least_sum
+    from costmodel.loop_nest.records import mapping_record
+
+    line = least_sum(space, weight, seconds=limit_seconds, threads=1)
+    if line.point is None and line.proven:
+        return {
+            "status": "infeasible",
+            "reason": f"No mapping of {space.workload.name} is feasible.",
+        }
+    known: dict[str, Any] = {
+        "status": "proven" if line.proven else "time_limit",
+        "lower_bound": float(line.bound),
+    }
+    if line.point is not None:
+        known |= {
+            "energy_pj": float(line.point.energy),
+            "latency_cycles": line.point.cycles,
+            "gap": float(line.sum_of(line.point) / line.bound - 1) if line.bound else None,
+            "record": mapping_record(space, line.point.code),
+        }
+    return known
+
+
 def stored_proofs(
     problems: Sequence[Problem], limit_seconds: float, store: Store
 ) -> Iterator[Proof]:
@@ -166,8 +194,10 @@ def stored_proofs(
         limit_seconds: time of one proof, s.
         store: the store.
     """
-    asked = [(problem.workload, problem.accelerator, problem.objective) for problem in problems]
-    for problem, found in zip(problems, read_proofs(asked, limit_seconds, store), strict=True):
+    # Certificates are of objectives alone.
+    kept = [problem for problem in problems if problem.weight is None]
+    asked = [(problem.workload, problem.accelerator, problem.objective) for problem in kept]
+    for problem, found in zip(kept, read_proofs(asked, limit_seconds, store), strict=True):
         if found is not None:
             yield Proof(
                 key=problem.key,

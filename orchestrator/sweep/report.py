@@ -231,17 +231,24 @@ def meaning(results: SweepResults) -> str:
     """What the totals and the area are."""
     sweep = results.plan.sweep
     layers = sum(layer.count for layer in results.plan.layers)
-    area = (
-        "Area is that of the memories and the multiply-accumulate units, without wires, networks "
-        "and control."
-        if sweep.area_column == "area_mm2"
-        else "Area is a proxy: the bits of the on-chip buffers and "
-        f"{sweep.proxy.processing_element:g} words per processing element."
-    )
     return (
         f"Energy and time are sums over {layers} layers, EDP is the product of the sums, power "
         "their quotient, each accelerator at its own clock; every mapping is the best for its own "
-        f"layer's {sweep.objective}. {area}"
+        f"layer's {sweep.objective}. {area_meaning(results)}"
+    )
+
+
+def area_meaning(results: SweepResults) -> str:
+    """What the area is."""
+    sweep = results.plan.sweep
+    if sweep.area_column == "area_mm2":
+        return (
+            "Area is that of the memories and the multiply-accumulate units, without wires, "
+            "networks and control."
+        )
+    return (
+        "Area is a proxy: the bits of the on-chip buffers and "
+        f"{sweep.proxy.processing_element:g} words per processing element."
     )
 
 

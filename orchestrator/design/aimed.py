@@ -1,0 +1,76 @@
+"""A design's aims together: one branch and bound each, and what they know of layers in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.design.aims import aims_of
+from orchestrator.design.bounds import Known
+from orchestrator.design.branching import Branching, Sought, Wish
+from orchestrator.design.plan import DesignPlan
+from orchestrator.sweep.proofs import Proof
+
+
+class AimedBranching:
+    """The work that is left for all aims.
+
+    Attributes:
+        parts: of each aim.
+    """
+
+    def __init__(self, plan: DesignPlan, *, begin: bool = True) -> None:
+        """Opens the whole grid for each aim.
+
+        Args:
+            plan: the design.
+            begin: whether the whole grid is open; else nothing is.
+        """
+        aims = aims_of(plan.design)
+        known = [Known(aims) for _ in plan.layers]
+        self.parts = tuple(
+            Branching(
+                plan.design,
+                plan.grid,
+                plan.layers,
+                plan.evaluate,
+                Sought(number, aims, known),
+                begin=begin,
+            )
+            for number in range(len(aims))
+        )
+        self._next = 0
+
+    @property
+    def machines_settled(self) -> int:
+        """Machines of the grid that need no more work, on the average of the aims."""
+        return sum(part.machines_settled for part in self.parts) // len(self.parts)
+
+    @property
+    def gap(self) -> float:
+        """How far what was found is above the best at most, of any aim."""
+        return max(part.gap for part in self.parts)
+
+    @property
+    def found(self) -> int:
+        """How many points are on the fronts."""
+        return sum(len(part.front) for part in self.parts)
+
+    def wishes(self, most: int) -> list[Wish]:
+        """The proofs that are needed next, of the aims in turn; empty: all are finished."""
+        for turn in range(len(self.parts)):
+            number = (self._next + turn) % len(self.parts)
+            wanted = self.parts[number].wishes(most)
+            if wanted:
+                self._next = number + 1
+                return wanted
+        return []
+
+    def tell(self, proofs: Mapping[Wish, Proof]) -> None:
+        """Takes proofs, of wishes in the order in which they were asked for."""
+        for wish, proof in proofs.items():
+            self.parts[wish.aim].tell({wish: proof})
+
+    def stop(self) -> None:
+        """Leaves everything open that is not settled."""
+        for part in self.parts:
+            part.stop()

@@ -1,0 +1,105 @@
+"""What a design has found, and how it reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.design.branching import Settled
+from orchestrator.design.certificate import DesignCertificate, how_good
+from orchestrator.design.further import Step, step_lines
+from orchestrator.design.machine_grid import machines_in
+from orchestrator.design.trade_front import TradeFront
+from orchestrator.design.trade_report import trade_text
+from orchestrator.report.shown import Fact, Shown
+from orchestrator.sweep.report import text_summary
+from orchestrator.sweep.results import SweepResults
+
+
+@dataclass(frozen=True, repr=False)
+class DesignResults(Shown):
+    """The best machines of a grid.
+
+    Attributes:
+        machines: of those that were proven, as of a sweep's; of energy-delay-area a `TradeFront`.
+        settled: why each machine of the grid needs no more work, for each aim; boxes that are the
+            grid together.
+        certificate: what `verify` proves again.
+        problems: how many there are of the whole grid, for all aims.
+        steps: what the next value of each key would bring the best machine; empty for fronts.
+        ends: the keys of which it has the grid's best value; empty for fronts.
+    """
+
+    machines: SweepResults
+    settled: Sequence[Settled]
+    certificate: DesignCertificate
+    problems: int
+    steps: Sequence[Step] = ()
+    ends: Sequence[str] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether no machine of the grid is better than those of the front."""
+        return self.certificate.proven
+
+    @property
+    def gap(self) -> float | None:
+        """How far the front is above the best at most, as a share; None: not known."""
+        return self.certificate.gap
+
+    @property
+    def size(self) -> int:
+        """How many machines the grid has."""
+        return math.prod(map(len, (self.certificate.design.grid or {}).values()))
+
+    @property
+    def proofs(self) -> int:
+        """Proofs of a layer on a machine that were needed."""
+        return len(self.certificate.proofs)
+
+    def heading(self) -> str:
+        """The design's name and size."""
+        return f"{self.machines.plan.sweep.name}: {self.share()}"
+
+    def facts(self) -> Iterable[Fact]:
+        """As of the sweep of the machines that were proven, or of the front of three."""
+        return self.machines.facts()
+
+    def share(self) -> str:
+        """How much of the grid was proven."""
+        return (
+            f"{self.proofs:,} proofs for a grid of {self.problems:,} "
+            f"({self.proofs / self.problems:.2%})"
+        )
+
+    def reasons(self) -> str:
+        """How many machines were settled for which reason."""
+        words = {
+            "proven": "proven themselves",
+            "bound": "no better than one found",
+            "area": "larger than the limit",
+            "infeasible": "without a mapping",
+            "open": "left open",
+        }
+        counts = {
+            word: sum(machines_in(box.box) for box in self.settled if box.why == why)
+            for why, word in words.items()
+        }
+        return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+
+    def summary(self) -> str:
+        """The front, and how much of the grid it took to prove it."""
+        trade = self.machines if isinstance(self.machines, TradeFront) else None
+        size = self.size
+        aims = self.problems // size // len(self.certificate.layers)
+        each = f", for {aims} aims" if trade else ""
+        counts = [f"{size:,} machines{each}: {self.share()}, {self.reasons()}"]
+        if not self.proven:
+            counts.append(f"Of this grid: {how_good(math.inf if self.gap is None else self.gap)}.")
+        elif self.certificate.design.find == "best":
+            counts.append("No machine of the grid is better; the front is of those proven alone.")
+        elif trade is None:
+            counts.append("No other machine of the grid is on the front.")
+        front = trade_text(trade) if trade else text_summary(self.machines)
+        return "\n".join([front, "", *counts, *step_lines(self.steps, self.ends)])
