@@ -138,6 +138,12 @@ class AssignmentQueue:
         entry = (*self._order(energy, cycles), group, a, True, energy, cycles)
         heapq.heappush(self._heap, entry)
 
+    def stands_behind(self, group: int, a: int) -> bool:
+        """Whether an assignment needs more than the next one that waits."""
+        found = self.groups[group][1]
+        order = self._order(float(found.energy[a]), int(found.cycles[a]))
+        return bool(self._heap) and self._heap[0][:3] < order
+
     def begun(self, group: int, a: int) -> Way:
         """Where another proof was in the search of an assignment; nothing if it was not in it."""
         return self._ways.get((group, a), ())

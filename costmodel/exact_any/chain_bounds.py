@@ -33,7 +33,10 @@ Opened = tuple[Assignment, list[View]]
 """What is kept and spread, and what bounds its tilings: of energy first."""
 
 FEW_CELLS = 100_000
-"""Larger lattices have tables for the slowest port alone, for memory."""
+"""Larger lattices have tables for ports that are mixed alone, for memory."""
+
+SHARES = 32
+"""Two ports are mixed in whole shares of so many."""
 
 
 class Weighed(NamedTuple):
@@ -72,6 +75,7 @@ class ChainBounds:
         """
         self._objective, self._kind = objective, objective_kind(objective)
         self._known, self._counts, self._settles = known, counts, settles
+        self._mixtures: dict[tuple[int, tuple[int, ...], int, Prices], Prices] = {}
 
     def limited(self, space: MapSpace) -> list[Port]:
         """The ports whose cycles matter: for energy alone those of machines that leak."""
@@ -170,12 +174,9 @@ class ChainBounds:
             together = Together.of(self._objective, *least)
             prices = Prices(port, together.rate)
             weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-            for row, mate, (_, cycles) in zip(left, mates, outcomes, strict=True):
+            for row, mate in zip(left, mates, strict=True):
                 yield from self._fill(table, of, row, weight)
-                energy, both = found.energy[mate : mate + 1], np.array([fixed[row] + table.least])
-                slow = np.array([float(cycles)])
-                raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
-                found.energy[mate] = max(found.energy[mate], float(raised[0]))
+                self._raise_together(found, mate, together, fixed[row] + table.least)
                 found.rate[mate] = together.rate
                 yield
 
@@ -199,26 +200,93 @@ class ChainBounds:
 
         def view(at: int, prices: Prices, together: Together | None = None) -> Iterator[None]:
             table = nth_table(tables, at)
-            weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-            yield from self._fill(table, of, 0, weight)
-            needed = float(fixed[0])
+            fixed = yield from self._price(one, table, found, of, prices)
             if prices.port is not None and not prices.leaks and together is None:
-                needed += float(one.space.tables.machine.waiting)
+                fixed += float(one.space.tables.machine.waiting)
             levels, leaks = len(found.keeps), prices.leaks
-            views.append(View(one.shape, table, levels, needed, together, is_energy=leaks))
+            views.append(View(one.shape, table, levels, fixed, together, is_energy=leaks))
 
         yield from view(0, Prices())
         slowest, rate = int(found.slowest[a]), float(found.rate[a])
         if self._kind == ENERGY and slowest >= 0:
             yield from view(1, Prices(limited[slowest], leaks=True))
+        prices = Prices()
+        if rate > 0:
+            prices = yield from self.mix(one, tables, found, a)
         for number, port in enumerate(limited if self._settles else []):
-            if one.shape.cells <= FEW_CELLS or number == slowest:
+            if one.shape.cells <= FEW_CELLS or number == slowest or port == prices.other:
                 yield from view(2 + number, Prices(port))
         if rate > 0:
-            together = Together(rate, 2 if self._objective == "ed2p" else 1)
-            yield from view(1, Prices(limited[slowest], rate), together)
+            yield from view(1, prices, self._at_rate(rate))
         assignment = Assignment(
             found.keeps, of.spatial[0], int(of.found.cycles[0]),
             float(leakage(one.space, of.found)[0]),
         )  # fmt: skip
         return assignment, views
+
+    def _price(
+        self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, prices: Prices
+    ) -> Generator[None, None, float]:
+        """Fills tables for the first of the assignments; returns what no tile decides."""
+        weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+        yield from self._fill(table, of, 0, weight)
+        return float(fixed[0])
+
+    def mix(
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
+    ) -> Generator[None, None, Prices]:
+        """Raises what an assignment needs to what energy and the cycles of two ports need together.
+
+        Mixed are the cycles of the slowest port and of another one, which helps if that one is the
+        slower of the two where the sum is least. The least sum is concave in the share, so that
+        doubling and halving steps come near the largest.
+
+        Returns:
+            The prices of energy and mixed cycles that raise it most.
+        """
+        alone = Prices(self.limited(one.space)[int(found.slowest[a])], float(found.rate[a]))
+        key = one.number, found.keeps, a, alone
+        if key in self._mixtures:
+            return self._mixtures[key]
+        of, table = weigh(one, found, np.array([a]), shared=False), nth_table(tables, 1)
+        best, most = alone, -math.inf
+
+        def better(prices: Prices) -> Generator[None, None, bool]:
+            nonlocal best, most
+            fixed = yield from self._price(one, table, found, of, prices)
+            more = fixed + table.least > most
+            if more:
+                best, most = prices, fixed + table.least
+                self._raise_together(found, a, self._at_rate(prices.rate), most)
+            return more
+
+        yield from better(alone)
+        for port in self.limited(one.space):
+            if port != alone.port and self._could_win(found, a):
+                yield from better(alone._replace(other=port, share=1 / SHARES))
+        step, growing = round(best.share * SHARES), True
+        while step and self._could_win(found, a):
+            shares = [
+                best.share + step / SHARES,
+                *([] if growing else [best.share - step / SHARES]),
+            ]
+            for share in shares:
+                if 0 < share < 1 and (yield from better(best._replace(share=share))):
+                    break
+            else:
+                growing = False
+            step = step * 2 if growing else step // 2
+        self._mixtures[key] = best
+        return best
+
+    def _at_rate(self, rate: float) -> Together:
+        return Together(rate, 2 if self._objective == "ed2p" else 1)
+
+    def _raise_together(
+        self, found: Assignments, mate: int, together: Together, least: float
+    ) -> None:
+        """Raises the energy that an assignment needs to what its sum with the cycles says."""
+        energy, cycles = found.energy[mate : mate + 1], float(found.cycles[mate])
+        both, slow = np.array([least]), np.array([cycles])
+        raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
+        found.energy[mate] = max(found.energy[mate], float(raised[0]))

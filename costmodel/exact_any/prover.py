@@ -107,6 +107,7 @@ class AnyProver(ProofRun):
         top: int = 1,
         build: bool = True,
         without: Decision | None = None,
+        room: int | None = None,
     ) -> None:
         """Notes what is to be proven; the first step lists the assignments.
 
@@ -117,6 +118,8 @@ class AnyProver(ProofRun):
             top: how many of the best tilings to find, at most MOST_TOP.
             build: False to leave listing the assignments to the first steps.
             without: leaves out the mappings that decide so; None: none is.
+            room: words that buffers side by side hold together, each as much of it as its tiles
+                need; None: each has what the machine says. Mappings offered are passed then.
 
         Raises:
             ConfigError: the space or the objective is none that can be proven, or a wrong `top`.
@@ -146,7 +149,8 @@ class AnyProver(ProofRun):
         self._certain: Outcome = (0, 0)
         self._halted = threading.Event()
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
-        self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1)
+        self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
+        self._room = room
         self._bounds = ChainBounds(objective, self._known, self._counts, settles=self._settles)
         self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
         self._steps = 0
@@ -222,13 +226,7 @@ class AnyProver(ProofRun):
                 tiles = one.lattice.tiles(found.keeps)
                 tables[group] = [ChainTables(one.shape, tiles, found.keeps, one.credits)]
             if known:
-                begun = queue.begun(group, a)
-                below = math.inf if begun else self._first_below(energy, cycles)
-                self._tilings.take_up(begun, below)
-                yield from self._take_up(one, tables[group], found, a)
-                if self._known.beats(below, cycles):
-                    found.energy[a] = below * (1 - SLACK)
-                    queue.wait(group, a)
+                yield from self._take_up(one, tables[group], group, a)
                 continue
             mates = self._mates(one, found, a, queue.left(group))
             yield from self._raise_floors(one, mates)
@@ -241,6 +239,30 @@ class AnyProver(ProofRun):
                 energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
                 if self._known.beats(energy, cycles):
                     queue.wait(group, mate)
+
+    def _take_up(
+        self, one: OneOrder, tables: list[ChainTables], group: int, a: int
+    ) -> Iterator[None]:
+        """Searches an assignment, unless another one that waits needs less."""
+        queue, found = self._queue, self._queue.groups[group][1]
+        begun, cycles = queue.begun(group, a), int(found.cycles[a])
+        self._tilings.take_up(begun)
+        if found.rate[a] > 0:
+            yield from self._bounds.mix(one, tables, found, a)
+        energy = float(found.energy[a])
+        if not self._known.beats(energy, cycles):
+            return
+        if queue.stands_behind(group, a):
+            queue.wait(group, a)
+            return
+        self._bound = energy, float(cycles)
+        below = math.inf if begun else self._first_below(energy, cycles)
+        self._tilings.take_up(begun, below)
+        opened = yield from self._bounds.open(one, tables, found, a)
+        yield from self._tilings.search(one, *opened, tables[0], cycles)
+        if self._known.beats(below, cycles):
+            found.energy[a] = below * (1 - SLACK)
+            queue.wait(group, a)
 
     def _first_below(self, energy: float, cycles: float) -> float:
         """What to search an assignment below first (lemma 14); inf: all that could win.
@@ -298,19 +320,11 @@ class AnyProver(ProofRun):
                     found.energy[a] = max(found.energy[a], (found.fixed[a] + floor) * (1 - SLACK))
             raised.add(a)
 
-    def _take_up(
-        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
-    ) -> Iterator[None]:
-        """Searches an assignment."""
-        assignment, views = yield from self._bounds.open(one, tables, found, a)
-        cycles = int(found.cycles[a])
-        yield from self._tilings.search(one, assignment, views, tables[0], cycles)
-
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
         narrow = self.keep or self._without
         allowed = codes[[self.allows(code) for code in codes]] if narrow else codes
-        if len(allowed):
+        if len(allowed) and self._room is None:
             self._known.take(allowed)
 
     def _outcome(self, energy: float, cycles: float) -> Outcome:
@@ -411,7 +425,7 @@ class AnyProver(ProofRun):
 
     def progress(self) -> AnyLevelsProgress | None:
         """What is settled, so that another proof can go on; None where nothing is recorded."""
-        partly = self._without is not None or not self._settles
+        partly = self._without is not None or self._room is not None or not self._settles
         if partly or not self._built or self.finished:
             return None
         best = None

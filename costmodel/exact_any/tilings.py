@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.known import SLACK, Known
@@ -14,7 +15,7 @@ from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.side_by_side import descents
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.tables import ChainTables
-from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.tiles import FloatArray, Tiles
 from costmodel.tile_chains.views import View
 
 Way = tuple[tuple[int, tuple[int, ...]], ...]
@@ -93,8 +94,9 @@ class Tilings:
     """
 
     def __init__(
-        self, space: MapSpace, known: Known, counts: dict[str, int], *, each_order: bool
-    ) -> None:
+        self, space: MapSpace, known: Known, counts: dict[str, int], *, each_order: bool,
+        room: int | None = None,
+    ) -> None:  # fmt: skip
         """Has nothing in work.
 
         Args:
@@ -102,9 +104,10 @@ class Tilings:
             known: the best mappings; taken in.
             counts: of tiles, tilings and orders; counted on.
             each_order: whether mappings that another order of buffers has as well are looked at.
+            room: words that buffers side by side hold together; None: each what it has room for.
         """
         self._space, self._known, self._counts = space, known, counts
-        self._each_order = each_order
+        self._each_order, self._room = each_order, room
         self.trail = Trail()
         self.below = math.inf
 
@@ -148,6 +151,7 @@ class Tilings:
             between = descents(self._space, one.number, assignment.keeps, assignment.spatial)
         levels = len(assignment.keeps)
         chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
+        taken = np.zeros(levels, np.int64)
         trail = self.trail
 
         def children(level: int, step: int) -> list[Child]:
@@ -157,6 +161,8 @@ class Tilings:
             allowed = one.rules.factors(level, trips)
             if level in between:
                 allowed &= between[level].is_new(trips)
+            if self._room is not None:
+                allowed &= self._has_room(assignment.keeps, tiles, level, listed, taken)
             listed = listed[allowed]
             self._counts["tiles"] += len(listed)
             listed, bounds = self._bound(assignment, views, level, step, listed, cycles)
@@ -171,7 +177,7 @@ class Tilings:
                     break
                 if b in through:
                     continue
-                chosen[level] = tiles.extent[b]
+                chosen[level], taken[level] = tiles.extent[b], b
                 trail.enter(b)
                 if level == 0:
                     self._try(one, assignment, chosen, cycles)
@@ -186,6 +192,30 @@ class Tilings:
             trail.close()
 
         yield from descend(levels - 1, tables.first_step)
+
+    def _has_room(
+        self, keeps: tuple[int, ...], tiles: Tiles, level: int, listed: Array, taken: Array
+    ) -> npt.NDArray[np.bool_]:
+        """`[B]` whether buffers side by side have room for tiles of a level, all of them together.
+
+        Args:
+            keeps: `[L]` kept tensors of every level, as bits.
+            tiles: what fits each level.
+            level: one of them.
+            listed: `[B]` its tiles.
+            taken: `[L]` the tiles of levels further in.
+        """
+        found = np.ones(len(listed), np.bool_)
+        for group in () if self._space.orders is None else self._space.orders.groups:
+            if not group.first <= level < group.stop:
+                continue
+            held = np.zeros(len(listed))
+            for at in range(group.first, group.stop):
+                kept = (keeps[at] >> np.arange(tiles.words.shape[1])) & 1
+                # Tiles further out are no smaller.
+                held += tiles.words[listed if at <= level else taken[at : at + 1]] @ kept
+            found &= held <= (self._room or 0)
+        return found
 
     def _bound(
         self, assignment: Assignment, views: Sequence[View], level: int, step: int, listed: Array,

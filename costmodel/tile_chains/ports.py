@@ -50,12 +50,14 @@ class Prices(NamedTuple):
 
     port: whose cycles, None: energy alone, with the leakage while MACs are computed; rate: 0 for
     cycles alone, above 0 for energy + rate x cycles; leaks: for energy with the leakage while the
-    port works.
+    port works; other: a port whose cycles are mixed in, with a share, None: those of port alone.
     """
 
     port: Port | None = None
     rate: float = 0.0
     leaks: bool = False
+    other: Port | None = None
+    share: float = 0.0
 
 
 def leakage(space: MapSpace, found: Weights) -> FloatArray:
@@ -80,6 +82,10 @@ def priced(
     if prices.port is None:
         return weight, fixed
     cycles, waiting = port_weights(space, prices.port, keeps, spatial, found)
+    if prices.other is not None:
+        others, their = port_weights(space, prices.other, keeps, spatial, found)
+        cycles = (1 - prices.share) * cycles + prices.share * others
+        waiting = (1 - prices.share) * waiting + prices.share * their
     rate = np.full(len(spatial), prices.rate)
     if prices.leaks:
         rate = leakage(space, found)

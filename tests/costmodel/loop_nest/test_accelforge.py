@@ -8,7 +8,7 @@ import pytest
 import yaml
 from accelforge_counting import accelforge_costs
 from compare import UNEVEN, layer_file, machine_file, recorded, same_nests
-from uneven import best, cut, shares
+from uneven import best, cut
 
 from costmodel import accelerator, workload
 
@@ -40,11 +40,5 @@ def test_tiles_apart_cost_what_it_says() -> None:
     energy, latency = accelforge_costs(found.record, 1.0)
     assert energy == pytest.approx(answer["energy_j"], rel=1e-6)
     assert latency == pytest.approx(answer["latency_s"], rel=1e-6)
-    whole = cut(content, UNEVEN["nvdla"], (65536,) * 3)
+    whole = cut(content, UNEVEN["nvdla"])
     assert [level.get("capacity_words") for level in whole["levels"]] == [None, *[65536] * 3, 1]
-
-
-def test_shares_of_a_buffer_by_hand() -> None:
-    """Room for 6 words, tiles of A, B and Z of 1, 2 or 4 words: 4 + 1 + 1, 2 + 2 + 2."""
-    work = workload("gemm:M=2,N=2,K=2")
-    assert sorted(shares(work, 6)) == [(1, 1, 4), (1, 4, 1), (2, 2, 2), (4, 1, 1)]
