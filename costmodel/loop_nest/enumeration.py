@@ -28,6 +28,7 @@ from costmodel.loop_nest.nest_tables import NestMapping, tables_of
 from costmodel.loop_nest.nest_writing import problem_record
 from costmodel.map_space.constraints import Constraints, LoopRules, machine_constraints
 from costmodel.map_space.impossible import all_constraints
+from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.moves import order_index
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
@@ -37,6 +38,9 @@ _BATCH = 1 << 14
 
 # Arrangements of loops that are looked through at a time: orders times splits.
 _MOST_DIMENSIONS = 8
+
+# Different mappings of a space that is enumerated at once: a second or two.
+MOST_MAPPINGS = 200_000
 
 
 class Batch(NamedTuple):
@@ -351,3 +355,18 @@ class WholeSpace:
         wide = np.where(across, 1, factors).prod(axis=1)
         limits = np.array([level.width_height for level in self.machine.levels])
         return np.asarray(((wide <= limits[:, 0]) & (tall <= limits[:, 1])).all(axis=1))
+
+
+def whole_space(space: MapSpace) -> WholeSpace | None:
+    """All mappings of a space; None where these are too many to be enumerated at once."""
+    if space.orders is not None:
+        return None  # every order has mappings of its own
+    rules = space.constraints
+    tilings = math.prod(np.diff(space.tables.row_start).tolist())
+    if tilings > MOST_MAPPINGS:
+        return None
+    try:
+        whole = WholeSpace.of(space.workload, space.accelerator, rules)
+    except ConfigError:
+        return None  # banks, or more dimensions than can be enumerated
+    return whole if whole.size(MOST_MAPPINGS) <= MOST_MAPPINGS else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from orchestrator.design.aims import aims_of
 from orchestrator.design.bounds import Known
 from orchestrator.design.branching import Branching, Sought, Wish
 from orchestrator.design.plan import DesignPlan
+from orchestrator.sweep.fitting import why_nowhere
 from orchestrator.sweep.proofs import Proof
 
 
@@ -25,6 +27,7 @@ class AimedBranching:
             plan: the design.
             begin: whether the whole grid is open; else nothing is.
         """
+        self._plan = plan
         aims = aims_of(plan.design)
         known = [Known(aims) for _ in plan.layers]
         self.parts = tuple(
@@ -54,6 +57,21 @@ class AimedBranching:
     def found(self) -> int:
         """How many points are on the fronts."""
         return sum(len(part.front) for part in self.parts)
+
+    def why_none(self) -> str:
+        """Why no machine was found: the layers that fit nowhere, or the limits."""
+        grid, design = self._plan.grid, self._plan.design
+        ideals = [grid.ideal(grid.corner(root)) for root in grid.roots()]
+        missing = [self._plan.layers[layer] for layer in self.parts[0].nowhere()]
+        if missing:
+            return f"grid: {'; '.join(why_nowhere(one.workload, ideals) for one in missing)}."
+        proven = (found for part in self.parts for found in part.found.values())
+        mapped = any(math.isfinite(found.value) for found in proven)
+        within = f" within the limits ({design.limits})" if mapped else ""
+        return (
+            f"grid: expected a machine that has a mapping for every workload{within}; "
+            "there is none."
+        )
 
     def wishes(self, most: int) -> list[Wish]:
         """The proofs that are needed next, of the aims in turn; empty: all are finished."""

@@ -146,6 +146,15 @@ class Branching:
         left += [(one.bound, one.area) for one in self.settled if one.why in ("bound", "open")]
         return max((self._above(*one) for one in left), default=0.0)
 
+    def nowhere(self) -> list[int]:
+        """The layers that are proven to have no mapping on any machine of the grid."""
+        roots = [self._between(self._grid.corner(root)) for root in self._grid.roots()]
+        return [
+            layer
+            for layer in range(len(self._counts))
+            if all(between[layer][0] == math.inf for between in roots)
+        ]
+
     def stop(self) -> None:
         """Leaves everything open that is not settled."""
         for _, _, box in self._open:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
 from mapspace.errors import ConfigError
 from orchestrator.design.aims import Aim, aims_of, with_rates
 from orchestrator.design.branching import Found, Wish
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import MachineGrid
+from orchestrator.sweep.fitting import require_limits, why_nowhere
 from orchestrator.sweep.plan import (
     Architecture,
     Layer,
@@ -91,8 +93,24 @@ def prepare_design(design: Design, where: str) -> DesignPlan:
                 f"{where}: limits: {key}: expected at least {least:,.10g}, the smallest machine's "
                 f"area, got {most:,.10g}."
             )
-    require_spaces([plan.grid.ideal(plan.grid.corner(x)) for x in plan.grid.roots()], layers, where)
+    ideals = [plan.grid.ideal(plan.grid.corner(box)) for box in plan.grid.roots()]
+    require_spaces(ideals, layers, where)
+    require_limits(design.limits, layers, ideals, where)
+    for layer in layers:
+        if all(_holds_nothing(layer.workload, ideal) for ideal in ideals):
+            raise ConfigError(f"{where}: grid: {why_nowhere(layer.workload, ideals)}.")
     return plan
+
+
+def _holds_nothing(work: Workload, machine: Accelerator) -> bool:
+    """Whether it is plain without a proof that a machine has no mapping."""
+    from costmodel.exact.infeasible import why_infeasible
+    from costmodel.map_space.map_space import MapSpace
+
+    try:
+        return why_infeasible(MapSpace(work, machine)) is not None
+    except ConfigError:
+        return True
 
 
 def planned(design: Design, base: Accelerator, layers: Sequence[Layer], where: str) -> DesignPlan:

@@ -120,12 +120,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         if stopped:
             self.say(f"{self.name}: stopped after {stopped}; the same command goes on.")
         if not branching.found:
-            mapped = any(part.found for part in branching.parts)
-            within = f" within the limits ({plan.design.limits})" if mapped else ""
-            raise ConfigError(
-                f"{self.name}: grid: expected a machine that has a mapping for every workload"
-                f"{within}; there is none."
-            )
+            raise ConfigError(f"{self.name}: {branching.why_none()}")
         results = replace(self._results(branching, used), steps=steps)
         if plan.design.find == "best" and not stopped:
             ends = tuple(ends_of_grid(plan.grid, branching.parts[0].front[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ from costmodel.loop_nest.enumeration import WholeSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_problems import whole_mapping
 from costmodel.map_space.map_space import MapSpace
-from mapspace.errors import ConfigError
 from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Standing
 from orchestrator.search.assess import assess
@@ -23,9 +21,6 @@ from searchers import TrialResult
 if TYPE_CHECKING:
     from orchestrator.answers.request import Request
 
-# Different mappings of a space that is enumerated: a second or two.
-MOST_MAPPINGS = 200_000
-
 
 @dataclass(frozen=True)
 class _Enumeration:
@@ -33,21 +28,6 @@ class _Enumeration:
 
     conclusion: str
     failure: str | None = None
-
-
-def whole_space(space: MapSpace) -> WholeSpace | None:
-    """All mappings of a space; None where these are too many to be enumerated at once."""
-    if space.orders is not None:
-        return None  # every order has mappings of its own
-    rules = space.constraints
-    tilings = math.prod(np.diff(space.tables.row_start).tolist())
-    if tilings > MOST_MAPPINGS:
-        return None
-    try:
-        whole = WholeSpace.of(space.workload, space.accelerator, rules)
-    except ConfigError:
-        return None  # banks, or more dimensions than can be enumerated
-    return whole if whole.size(MOST_MAPPINGS) <= MOST_MAPPINGS else None
 
 
 def enumerate_space(request: Request, space: MapSpace, whole: WholeSpace) -> SearchResult | None:

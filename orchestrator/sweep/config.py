@@ -164,6 +164,8 @@ class Sweep(StrictModel):
                 if key in self.model_fields_set:
                     raise ValueError(f"{key}: goes with a grid, not with a list of accelerators.")
             return self
+        if not self.grid:
+            raise ValueError("grid: expected a key with values at least, got none: no machine.")
         for key, values in self.grid.items():
             twice = [value for value, count in Counter(map(repr, values)).items() if count > 1]
             if twice:

@@ -16,6 +16,7 @@ from orchestrator.report.figure_style import INK, MUTED, OUTSIDE, marker, plain_
 from orchestrator.report.page import write_page
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import millijoules
+from orchestrator.sweep.fitting import lines_of_misfits
 from orchestrator.sweep.results import (
     ARCHITECTURES_FILE,
     RESULTS_FILE,
@@ -85,7 +86,7 @@ def sweep_document(results: SweepResults) -> Document:
     )
     first = "Those on the Pareto front come first, numbered as in the figure."
     sections = [
-        Section("Pareto front", [best_line(results), figure]),
+        Section("Pareto front", [best_line(results), *lines_of_misfits(results), figure]),
         Section("Accelerators", [first, every, files]),
     ]
     return Document(sweep.name, " ".join(sweep.description.split()), sections)
@@ -213,7 +214,8 @@ def text_summary(results: SweepResults, *, most_rows: int = 30) -> str:
     if others:
         lines.append(f"{others:,} others are off the front, see {ARCHITECTURES_FILE}")
     title = f"Pareto front of {column_text(results.objective_column)} against {_area_text(results)}"
-    return "\n".join([title, "", *lines, "", best_line(results), counts_line(results)])
+    ends = [best_line(results), *lines_of_misfits(results), counts_line(results)]
+    return "\n".join([title, "", *lines, "", *ends])
 
 
 def counts_line(results: SweepResults) -> str:

@@ -305,16 +305,6 @@ def test_more_time_proves_what_had_run_out_of_it(tmp_path: Path) -> None:
     assert again.proven
 
 
-def test_a_layer_that_fits_nowhere(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a mapping for every workload; there is none"):
-        designed(tmp_path, grid={"L1.capacity_words": [1, 2], "L2.fanout": [2, 4]})
-
-
-def test_limits_that_no_machine_keeps(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"within the limits \(power at most 1e-09 W\)"):
-        designed(tmp_path, workloads=LAYERS[:1], limits={"power_w": 1e-9})
-
-
 def test_the_certificate_is_proven_again(tmp_path: Path) -> None:
     grid = {**GRID, "L1.capacity_words": [8, 16, 32, 64, 128]}
     _, found = designed(tmp_path, grid=grid, limits={"area_bits": 20_000.0})

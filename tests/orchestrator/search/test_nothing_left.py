@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from costmodel.accelerators import accelerator
+from costmodel.explanation.admitting import what_would_admit
+from costmodel.loop_nest.enumeration import whole_space
 from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
-from orchestrator.search.enumerated import whole_space
-from orchestrator.search.nothing_left import admitting_text, excluded_text, what_would_admit
+from orchestrator.search.nothing_left import admitting_text, excluded_text
 
 WORK = workload("gemm:M=8,N=8,K=8")
 
