@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="tvm: measure on this processor; tiling: model a core's caches.",
 )
-@click.option("--searcher", default="na2c", show_default=True)
+@click.option("--searcher", help="By name; else multi-fidelity, or na2c by model.")
 @click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
 @click.option("--iterations", type=int, help="Budget of tilings.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from searchers import Searcher, TrialResult
 
 OBJECTIVE: Objective = "latency"
-DEFAULT_SEARCHER = "na2c"
-"""The least above the best on average over the measured sizes (docs/results/gemm-tiling.md)."""
+MEASURING_SEARCHER, MODELLING_SEARCHER = "multi-fidelity", "na2c"
+"""The least above the best of measured products (docs/results/multi-fidelity.md), and of modelled
+ones (docs/results/gemm-tiling.md), where the model itself is no teacher."""
 MEASURING_SECONDS, MODELLING_SECONDS = 60.0, 2.0
 # Products timed for NumPy's own time.
 NUMPY_REPEATS = 10
@@ -45,7 +46,8 @@ class TileRequest:
     Attributes:
         workload: a matrix product: a preset's name, a YAML file or inline.
         model: `tvm` measures, `tiling` models the caches of one core.
-        searcher: a key of the table of searchers.
+        searcher: a key of the table of searchers; None: `MEASURING_SEARCHER` or
+            `MODELLING_SEARCHER`.
         seconds: budget of search time; with no budget a minute of measuring, or two seconds of
             modelling.
         iterations: budget of tilings.
@@ -55,7 +57,7 @@ class TileRequest:
 
     workload: str
     model: str = "tvm"
-    searcher: str = DEFAULT_SEARCHER
+    searcher: str | None = None
     seconds: float | None = None
     iterations: int | None = None
     seed: int = 0
@@ -187,11 +189,12 @@ def tile(
     entry = cost_model_entry(request.model)
     space, model = _problem(request, found, entry)
     assert entry.record is not None  # models of tilings have records
-    searcher = searchers.make(request.searcher, space, seed=request.seed)
+    name = request.searcher or (MEASURING_SEARCHER if entry.measured else MODELLING_SEARCHER)
+    searcher = searchers.make(name, space, seed=request.seed)
     live = Live(stream or sys.stderr)
     live.line(
         f"{'measuring' if entry.measured else 'modelling'} tilings of {found.name} on one core, "
-        f"{space.size():,} in all, proposed by {request.searcher}"
+        f"{space.size():,} in all, proposed by {name}"
     )
     stored = None
     if entry.measured and store is not None:
@@ -216,7 +219,7 @@ def tile(
         workload=found,
         model=model.name,
         model_version=model.version,
-        searcher=request.searcher,
+        searcher=name,
         seed=request.seed,
         tilings=space.size(),
         tiling=space.describe(result.best_code),

@@ -34,6 +34,14 @@ def test_by_model_it_says_how_far_the_optimum_is(capsys: pytest.CaptureFixture[s
     assert "multiply-accumulate" in out
 
 
+def test_methods_by_default(measured_by_hand: list[Request]) -> None:
+    assert tile(TileRequest("gemm:M=8,N=8,K=8", iterations=30)).searcher == "multi-fidelity"
+
+
+def test_a_modelled_product_has_another_method_by_default() -> None:
+    assert tile(TileRequest("gemm:M=8,N=8,K=8", model="tiling", iterations=30)).searcher == "na2c"
+
+
 @pytest.fixture
 def measured_by_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Request]:
     """The world `tvm`, whose times are the first factor of M in milliseconds; what was asked."""
