@@ -137,10 +137,15 @@ class Benchmark(StrictModel):
     """What to minimise."""
     proof_seconds: NonNegativeNumber = 60.0
     """Time to prove the optimum of each workload, off the searchers' clock; 0: none."""
-    host: Literal["trials", "blocks"] = "trials"
-    """`trials`: one Tune trial is whole searches. `blocks`: one is a block of mappings."""
+    host: Literal["trials", "blocks", "pool"] = "trials"
+    """`trials`: one Tune trial is whole searches. `blocks`: one is a block of mappings. `pool`: one
+    is whole searches, each of which has evaluators of its own that answer out of order."""
+    workers: Size | None = None
+    """Host `pool`: evaluators of a search."""
+    query_seconds: PositiveNumber | None = None
+    """Host `pool`: the most that a query may take; its evaluator is then started anew."""
     seeds_per_trial: Size | None = None
-    """Host `trials`: seeds that one trial runs one after another; null: all of them."""
+    """Hosts `trials` and `pool`: seeds that one trial runs one after another; null: all of them."""
     block_size: Size = 256
     """Host `blocks`: mappings per trial at most."""
     concurrency: Size | None = None
@@ -156,7 +161,7 @@ class Benchmark(StrictModel):
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out what old files did not have, where it is not used: they are the same runs."""
         written: dict[str, Any] = handler(self)
-        for name in ("constraints", "warm_start"):
+        for name in ("constraints", "warm_start", "workers", "query_seconds"):
             if not getattr(self, name):
                 written.pop(name, None)
         return written
@@ -222,7 +227,8 @@ class Benchmark(StrictModel):
             )
         if self.peers and self.model != "tvm":
             raise ValueError(f"peers: for model tvm only; got model {self.model}.")
-        if self.warm_start and (self.model != DEFAULT_MODEL or self.host == "blocks"):
+        self._check_pool()
+        if self.warm_start and (self.model != DEFAULT_MODEL or self.host != "trials"):
             raise ValueError(f"warm_start: for model {DEFAULT_MODEL} and host trials only.")
         if model.measured and self.host == "blocks":
             raise ValueError("host: blocks does not carry measurements; expected trials.")
@@ -256,6 +262,24 @@ class Benchmark(StrictModel):
                 f"{', '.join(FAMILIES)}."
             )
         return self
+
+    def _check_pool(self) -> None:
+        if self.host != "pool":
+            if (self.workers, self.query_seconds) != (None, None):
+                raise ValueError(f"workers, query_seconds: for host pool only; got {self.host}.")
+            return
+        if self.workers is None:
+            raise ValueError("workers: host pool needs to know how many evaluators a search has.")
+        if self.model == "tvm":
+            raise ValueError("host: pool would measure side by side; model tvm is for trials.")
+        if self.query_latency:
+            raise ValueError("query_latency: not for host pool, where queries take real seconds.")
+        for entry in self.searchers:
+            if entry.parameters.get("runners", 0):
+                raise ValueError(
+                    f"searchers.{entry.label}.parameters.runners: expected 0 with host: pool, got "
+                    f"{entry.parameters['runners']}."
+                )
 
     def iterations_in(self, space: Space, entry: SearcherEntry | None = None) -> int | None:
         """The budget of cost queries in a space, for a method; None where time is the budget."""

@@ -1,9 +1,10 @@
 """`mapspace benchmark`: searchers x workloads x seeds under one budget, on Ray Tune, resumable.
 
 The run folder holds `experiment.json` (what is run), `certificates/` (the proven optima),
-`searches/` (how the searches stand, while it runs), then `best.jsonl` (the best mapping of every
-searcher on every workload), `curves.parquet` and `summary.json`. The same command again continues
-an interrupted run and leaves a finished one. Nothing that Tune writes is read again.
+`searches/` (how the searches stand, while it runs), `events/` (with a pool, what was asked and
+answered), then `best.jsonl` (the best mapping of every searcher on every workload),
+`curves.parquet` and `summary.json`. The same command again continues an interrupted run and leaves
+a finished one. Nothing that Tune writes is read again.
 """
 
 from __future__ import annotations

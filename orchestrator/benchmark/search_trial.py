@@ -28,6 +28,9 @@ from searchers.shared.warm_start import begin_from
 
 WARM_UP_ITERATIONS = 512
 
+Making = Callable[[Plan, Mapping[str, Any], Place], "Searches"]
+"""Makes the searches of a trial of a benchmark whose file lies in a folder."""
+
 
 class HopelessError(ConfigError):
     """A search has ended that would end alike if it were tried again: its simulator hangs."""
@@ -39,6 +42,7 @@ def run_trial(
     folder: Place,
     checkpoint_seconds: float,
     report: Callable[[dict[str, Any]], None] | None = None,
+    make: Making | None = None,
 ) -> dict[str, Any]:
     """The function that Tune runs.
 
@@ -49,6 +53,7 @@ def run_trial(
         folder: where the files lie, the same for all nodes.
         checkpoint_seconds: the least time between two writes of the file within the searches.
         report: takes how far the searches are, whenever the file was written.
+        make: makes the searches; None: such as ask and answer in this process.
 
     Returns:
         What Tune is told: see `Searches.told`.
@@ -64,7 +69,7 @@ def run_trial(
             f"{folder}: not there on a node that searches: on several nodes the run folder has to "
             "be one that all of them share, or a URI."
         )
-    searches = Searches(plan, task["searcher"], task["workload"], list(task["seeds"]))
+    searches = (make or whole_searches)(plan, task, folder)
     path = folder / task["file"]
     if path.exists():
         searches.load(path)
@@ -81,15 +86,25 @@ def run_trial(
 
     try:
         searches.warm_up()
-        while searches.start_next():
-            searches.searcher.run(searches.evaluator, after_step)
-            searches.finish()
+        while searches.search(after_step, checkpoint_seconds):
+            pass
         searches.save(path)
     except ConfigError as error:
         raise HopelessError(str(error)) from error
     finally:
         searches.close()
     return searches.told()
+
+
+def whole_searches(plan: Plan, task: Mapping[str, Any], folder: Place) -> Searches:
+    """The searches of a trial.
+
+    Args:
+        plan: the benchmark.
+        task: of the trial.
+        folder: where its file lies.
+    """
+    return Searches(plan, task["searcher"], task["workload"], list(task["seeds"]))
 
 
 class Searches:
@@ -103,6 +118,8 @@ class Searches:
 
     searcher: Searcher
     evaluator: Evaluator
+    # Whether the search that is under way is in the trial's state.
+    _is_saved = True
 
     def __init__(self, plan: Plan, label: str, workload: str, seeds: list[int]) -> None:
         self.plan = plan
@@ -158,6 +175,19 @@ class Searches:
         )
         make_searcher(self.plan, self.entry, self.space, seed=self.seeds[0]).run(evaluator)
 
+    def search(self, after_step: Callable[[Searcher], None], seconds: float) -> bool:
+        """Makes the search of the next seed, or goes on with it; False where none is left.
+
+        Args:
+            after_step: called after every step.
+            seconds: the least time between two writes of what a search writes by itself.
+        """
+        if not self.start_next():
+            return False
+        self.searcher.run(self.evaluator, after_step)
+        self.finish()
+        return True
+
     def start_next(self) -> bool:
         """Makes the searcher and evaluator of the next seed, or continues the loaded one."""
         if self.done:
@@ -190,7 +220,7 @@ class Searches:
     def save(self, path: Place) -> None:
         """Writes everything that decides how the trial continues, whole or not at all."""
         current = None
-        if self._under_way:
+        if self._under_way and self._is_saved:
             current = {
                 "searcher": self.searcher.state_dict(),
                 "evaluator": self.evaluator.state_dict(),
@@ -252,9 +282,24 @@ def _load(path: Place, searcher: str, workload: str, seeds: list[int]) -> dict[s
 
 
 def make_evaluator(
-    plan: Plan, model: CostModel, space: Space, entry: SearcherEntry | None = None
+    plan: Plan,
+    model: CostModel,
+    space: Space,
+    entry: SearcherEntry | None = None,
+    *,
+    clock: Callable[[], float] | None = None,
+    largest_batch: int | None = None,
 ) -> Evaluator:
-    """The evaluator with the benchmark's budget, or that of a method."""
+    """The evaluator with the benchmark's budget, or that of a method.
+
+    Args:
+        plan: the benchmark.
+        model: scores.
+        space: where the mappings live.
+        entry: the method.
+        clock: None: the model's own, or that of this process.
+        largest_batch: as in `Evaluator`; None: the model's.
+    """
     benchmark = plan.benchmark
     return Evaluator(
         model,
@@ -263,8 +308,8 @@ def make_evaluator(
         iterations=benchmark.iterations_in(space, entry),
         seconds=benchmark.seconds,
         query_latency=benchmark.query_latency,
-        largest_batch=plan.cost_model.largest_batch,
-        clock=getattr(model, "clock", time.perf_counter),
+        largest_batch=largest_batch or plan.cost_model.largest_batch,
+        clock=getattr(model, "clock", time.perf_counter) if clock is None else clock,
     )
 
 

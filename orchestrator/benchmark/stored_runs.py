@@ -77,7 +77,7 @@ class Questions:
         self.model = model
         benchmark = plan.benchmark
         package = _package("model", benchmark.model)
-        self._common = {
+        self._common: dict[str, Any] = {
             "kind": "run",
             "objective": benchmark.objective,
             "model": [model.name, model.version, package, dict(benchmark.measurement)],
@@ -87,6 +87,9 @@ class Questions:
             if benchmark.seconds is not None or plan.cost_model.measured
             else None,
         }
+        if benchmark.host == "pool":
+            # Answers come in the order in which so many are ready.
+            self._common |= {"workers": benchmark.workers, "query_seconds": benchmark.query_seconds}
 
     def of(self, search: Search) -> Question:
         """The question of a search."""

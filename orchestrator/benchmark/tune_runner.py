@@ -1,6 +1,6 @@
 """How Ray Tune runs the searches of a benchmark: whole ones as trials, or in blocks of mappings.
 
-Both hosts keep how the searches stand in the run folder and continue from there. Tune's own state
+All hosts keep how the searches stand in the run folder and continue from there. Tune's own state
 is thrown away: it is pickles, and none is read.
 """
 
@@ -35,6 +35,7 @@ from orchestrator.benchmark.stored_runs import (
 from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY
 from orchestrator.comparison.results import Run
+from orchestrator.pool.making import cpus_of
 from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.store.folder import Store
 
@@ -85,8 +86,7 @@ def run_searches(
     states = folder.resolve() / SEARCHES_FOLDER
     make_folder(states)
     known = known_runs(plan, states, store)
-    whole_searches = plan.benchmark.host == "trials"
-    comparable = whole_searches and not (
+    comparable = plan.benchmark.host == "trials" and not (
         file_sizes(states).keys() - {WARM_FILE}
         or plan.benchmark.query_latency
         or plan.cost_model.measured
@@ -120,8 +120,9 @@ def _run_on_ray(
 ) -> tuple[MadeRuns, dict[str, float]]:
     """Runs searches on Ray, and proofs beside them; see `run_searches`."""
     started = time.monotonic()
-    whole_searches = plan.benchmark.host == "trials"
-    with _quiet_tune(whole_searches, live.limits.cores) as there:
+    whole_searches = plan.benchmark.host != "blocks"
+    needed = max(1, math.ceil(_pool_cpus(plan)))
+    with _quiet_tune(whole_searches, live.limits.cores, needed) as there:
         live.processors = processors = live.limits.of(there)
         callbacks = []
         if beside is not None:
@@ -237,7 +238,7 @@ def _tune_trials(
     )
     _fit(
         tune.with_resources(
-            trainable, lambda config: _processors(plan.entry(config["task"]["searcher"]))
+            trainable, lambda config: _processors(plan, plan.entry(config["task"]["searcher"]))
         ),
         tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan, live)),
         [TrialProgress(len(left), plan.shown, live), *callbacks],
@@ -251,6 +252,10 @@ def _tried_once_if_hopeless(config: Mapping[str, Any], **arguments: Any) -> dict
     from orchestrator.benchmark.search_trial import HopelessError, run_trial
 
     try:
+        if arguments["plan"].benchmark.host == "pool":
+            from orchestrator.benchmark.pool_trial import pooled_searches
+
+            return run_trial(config, **arguments, make=pooled_searches)
         return run_trial(config, **arguments)
     except HopelessError as error:
         return {"best_loss": math.inf, "share": 0.0, HOPELESS: str(error)}
@@ -270,12 +275,26 @@ def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:
     return [{**task, "file": f"{number}.npz"} for number, task in enumerate(tasks)]
 
 
-def _processors(entry: SearcherEntry) -> Any:
-    """What a trial takes of Ray: a processor, and one for every remote runner of its searcher."""
+def _processors(plan: Plan, entry: SearcherEntry) -> Any:
+    """What a trial takes of Ray: a processor, and one for every remote runner of its searcher.
+
+    With a pool it takes what the evaluators take: itself it waits for them.
+    """
     from ray import tune
 
+    if plan.benchmark.host == "pool":
+        settings = plan.benchmark.measurement
+        each = {"CPU": cpus_of(settings), "GPU": float(settings.get("gpus", 0.0))}
+        return tune.PlacementGroupFactory([{}, *[each] * (plan.benchmark.workers or 1)])
     runners = int(entry.parameters.get("runners", 0))
     return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
+
+
+def _pool_cpus(plan: Plan) -> float:
+    """Processors of Ray that a trial's evaluators take; 0 where it has none."""
+    if plan.benchmark.host != "pool":
+        return 0.0
+    return (plan.benchmark.workers or 1) * cpus_of(plan.benchmark.measurement)
 
 
 def _batched(seeds: list[int], size: int) -> Iterator[list[int]]:
@@ -398,8 +417,10 @@ def _run_of(task: BlockTask, block: BlockSearch) -> Run:
 
 
 def _scheduling(plan: Plan, live: LiveBenchmark) -> dict[str, Any]:
-    """How Tune runs the trials of either host."""
-    most = [n for n in (plan.benchmark.concurrency, live.limits.cores) if n is not None]
+    """How Tune runs the trials of any host."""
+    cores, each = live.limits.cores, _pool_cpus(plan) or 1.0
+    trials = None if cores is None else max(1, int(cores / each))
+    most = [n for n in (plan.benchmark.concurrency, trials) if n is not None]
     return {
         "max_concurrent_trials": min(most, default=None),
         "reuse_actors": True,
@@ -448,12 +469,13 @@ def _fit(
 
 
 @contextlib.contextmanager
-def _quiet_tune(trials: bool, cores: int | None) -> Iterator[int]:
+def _quiet_tune(trials: bool, cores: int | None, needed: int = 1) -> Iterator[int]:
     """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile.
 
     Args:
         trials: whether trials are whole searches, which all are known beforehand.
         cores: that a Ray which starts here has; None: all.
+        needed: processors that one trial takes.
 
     Yields:
         How many processors Ray has.
@@ -481,7 +503,7 @@ def _quiet_tune(trials: bool, cores: int | None) -> Iterator[int]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with ray_runtime(cpus=cores):
+        with ray_runtime(cpus=cores, needed=needed):
             import ray
 
             yield int(ray.cluster_resources().get("CPU", 1))

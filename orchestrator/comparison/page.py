@@ -264,11 +264,11 @@ def _setting(results: Results) -> str:
         device,
         f"objective {results.objective_name}",
         f"host “{experiment['host']}”: "
-        + (
-            "one Tune trial is whole searches"
-            if experiment["host"] == "trials"
-            else "one Tune trial is a block of mappings"
-        ),
+        + {
+            "trials": "one Tune trial is whole searches",
+            "blocks": "one Tune trial is a block of mappings",
+            "pool": f"every search has {experiment.get('workers')} evaluators, out of order",
+        }[experiment["host"]],
     ]
     if experiment.get("query_latency"):
         parts.append(f"{experiment['query_latency']:g} s virtual latency per true query")

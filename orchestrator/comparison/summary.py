@@ -50,7 +50,8 @@ class Experiment(_Open):
     model: ModelName = DEFAULT_MODEL
     objective: Objective
     accelerator: Text
-    host: Literal["trials", "blocks"]
+    host: Literal["trials", "blocks", "pool"]
+    workers: Size | None = None
     seeds: tuple[Count, ...]
     searchers: tuple[Method, ...] = Field(min_length=1)
     workloads: tuple[Text, ...] = ()

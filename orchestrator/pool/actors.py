@@ -30,6 +30,7 @@ class _Evaluator:
     """The actor: scores one mapping at a time, and remembers what its model remembers."""
 
     def __init__(self, make: Callable[[], tuple[Any, Any]]) -> None:
+        self._make = make
         self._model, self._space = make()
         # Loads what is compiled, so that no query pays for it.
         self._space.feasible(self._space.sample(np.random.default_rng(0), 1))
@@ -37,6 +38,10 @@ class _Evaluator:
     def ready(self) -> bool:
         """Answers once it was made."""
         return True
+
+    def forget(self) -> None:
+        """Begins with a new model, which remembers nothing."""
+        self._model, self._space = self._make()
 
     def score(self, code: Codes) -> tuple[float, float, int, int, str]:
         """Energy, latency, status, excess, and why there are none of a failure."""
@@ -166,6 +171,36 @@ class Evaluators:
                 raise MapspaceError(
                     f"No evaluator has come within {START_SECONDS:g} s: has Ray what they need?"
                 )
+
+    def gather(self) -> None:
+        """Waits until all evaluators are there, or as long as is waited for the first.
+
+        Raises:
+            ConfigError: as `wait`.
+            MapspaceError: as `wait`.
+        """
+        while self._coming and not (self._free and self._old()):
+            self.wait()
+
+    def forget(self) -> None:
+        """Makes ready for another search: nothing is remembered, nothing is waited for.
+
+        Evaluators that are at a query are started anew.
+        """
+        self._known.clear()
+        self._tries.clear()
+        self._waiting.clear()
+        self._back.clear()
+        out, self._out = self._out, {}
+        busy = {index for index, _, _ in out.values()}
+        for index, actor in enumerate(self._actors):
+            if index in busy:
+                ray.kill(actor, no_restart=False)
+                self._come(index)
+            else:
+                # Before whatever it is asked next.
+                actor.forget.remote()
+        self._started = time.monotonic()
 
     def _old(self) -> bool:
         return time.monotonic() - self._started > START_SECONDS

@@ -7,6 +7,7 @@ on with it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -142,6 +143,35 @@ def read_events(path: Path) -> tuple[dict[str, Any], Iterator[Event], int]:
             yield validate(Event, parse_json(line.encode(), where, DataError), where, DataError)
 
     return search, events(), len(whole)
+
+
+Kept = tuple[dict[str, Any], Iterator[Event]]
+"""What search a log says, and its events."""
+
+
+@contextlib.contextmanager
+def open_events(path: Path) -> Iterator[tuple[IO[str], Kept | None]]:
+    """A log, opened to be gone on with, and what it holds; None where there is none yet.
+
+    Raises:
+        DataError: as `read_events`.
+        OSError: the file cannot be opened.
+    """
+    there, size = None, 0
+    if path.is_file() and path.stat().st_size:
+        head, events, size = read_events(path)
+        there = (head, events)
+    with path.open("r+" if there else "w") as file:
+        # What a last line was cut off of goes.
+        file.truncate(size)
+        file.seek(size)
+        yield file, there
+
+
+def differing(head: Mapping[str, Any], what: Mapping[str, Any]) -> str:
+    """In which points a log's search is another one than what is searched; empty: in none."""
+    said = json.loads(json.dumps(what))
+    return ", ".join(sorted(key for key in {*head, *said} if head.get(key) != said.get(key)))
 
 
 def _finite(number: float) -> float | None:

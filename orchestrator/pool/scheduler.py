@@ -131,6 +131,14 @@ class PoolSearch:
         """When the last event was."""
         return self._clock.seconds
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do: the budget is spent, or nothing more is proposed."""
+        limit = self.evaluator.seconds
+        if limit is not None and self.seconds >= limit:
+            return True
+        return self.queries.open == 0 and (self.queries.done or self.evaluator.remaining <= 0)
+
     def result(self) -> TrialResult:
         """What was found and spent so far."""
         return self.evaluator.result()
@@ -166,7 +174,7 @@ class PoolSearch:
         )
 
 
-def run(search: PoolSearch, workers: Workers) -> None:
+def run(search: PoolSearch, workers: Workers, after: Callable[[], None] | None = None) -> None:
     """Searches until the budget is spent or the searcher has nothing more to propose.
 
     What is out when a budget of time ends is not waited for.
@@ -174,6 +182,7 @@ def run(search: PoolSearch, workers: Workers) -> None:
     Args:
         search: the search; what it has out, after a replay, is scored first.
         workers: score; the clock goes on from where the search's stands when the first has come.
+        after: called after every event.
     """
     while not workers.idle:
         workers.wait()
@@ -193,3 +202,5 @@ def run(search: PoolSearch, workers: Workers) -> None:
         outcomes = workers.wait(math.inf if limit is None else origin + limit)
         if outcomes:
             search.tell(outcomes, workers.seconds - origin)
+            if after is not None:
+                after()

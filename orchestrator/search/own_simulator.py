@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,13 +14,10 @@ from mapspace.errors import ArgumentError, MapspaceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from orchestrator.answers.request import Request
-    from orchestrator.pool.event_log import Event
+    from orchestrator.pool.event_log import Kept
+    from orchestrator.pool.making import ModelMaker
     from orchestrator.pool.scheduler import PoolSearch
-
-    _Kept = tuple[dict[str, Any], Iterator[Event]]
 
 # Where neither iterations nor seconds are given.
 ITERATIONS = 1000
@@ -96,6 +91,7 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     from costmodel.models import cost_model_entry
     from costmodel.workloads import workload
     from orchestrator.pool.event_log import EventLog
+    from orchestrator.pool.making import ModelMaker
     from orchestrator.pool.scheduler import PoolSearch
 
     if own.workers < 1:
@@ -140,8 +136,8 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
             log.head(what)
         else:
             _replayed(pool, what, there, own.events)
-        if not (pool.queries.open == 0 and pool.evaluator.remaining <= 0):
-            _run_on_ray(pool, own, _Maker(name, found, device, settings))
+        if not pool.finished:
+            _run_on_ray(pool, own, ModelMaker(name, found, device, settings))
     trial = pool.result()
     if trial.best_code is None:
         why = f"; the last failure: {pool.last_failure}" if pool.failures else ""
@@ -160,19 +156,18 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     return OwnResult(record, trial.best_loss, summary)
 
 
-def _run_on_ray(pool: PoolSearch, own: OwnSearch, make: _Maker) -> None:
+def _run_on_ray(pool: PoolSearch, own: OwnSearch, make: ModelMaker) -> None:
     """Lets evaluators on Ray score what a search asks."""
     from mapspace.ray_start import start_ray
     from orchestrator.pool.actors import Evaluators
     from orchestrator.pool.scheduler import run
 
-    cpus = float(make.settings.get("cpus", 1.0))
-    start_ray(needed=max(1, math.ceil(cpus * own.workers)))
+    start_ray(needed=max(1, math.ceil(make.cpus * own.workers)))
     evaluators = Evaluators(
         make,
         own.workers,
-        cpus=cpus,
-        gpus=float(make.settings.get("gpus", 0.0)),
+        cpus=make.cpus,
+        gpus=make.gpus,
         query_seconds=own.query_seconds,
     )
     try:
@@ -183,50 +178,27 @@ def _run_on_ray(pool: PoolSearch, own: OwnSearch, make: _Maker) -> None:
         evaluators.close()
 
 
-@dataclass(frozen=True)
-class _Maker:
-    """Makes model and space on an evaluator."""
-
-    name: str
-    workload: Workload
-    accelerator: Accelerator
-    settings: Mapping[str, Any]
-
-    def __call__(self) -> tuple[Any, Any]:
-        from costmodel.models import cost_model_entry
-
-        entry = cost_model_entry(self.name)
-        assert entry.space is not None
-        space = entry.space(self.workload, self.accelerator)
-        return entry.model(self.accelerator, self.settings), space
-
-
 @contextlib.contextmanager
-def _events(path: Path | None) -> Iterator[tuple[IO[str] | None, _Kept | None]]:
+def _events(path: Path | None) -> Iterator[tuple[IO[str] | None, Kept | None]]:
     """An event log, opened to be gone on with, and what it holds."""
-    from orchestrator.pool.event_log import read_events
+    from orchestrator.pool.event_log import open_events
 
     if path is None:
         yield None, None
         return
-    try:
-        there, size = None, 0
-        if path.is_file() and path.stat().st_size:
-            head, events, size = read_events(path)
-            there = (head, events)
-        file = path.open("r+" if there else "w")
-    except OSError as error:
-        raise ArgumentError("events", f": {path}: {error.strerror}.") from error
-    with file:
-        # What a last line was cut off of goes.
-        file.truncate(size)
-        file.seek(size)
-        yield file, there
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = stack.enter_context(open_events(path))
+        except OSError as error:
+            raise ArgumentError("events", f": {path}: {error.strerror}.") from error
+        yield opened
 
 
-def _replayed(pool: PoolSearch, what: dict[str, Any], there: _Kept, path: Path | None) -> None:
+def _replayed(pool: PoolSearch, what: dict[str, Any], there: Kept, path: Path | None) -> None:
+    from orchestrator.pool.event_log import differing
+
     head, events = there
-    if head != json.loads(json.dumps(what)):
-        other = sorted(key for key in {*head, *what} if head.get(key) != what.get(key))
-        raise ArgumentError("events", f": {path} holds another search: {', '.join(other)} differ.")
+    other = differing(head, what)
+    if other:
+        raise ArgumentError("events", f": {path} holds another search: {other} differ.")
     pool.replay(events, str(path))

@@ -85,7 +85,7 @@ def test_what_is_written_is_read_back() -> None:
         ({"searchers": [{"name": "random"}, {"name": "random"}]}, "label random is given twice"),
         ({"searchers": {"random": {"sed": 1}}}, "sed: unknown key"),
         ({"searchers": {"random": 3}}, "searchers"),
-        ({"host": "cloud"}, "host: expected 'trials' or 'blocks'"),
+        ({"host": "cloud"}, "host: expected 'trials', 'blocks' or 'pool'"),
         ({"objective": "speed"}, "objective: expected"),
         ({"query_latency": -1.0}, "query_latency: expected at least 0"),
         ({"surrogates": {"rnn": "x"}}, "unknown workload family 'rnn'"),

@@ -146,7 +146,6 @@ def test_the_same_command_goes_on_from_its_events(
         (["--simulator", "own.py:cost", "--top", "2"], "--top is for the model"),
         (["--simulator", "own.py:cost", "--gap", "1%"], "--gap is for the model"),
         (["--simulator", "own.py:cost", "--html", "x.html"], "--html is for the model"),
-        (["--workers", "2"], "the proof for three levels is taken"),
     ],
 )
 def test_misuse_is_one_line(
