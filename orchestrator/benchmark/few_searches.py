@@ -1,7 +1,7 @@
 """The searches that are left of a benchmark, where they are so few that they are made right here.
 
 Ray takes longer to start than searches of a few seconds take. They are the same trials, with the
-same files for how they stand, one after another in this process.
+same files for how they stand, made in this process or in forks of it on all of its processors.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import searchers
+from mapspace.forks import fork_map, processors
 from mapspace.storage import Place
 from orchestrator.benchmark.live_curves import LiveBenchmark
 
@@ -60,7 +62,7 @@ def run_here(
     checkpoint_seconds: float,
     live: LiveBenchmark,
 ) -> None:
-    """Makes the searches of trials in this process, until a limit is reached.
+    """Makes the searches of trials in this process and forks of it, until a limit is reached.
 
     Args:
         plan: the benchmark.
@@ -71,19 +73,31 @@ def run_here(
     """
     from orchestrator.benchmark.search_trial import run_trial
 
-    for task in tasks:
+    def make(task: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Makes the searches of a trial; None where a limit is reached before they are finished."""
         key = str(task["file"])
 
-        def report(told: Mapping[str, Any], key: str = key) -> None:
+        def report(told: Mapping[str, Any]) -> None:
             live.reach(key, told)
             if live.reached():
                 raise _StoppedError
 
         if live.reached():
-            return
+            return None
         live.begin_task(key, task)
         try:
-            told = run_trial({"task": task}, plan, states, checkpoint_seconds, report)
+            return run_trial({"task": task}, plan, states, checkpoint_seconds, report)
         except _StoppedError:
+            return None
+
+    # Else every fork would import them.
+    for task in tasks:
+        searchers.searcher_class(plan.entry(task["searcher"]).name)
+    live.processors = live.limits.of(processors())
+    made = fork_map(make, tasks, most=live.processors)
+    for task, told in zip(tasks, made, strict=True):
+        if told is None:
+            # What reached it was a fork perhaps, which has noted it for itself.
+            live.reached()
             return
-        live.end_task(key, task, told)
+        live.end_task(str(task["file"]), task, told)

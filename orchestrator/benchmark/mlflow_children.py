@@ -245,7 +245,7 @@ def _curve_metrics(
     end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
     grid = np.unique(np.append(grid[grid < end], end))
     curve = results.curve(searcher, workload, axis, grid)
-    above = results.curve_above(searcher, workload, axis, grid)
+    above = results.as_above(curve, workload)
     # How far the other axis has come, on average over the seeds, at every point of the grid.
     own = "evaluation" if axis == "evaluation" else "time"
     other = "time" if axis == "evaluation" else "evaluation"

@@ -15,6 +15,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,9 +35,16 @@ from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
 from orchestrator.benchmark.warm_starts import warm_starts
 from orchestrator.comparison import results_files as results_module
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY, Pair, write_runs
-from orchestrator.comparison.page import REPORT_FILE, is_result, text_table, write_report
+from orchestrator.comparison.page import (
+    REPORT_FILE,
+    draw_report,
+    is_result,
+    text_table,
+    write_report,
+)
 from orchestrator.comparison.results import ROUNDING, Results, Run
 from orchestrator.runs.lock import Claim
+from orchestrator.runs.mlflow_client import load_mlflow
 from orchestrator.runs.run_folder import Experiment, Say, say
 from orchestrator.store.address import content_digest
 from orchestrator.store.folder import Store
@@ -161,8 +169,8 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         return text_table(result)
 
     def draw(self, result: Results, folder: Path) -> None:
-        """Writes the page and its figures."""
-        write_report(folder, attached=False)
+        """Writes the page and its figures, and what logs them is loaded meanwhile."""
+        draw_report({folder: result}, folder, _load_mlflow)
 
     def log(self, result: Results, folder: Path, tracking_uri: str) -> None:
         """A parent run, and a child per method and workload."""
@@ -199,6 +207,12 @@ def run_benchmark(
         store: where searches that were made before are read, and new ones kept; None: nowhere.
     """
     return BenchmarkExperiment(plan, say=progress, store=store).run(folder)
+
+
+def _load_mlflow() -> None:
+    """What is missing is told of when the run is logged."""
+    with suppress(ImportError):
+        load_mlflow()
 
 
 def _together(made: MadeRuns, pairs: Iterable[Pair], folder: Place) -> Sequence[Run]:

@@ -32,6 +32,11 @@ LEGEND_LINE = 0.7
 LEGEND_LETTER = 0.07
 LEGEND_ROW = 0.22
 
+# Inches of panels of curves, and of what lies around them: ticks, labels and titles.
+PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.3
+LEFT, RIGHT, BOTTOM, TOP = 0.66, 0.12, 0.52, 0.36
+BESIDE, BETWEEN = 0.46, 0.68
+
 # An interval of fewer seeds spans the whole picture and says nothing.
 FEWEST_SEEDS_OF_A_BAND = 4
 
@@ -83,12 +88,26 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
     workloads = results.workloads
     columns = min(COLUMNS, len(workloads))
     rows = math.ceil(len(workloads) / columns)
-    width = 3.35 * columns + 0.5
+    width = (PANEL_WIDTH + BESIDE) * columns + LEFT - BESIDE + RIGHT
     entry = LEGEND_LINE + LEGEND_LETTER * max(len(label) for label in results.searchers)
     beside = min(len(results.searchers), max(1, int(width / entry)))
-    further = math.ceil(len(results.searchers) / beside) - 1
-    figure = plain_figure(width, 2.95 * rows + 0.75 + LEGEND_ROW * further)
-    panels = figure.subplots(rows, columns, squeeze=False)
+    top = TOP + LEGEND_ROW * math.ceil(len(results.searchers) / beside)
+    height = (PANEL_HEIGHT + BETWEEN) * rows + top - BETWEEN + BOTTOM
+    # In inches: to lay so many panels out by their texts takes Matplotlib as long as to draw them.
+    figure = plain_figure(width, height, layout=None)
+    panels = figure.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        gridspec_kw={
+            "left": LEFT / width,
+            "right": 1 - RIGHT / width,
+            "bottom": BOTTOM / height,
+            "top": 1 - top / height,
+            "wspace": BESIDE / PANEL_WIDTH,
+            "hspace": BETWEEN / PANEL_HEIGHT,
+        },
+    )
     for panel, workload in zip(panels.flat, workloads, strict=False):
         _draw_panel(panel, results, workload, axis, look)
     for panel in list(panels.flat)[len(workloads) :]:
@@ -167,6 +186,8 @@ def draw_final(results: Results, path: Path) -> None:
 def _draw_panel(
     panel: Axes, results: Results, workload: str, axis: Axis, look: dict[str, Style]
 ) -> None:
+    from matplotlib.ticker import LogLocator
+
     grid = results.grid(workload, axis)
     highest = 1.0
     for label in results.searchers:
@@ -183,6 +204,7 @@ def _draw_panel(
             highest = max(highest, float(np.quantile(settled, 0.9)))
     panel.set_xscale("log")
     panel.set_xlim(grid[0], grid[-1])
+    panel.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
     percent_axis(panel, 1.3 * highest)
     bounds = results.bounds[workload]
     known = bounds.proven or bounds.measured
@@ -199,7 +221,7 @@ def _legend(figure: Figure, results: Results, look: dict[str, Style], columns: i
     ]
     figure.legend(
         handles=handles,
-        loc="outside upper left",
+        loc="upper left",
         ncols=columns,
         fontsize=10.5,
         handlelength=2.4,

@@ -18,7 +18,7 @@ Letters: E points of a curve, L latencies, T times, M methods.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,11 @@ ROWS_PER_SECOND = 200_000.0
 
 # Shares above the optimum that a search may be asked to come within.
 TARGETS = (0.1, 0.05, 0.01, 0.001)
+
+# Searches whose curves are looked at together.
+JOINED = 1000
+# Of a share after the point: what is beyond is the rounding of sums.
+DIGITS = 11
 
 
 @dataclass(frozen=True)
@@ -208,18 +213,21 @@ def above_after(
     limits = time * (1 + 1e-12)
     bins = len(time) + 1
     rows = bins * np.arange(len(latency))[:, None]
+    size = bins * len(latency)
     for workload in results.workloads:
-        runs = results.of(method.searcher, workload)
-        due = _due(method, workload, latency, bills)
-        for run in runs:
-            at = moments(results, run, latency) + due[:, None]
-            # How many moments lie before every time, counted by the first time that is not before.
-            first = rows + np.searchsorted(limits, at)
-            passed = np.bincount(first.ravel(), minlength=bins * len(latency))
-            count = passed.reshape(len(latency), bins).cumsum(axis=1)[:, :-1]
-            own = np.log(run.loss / results.bounds[workload].reference) / len(runs)
-            logs += np.append(np.inf, own)[count]
-    share = np.expm1(logs / len(results.workloads))
+        count = len(results.of(method.searcher, workload))
+        due = _due(method, workload, latency, bills)[:, None]
+        change, begun = np.zeros(size), np.zeros(size)
+        for own in _joined(results, method.searcher, workload):
+            # Of every moment the first time that is not before it.
+            first = rows + np.searchsorted(limits, own.moments(latency) + due)
+            steps = np.broadcast_to(own.steps, first.shape).ravel()
+            change += np.bincount(first.ravel(), steps, minlength=size)
+            begun += np.bincount(first[:, own.begins].ravel(), minlength=size)
+        sums = [part.reshape(len(latency), bins).cumsum(axis=1)[:, :-1] for part in (change, begun)]
+        logs += np.where(sums[1] < count, np.inf, sums[0] / count)
+    # Methods that have found the same are equal, in whatever order their sums were made.
+    share = np.round(np.expm1(logs / len(results.workloads)), DIGITS)
     return np.where(np.abs(share) < ROUNDING, 0.0, share)
 
 
@@ -228,12 +236,14 @@ def end_after(
 ) -> FloatArray:
     """Seconds `[L]` after which all of a method's searches have spent their iterations."""
     latency = np.asarray(latencies, dtype=np.float64)
-    ends = [
-        moments(results, run, latency)[:, -1] + _due(method, run.workload, latency, bills)
-        for run in results.runs
-        if run.searcher == method.searcher
-    ]
-    return np.asarray(np.max(ends, axis=0))
+    found = []
+    for workload in results.workloads:
+        due = _due(method, workload, latency, bills)
+        found += [
+            own.moments(latency)[:, own.ends].max(axis=1) + due
+            for own in _joined(results, method.searcher, workload)
+        ]
+    return np.asarray(np.max(found, axis=0))
 
 
 def reach(
@@ -246,16 +256,18 @@ def reach(
     """When a method comes within a share above the optimum, median over all of its searches."""
     latency = np.asarray(latencies, dtype=np.float64)
     seconds, hits = [], 0
-    for run in results.runs:
-        if run.searcher != method.searcher:
-            continue
-        limit = results.bounds[run.workload].reference * (1 + share + ROUNDING)
-        there = np.flatnonzero(run.loss <= limit)
-        hits += bool(there.size)
-        due = _due(method, run.workload, latency, bills)
-        at = moments(results, run, latency) + due[:, None]
-        seconds.append(at[:, there[0]] if there.size else np.full(len(latency), math.inf))
-    return Reach(np.asarray(np.median(seconds, axis=0)), hits / len(seconds))
+    for workload in results.workloads:
+        limit = results.bounds[workload].reference * (1 + share + ROUNDING)
+        due = _due(method, workload, latency, bills)[:, None]
+        for own in _joined(results, method.searcher, workload):
+            there = np.flatnonzero(own.loss <= limit)
+            _, first = np.unique(own.search[there], return_index=True)
+            hits += len(first)
+            seconds.append(own.moments(latency, there[first]) + due)
+            never = len(own.ends) - len(first)
+            seconds.append(np.full((len(latency), never), math.inf))
+    found = np.concatenate(seconds, axis=1)
+    return Reach(np.asarray(np.median(found, axis=1)), hits / found.shape[1])
 
 
 def best_of(
@@ -347,6 +359,66 @@ def bills_of(results: Results) -> dict[str, Bill]:
     except (ConfigError, DataError, KeyError):
         return {}
     return bills if set(results.workloads) <= set(bills) else {}
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The curves of S searches of one method on one workload, end to end.
+
+    Attributes:
+        search: `[E]` which of the searches a point is of.
+        own: `[E]` seconds without what true queries took.
+        counted: `[E]` counted true queries.
+        loss: `[E]` best objective.
+        steps: `[E]` by how much the logarithm of it above the reference changes there; 0 while
+            there is no mapping yet.
+        begins: points at which searches have a mapping for the first time.
+        ends: `[S]` last points.
+    """
+
+    search: IntArray
+    own: FloatArray
+    counted: IntArray
+    loss: FloatArray
+    steps: FloatArray
+    begins: IntArray
+    ends: IntArray
+
+    def moments(self, latency: FloatArray, points: IntArray | slice = slice(None)) -> FloatArray:
+        """As the function of this name, of some points or of all."""
+        counted = np.multiply.outer(latency, self.counted[points])
+        return np.asarray(self.own[points] + counted)
+
+
+def _joined(results: Results, searcher: str, workload: str) -> Iterator[_Joined]:
+    """The curves of a method on a workload, many searches at a time.
+
+    Search after search would take ten times as long as what is to be done with each.
+    """
+    runs = results.of(searcher, workload)
+    recorded = float(results.experiment.get("query_latency") or 0.0)
+    reference = results.bounds[workload].reference
+    for start in range(0, len(runs), JOINED):
+        some = runs[start : start + JOINED]
+        lengths = [len(run.loss) for run in some]
+        ends = np.cumsum(lengths) - 1
+        counted = np.concatenate([counted_queries(run) for run in some])
+        loss = np.concatenate([run.loss for run in some])
+        found = np.isfinite(loss)
+        # Before its first mapping a search has added nothing.
+        logs = np.log(np.where(found, loss, reference) / reference)
+        before, found_before = np.roll(logs, 1), np.roll(found, 1)
+        before[ends[:-1] + 1], found_before[ends[:-1] + 1] = 0.0, False
+        before[0], found_before[0] = 0.0, False
+        yield _Joined(
+            search=np.repeat(np.arange(len(some)), lengths),
+            own=np.concatenate([run.time for run in some]) - counted * recorded,
+            counted=counted,
+            loss=loss,
+            steps=np.where(found, logs - before, 0.0),
+            begins=np.flatnonzero(found & ~found_before),
+            ends=ends,
+        )
 
 
 def _due(method: Method, workload: str, latency: FloatArray, bills: Bills | None) -> FloatArray:

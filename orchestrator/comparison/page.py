@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -83,16 +83,13 @@ def is_result(name: str) -> bool:
     return len(folders) <= 1 and file in files
 
 
-def write_report(
-    folder: storage.Place | str, *, tracking_uri: str | None = None, attached: bool = True
-) -> Path:
+def write_report(folder: storage.Place | str, *, tracking_uri: str | None = None) -> Path:
     """Writes the figures and the page.
 
     Args:
         folder: a benchmark's run folder, or a folder of several. What a URI names is copied to
             runs/remote first, and figures and page are written to both.
         tracking_uri: the MLflow store to add the page to; None: the folder's own.
-        attached: whether it is added to one.
 
     Returns:
         The page, the local one. That it could not be added to MLflow is a line on standard error.
@@ -104,17 +101,34 @@ def write_report(
     source = storage.place(folder)
     folder = local_copy(source, is_result)
     found = find_results(folder, source)
+    document, drawn = draw_report(found, folder)
     page = folder / REPORT_FILE
-    document = benchmark_document(found, folder)
-    drawn = write_page(document, page, folder / FIGURES_FOLDER)
     publish(folder, [str(file.relative_to(folder)) for file in (*drawn.values(), page)], source)
-    for run, section in zip(found if attached else (), document.sections, strict=False):
+    for run, section in zip(found, document.sections, strict=False):
         figures = [drawn[figure.key] for figure in section.figures]
         try:
             attach(run, [page, *figures], tracking_uri=tracking_uri)
         except MapspaceError as error:
             print(f"Warning: {error}", file=sys.stderr)
     return page
+
+
+def draw_report(
+    found: dict[Path, Results], folder: Path, meanwhile: Callable[[], None] | None = None
+) -> tuple[Document, dict[str, Path]]:
+    """Writes the figures and the page of benchmarks that are at hand.
+
+    Args:
+        found: the benchmarks by their run folders.
+        folder: where the page is to be.
+        meanwhile: called while figures are drawn.
+
+    Returns:
+        What was drawn, and the figures' files by their keys.
+    """
+    document = benchmark_document(found, folder)
+    page, figures = folder / REPORT_FILE, folder / FIGURES_FOLDER
+    return document, write_page(document, page, figures, meanwhile)
 
 
 def text_table(results: Results) -> str:

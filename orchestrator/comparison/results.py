@@ -360,7 +360,7 @@ class Results:
         self, searcher: str, workload: str, axis: Axis, grid: npt.ArrayLike
     ) -> Interval:
         """The same as shares above the workload's reference, `[G]`."""
-        return self._above(self.curve(searcher, workload, axis, grid), workload)
+        return self.as_above(self.curve(searcher, workload, axis, grid), workload)
 
     def final(self, searcher: str, workload: str) -> Interval:
         """Normalised final loss over the seeds; nan where one of them found nothing."""
@@ -378,9 +378,10 @@ class Results:
         Where the optimum is proven, this is how far above it a search ends; else it ends at most so
         far above it.
         """
-        return self._above(self.final(searcher, workload), workload)
+        return self.as_above(self.final(searcher, workload), workload)
 
-    def _above(self, normalised: Interval, workload: str) -> Interval:
+    def as_above(self, normalised: Interval, workload: str) -> Interval:
+        """What `curve` or `final` said as shares above the workload's reference."""
         bounds = self.bounds[workload]
         mean, low, high = (
             np.asarray(part) * (bounds.minimum / bounds.reference) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from mapspace.storage import write_atomically
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
 STYLE = Path(__file__).with_name("mapspace.mplstyle")
 # The colours of the style file that figures also use themselves.
@@ -76,8 +78,17 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
     return drawn
 
 
-def plain_figure(width: float, height: float) -> Figure:
-    """An empty figure, inches, that needs no display and shows `$` in names as it is."""
+def plain_figure(
+    width: float, height: float, layout: Literal["constrained"] | None = "constrained"
+) -> Figure:
+    """An empty figure, inches, that needs no display and shows `$` in names as it is.
+
+    Args:
+        width: of the whole.
+        height: of the whole.
+        layout: Matplotlib's own, by the sizes of texts; None: panels lie where they are put.
+    """
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -86,9 +97,18 @@ def plain_figure(width: float, height: float) -> Figure:
 
         def savefig(self, *args: Any, **options: Any) -> None:
             _take_literally(self)
+            engine = self.get_layout_engine()
+            if engine is not None and options.get("format") == "png":
+                # Else Matplotlib draws all of it once more, on nothing, to lay it out. Letters have
+                # other widths in other pixels.
+                dpi = mpl.rcParams["savefig.dpi"]
+                if dpi != "figure":
+                    self.set_dpi(dpi)
+                engine.execute(self)
+                self.set_layout_engine(None)
             super().savefig(*args, **options)
 
-    figure = PlainFigure(figsize=(width, height), layout="constrained")
+    figure = PlainFigure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
@@ -153,10 +173,8 @@ def plain_ticks(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
 
 def _take_literally(figure: Figure) -> None:
     """Formulas are left to the numbers of logarithmic axes, which Matplotlib writes as such."""
-    from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter, FuncFormatter
 
-    numbers = set()
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
             formatter = axis.get_major_formatter()
@@ -165,10 +183,22 @@ def _take_literally(figure: Figure) -> None:
                 formatter.seq = [_escaped(text) for text in formatter.seq]
             elif isinstance(formatter, FuncFormatter):
                 formatter.func = partial(_escaped_tick, formatter.func)
-            numbers |= {*axis.get_ticklabels(), *axis.get_ticklabels(minor=True)}
-    for text in figure.findobj(Text):
-        if isinstance(text, Text) and text not in numbers:
-            text.set_parse_math(False)
+    for text in _texts(figure):
+        text.set_parse_math(False)
+
+
+def _texts(artist: Artist) -> Iterator[Text]:
+    """All texts in an artist but those of ticks, which would be made to be looked at."""
+    from matplotlib.axis import Axis
+    from matplotlib.text import Text
+
+    if isinstance(artist, Text):
+        yield artist
+    if isinstance(artist, Axis):
+        yield from (artist.label, artist.offsetText)
+    else:
+        for child in artist.get_children():
+            yield from _texts(child)
 
 
 def _escaped_tick(write: Callable[..., str], value: float, position: int | None = None) -> str:

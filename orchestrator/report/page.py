@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mapspace.forks import side_by_side
 from mapspace.storage import write_atomically
 from orchestrator.report.document import LEFT, Document, Figure, Table
-from orchestrator.report.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     import jinja2
@@ -20,13 +21,19 @@ TEMPLATE = "page.html.jinja"
 MOST_SHOWN = 48
 
 
-def write_page(document: Document, page: Path, figures: Path) -> dict[str, Path]:
+def write_page(
+    document: Document,
+    page: Path,
+    figures: Path,
+    meanwhile: Callable[[], None] | None = None,
+) -> dict[str, Path]:
     """Draws the figures of a document and writes its page, each file whole or not at all.
 
     Args:
         document: what to show.
         page: HTML file to write.
         figures: the folder of the figures, which is made.
+        meanwhile: called while they are drawn.
 
     Returns:
         The figures' files by their keys.
@@ -36,7 +43,9 @@ def write_page(document: Document, page: Path, figures: Path) -> dict[str, Path]
     figures.mkdir(parents=True, exist_ok=True)
     shown = [figure for section in document.sections for figure in section.figures]
     drawn = {figure.key: figures / f"{figure.key}.png" for figure in shown}
-    side_by_side([partial(figure.draw, drawn[figure.key]) for figure in shown])
+    # The last first: a page ends with what takes longest, the replays.
+    parts = [partial(figure.draw, drawn[figure.key]) for figure in reversed(shown)]
+    side_by_side(parts, meanwhile)
 
     def image(figure: Figure) -> str:
         content = base64.b64encode(drawn[figure.key].read_bytes()).decode()

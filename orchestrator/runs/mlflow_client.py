@@ -7,6 +7,7 @@ adds it.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import re
@@ -169,6 +170,16 @@ def _check_artifacts(uri: str, folders: Sequence[Path]) -> None:
         )
 
 
+def load_mlflow() -> None:
+    """Imports MLflow, which takes a second; afterwards `connected` does at once."""
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    with _beginning:
+        importlib.import_module("mlflow.tracking")
+        # Of a store in a file, imported when it is opened.
+        importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
+
+
 @contextmanager
 def connected(tracking_uri: str) -> Iterator[Any]:
     """An MLflow client for the length of a block.
@@ -176,12 +187,11 @@ def connected(tracking_uri: str) -> Iterator[Any]:
     Raises:
         MapspaceError: the store cannot be reached or written, after MLflow's own retries.
     """
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-    with _beginning:
-        from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
-        from sqlalchemy.exc import SQLAlchemyError
+    load_mlflow()
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+    from sqlalchemy.exc import SQLAlchemyError
+
     # It tells of every step of making a new store.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     try:

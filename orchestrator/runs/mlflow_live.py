@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from mapspace.errors import MapspaceError
+from mapspace.forks import RestingThread
 from orchestrator.runs.mlflow_client import connected, experiment_id, metric_name, remembered_run
 from orchestrator.runs.mlflow_record import log_metrics
 from orchestrator.runs.progress_file import Progress, read_progress
@@ -44,16 +45,19 @@ def told_to_mlflow(
     """
     over, failed = threading.Event(), threading.Event()
 
-    def keep_telling() -> None:
+    def keep_telling(at_work: threading.Lock) -> None:
         if over.wait(FIRST_SECONDS):
             return
         try:
-            with connected(tracking_uri) as client:
-                experiment = experiment_id(client, name, folder, tracking_uri)
-                run = remembered_run(client, experiment, folder, tracking_uri, tags=dict(tags))
-                client.update_run(run, status="RUNNING")
+            with ExitStack() as stack:
+                with at_work:
+                    client = stack.enter_context(connected(tracking_uri))
+                    experiment = experiment_id(client, name, folder, tracking_uri)
+                    run = remembered_run(client, experiment, folder, tracking_uri, tags=dict(tags))
+                    client.update_run(run, status="RUNNING")
                 while True:
-                    _tell(client, run, read_progress(folder))
+                    with at_work:
+                        _tell(client, run, read_progress(folder))
                     if over.wait(EVERY_SECONDS):
                         break
                 if failed.is_set():
@@ -61,7 +65,7 @@ def told_to_mlflow(
         except MapspaceError as error:
             say(f"{name}: not told to MLflow while it runs: {error}")
 
-    teller = threading.Thread(target=keep_telling, daemon=True, name="mlflow")
+    teller = RestingThread(keep_telling, "mlflow")
     teller.start()
     try:
         yield

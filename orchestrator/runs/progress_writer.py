@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mapspace.errors import MapspaceError
+from mapspace.forks import RestingThread
 from mapspace.storage import Place, remove_unfinished, write_atomically
 from orchestrator.runs.limits import LimitReachedError
 from orchestrator.runs.lock import Claim
@@ -181,17 +182,18 @@ class ProgressWriter:
                 with contextlib.suppress(MapspaceError, OSError):
                     write_atomically(path, content.model_dump_json(exclude_defaults=True).encode())
 
-        def keep_writing() -> None:
+        def keep_writing(at_work: threading.Lock) -> None:
             wrote = -math.inf
             while True:
-                due = time.monotonic() - wrote >= beat
-                if not self._held and (self._changed or due):
-                    write()
-                    wrote = time.monotonic()
+                with at_work:
+                    due = time.monotonic() - wrote >= beat
+                    if not self._held and (self._changed or due):
+                        write()
+                        wrote = time.monotonic()
                 if over.wait(WRITE_SECONDS if local else REMOTE_WRITE_SECONDS):
                     return
 
-        writer = threading.Thread(target=keep_writing, daemon=True, name="progress")
+        writer = RestingThread(keep_writing, "progress")
         writer.start()
         try:
             yield

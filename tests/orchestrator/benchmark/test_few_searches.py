@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapspace import forks
 from mapspace.strict_yaml import validate
-from orchestrator.benchmark import few_searches, tune_runner
+from orchestrator.benchmark import few_searches, search_trial, tune_runner
 from orchestrator.benchmark.config import Benchmark, Plan, make_searcher, prepare
 from orchestrator.benchmark.few_searches import FEW_SECONDS, are_few
 from orchestrator.benchmark.run import BenchmarkExperiment, run_benchmark
@@ -44,7 +48,9 @@ def run_of(plan: Plan, label: str, seed: int, seconds: float) -> Run:
 
 @pytest.fixture
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Ray, and nothing is forked."""
     monkeypatch.setattr(tune_runner, "_quiet_tune", None)
+    monkeypatch.setattr(forks, "processors", lambda: 1)
 
 
 @pytest.fixture
@@ -123,3 +129,35 @@ def test_few_is_what_takes_less_time_than_ray_takes_to_start() -> None:
     assert not are_few(plan_of(seeds=10, iterations=None, seconds=1.0), known(0.0), left)
     blocks = replace(plan, benchmark=plan.benchmark.model_copy(update={"host": "blocks"}))
     assert not are_few(blocks, known(0.0), left)
+
+
+def test_they_are_made_on_all_processors_and_a_limit_ends_all_of_them(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "processors", lambda: 2)
+    monkeypatch.setattr(few_searches, "processors", lambda: 2)
+    here, real = threading.current_thread(), threading.enumerate
+    # Whatever ran in this process before.
+    mine = [here, *(thread for thread in real() if thread is not here)]
+    monkeypatch.setattr(
+        threading, "enumerate", lambda: [t for t in real() if t is here or t not in mine]
+    )
+    plan, makers = plan_of(seeds=4), tmp_path / "makers"
+    trial = search_trial.run_trial
+
+    def run_trial(*given: Any) -> Any:
+        with makers.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return trial(*given)
+
+    monkeypatch.setattr(search_trial, "run_trial", run_trial)
+    found = run_benchmark(plan, tmp_path / "run", store=store, progress=lambda _: None)
+    assert len(found.runs) == 8
+    assert str(os.getpid()) not in makers.read_text().split()
+    alone = run_benchmark(plan, tmp_path / "alone", store=store, progress=lambda _: None)
+    for run, again in zip(found.runs, alone.runs, strict=True):
+        assert np.array_equal(run.loss, again.loss)
+    began = time.monotonic()
+    monkeypatch.setattr(Limits, "reached", lambda *_: "1 hours" if time.monotonic() > began else "")
+    with pytest.raises(LimitReachedError, match="searches are missing"):
+        BenchmarkExperiment(plan_of(seeds=6), store=store).run(tmp_path / "limited")
