@@ -35,6 +35,9 @@ Opened = tuple[Assignment, list[View]]
 FEW_CELLS = 100_000
 """Larger lattices have tables for ports that are mixed alone, for memory."""
 
+FAR = 16
+"""A port is passed whose cycles are so many times below the least if every word enters once."""
+
 SHARES = 32
 """Two ports are mixed in whole shares of so many."""
 
@@ -57,6 +60,14 @@ def weigh(one: OneOrder, found: Assignments, mates: Array, *, shared: bool) -> W
     spatial = one.spreads.spatial(found.choice[mates])
     inside = np.gcd.reduce([products_inside(factors) for factors in spatial]) if shared else None
     return Weighed(mates, spatial, weights(one.space, found.keeps, spatial), inside)
+
+
+def floors_of_ports(
+    space: MapSpace, limited: list[Port], keeps: tuple[int, ...], of: Weighed
+) -> FloatArray:
+    """`[P, B]` the cycles of ports if every word enters once."""
+    found = [port_floors(space, port, keeps, of.spatial, of.found) for port in limited]
+    return np.array(found).reshape(len(limited), len(of.mates))
 
 
 class ChainBounds:
@@ -105,7 +116,7 @@ class ChainBounds:
                 )
                 yield from self._by(one, table, found, of, rows, listed, turn + 2)
             changed = found.slowest[mates] != before
-            yield from self._together(one, table, found, of, changed)
+            yield from self._together(one, nth_table(tables, 1), found, of, changed)
 
     def _by(
         self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, rows: Array,
@@ -213,7 +224,10 @@ class ChainBounds:
         prices = Prices()
         if rate > 0:
             prices = yield from self.mix(one, tables, found, a)
+        near = floors_of_ports(one.space, limited, found.keeps, of) * FAR >= found.cycles[a]
         for number, port in enumerate(limited if self._settles else []):
+            if not near[number, 0]:
+                continue
             if one.shape.cells <= FEW_CELLS or number == slowest or port == prices.other:
                 yield from view(2 + number, Prices(port))
         if rate > 0:
@@ -260,9 +274,14 @@ class ChainBounds:
                 self._raise_together(found, a, self._at_rate(prices.rate), most)
             return more
 
-        yield from better(alone)
-        for port in self.limited(one.space):
-            if port != alone.port and self._could_win(found, a):
+        limited = self.limited(one.space)
+        near = floors_of_ports(one.space, limited, found.keeps, of)[:, 0] * FAR >= found.cycles[a]
+        others = [port for port, is_near in zip(limited, near, strict=True) if is_near]
+        others = [port for port in others if port != alone.port]
+        if others:
+            yield from better(alone)
+        for port in others:
+            if self._could_win(found, a):
                 yield from better(alone._replace(other=port, share=1 / SHARES))
         step, growing = round(best.share * SHARES), True
         while step and self._could_win(found, a):

@@ -10,6 +10,7 @@ proof need not know which one it was.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -31,7 +32,7 @@ from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, list_assignments
-from costmodel.exact_any.chain_bounds import ChainBounds
+from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, why_not_any
@@ -52,6 +53,12 @@ STEP_SECONDS = 0.05
 
 MANY = 10_000
 """Of so many assignments none is searched for all that could win while others wait further back."""
+
+DIVE = 8
+"""Of so many tiles per level a first tiling is sought among."""
+
+MOST_HELD = 30_000
+"""Tables of several groups are held if they have no more cells in all."""
 
 LEAST = 1e-6
 """The least bound, of the best, that such a search takes for one."""
@@ -153,6 +160,7 @@ class AnyProver(ProofRun):
         self._room = room
         self._bounds = ChainBounds(objective, self._known, self._counts, settles=self._settles)
         self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
+        self._dived: tuple[float, float, float] = (math.inf,) * 3
         self._steps = 0
         self._built = False
         self._work = self._prove()
@@ -221,12 +229,9 @@ class AnyProver(ProofRun):
                 if found.energy[a] > energy:
                     queue.again(group, a)
                     continue
-            if group not in tables:
-                tables.clear()
-                tiles = one.lattice.tiles(found.keeps)
-                tables[group] = [ChainTables(one.shape, tiles, found.keeps, one.credits)]
+            held = self._held_of(one, tables, group, found.keeps)
             if known:
-                yield from self._take_up(one, tables[group], group, a)
+                yield from self._take_up(one, held, group, a)
                 continue
             mates = self._mates(one, found, a, queue.left(group))
             yield from self._raise_floors(one, mates)
@@ -234,11 +239,52 @@ class AnyProver(ProofRun):
             if not mates.size:
                 continue  # their floors, or what others found meanwhile, ended them
             queue.bounding(group, mates)
-            yield from self._bounds.bound(one, tables[group], found, mates)
-            for mate in mates.tolist():
-                energy, cycles = float(found.energy[mate]), int(found.cycles[mate])
-                if self._known.beats(energy, cycles):
-                    queue.wait(group, mate)
+            yield from self._bounds.bound(one, held, found, mates)
+            mates = self._could_win(found, mates)
+            yield from self._dive(one, held, found, mates)
+            for mate in self._could_win(found, mates).tolist():
+                queue.wait(group, mate)
+
+    def _held_of(
+        self,
+        one: OneOrder,
+        tables: dict[int, list[ChainTables]],
+        group: int,
+        keeps: tuple[int, ...],
+    ) -> list[ChainTables]:
+        """The tables of a group of assignments; those used longest ago make room for new ones."""
+        if group in tables:
+            tables[group] = tables.pop(group)
+            return tables[group]
+        while len(tables) >= max(1, MOST_HELD // one.shape.cells):
+            del tables[next(iter(tables))]
+        tables[group] = [ChainTables(one.shape, one.lattice.tiles(keeps), keeps, one.credits)]
+        return tables[group]
+
+    def _dive(
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
+    ) -> Iterator[None]:
+        """Tries the first tiling of the least of assignments, if the best mapping is far above it.
+
+        Chains are often exact, so that a good mapping is known before many assignments are bounded.
+        """
+        orders = [self._known.order(found.energy[a], int(found.cycles[a])) for a in mates]
+        large = one.shape.cells > FEW_CELLS
+        if large or not orders or min(orders) >= self._dived or not self._settles or self._top > 1:
+            return
+        a = int(mates[orders.index(min(orders))])
+        energy, cycles = float(found.energy[a]), int(found.cycles[a])
+        if not self._known.beats(NEAR * energy, cycles):
+            return
+        self._dived = min(orders)
+        self._tilings.take_up(())
+        opened = yield from self._bounds.open(one, tables, found, a)
+        before = self._counts["tilings"]
+        search = self._tilings.search(one, *opened, tables[0], cycles)
+        for _ in itertools.islice(search, DIVE * len(found.keeps)):
+            if self._counts["tilings"] > before:
+                return
+            yield
 
     def _take_up(
         self, one: OneOrder, tables: list[ChainTables], group: int, a: int

@@ -53,6 +53,7 @@ class ChainTables:
         self.around: Around | None = None
         self._credits = known or Credits(shape)
         self._levels = len(keeps)
+        self._idled: dict[bytes, Array] = {}
         self._scratch = Scratch(
             np.zeros(shape.sizes.size),
             np.zeros(int(np.diff(self.tiles.start).max()), np.int64),
@@ -65,8 +66,10 @@ class ChainTables:
         They move nothing that the level keeps, where that has no windows, and no fan-out outside it
         spreads windows along an axis of theirs.
         """
-        shape = self._shape
-        found = np.zeros(self._levels, np.int64)
+        shape, key = self._shape, (spatial > 1).tobytes()
+        if key in self._idled:
+            return self._idled[key]
+        found = self._idled[key] = np.zeros(self._levels, np.int64)
         for level in range(1, self._levels if shape.exchanges else 0):
             kept = ((self._keeps[level] >> np.arange(shape.sliding.size)) & 1) > 0
             if shape.sliding[kept].any():

@@ -29,13 +29,14 @@ class Uneven(NamedTuple):
 
 
 def cut(machine: Record, buffer: str) -> Record:
-    """A machine whose level `buffer` is a buffer as large for each role."""
+    """A machine whose level `buffer` is a buffer for each role, a word short for each other one."""
     levels = []
     for level in machine["levels"]:
         if level["name"] != buffer:
             levels.append(level)
             continue
         shared = {key: value for key, value in level.items() if key not in ("keep", "bypass")}
+        shared["capacity_words"] -= len(ROLES) - 1
         below = {key: shared.pop(key) for key in ("fanout", "mesh", "spatial") if key in shared}
         for role in ROLES:
             others = [other for other in ROLES if other != role]

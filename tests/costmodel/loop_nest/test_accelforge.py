@@ -41,4 +41,4 @@ def test_tiles_apart_cost_what_it_says() -> None:
     assert energy == pytest.approx(answer["energy_j"], rel=1e-6)
     assert latency == pytest.approx(answer["latency_s"], rel=1e-6)
     whole = cut(content, UNEVEN["nvdla"])
-    assert [level.get("capacity_words") for level in whole["levels"]] == [None, *[65536] * 3, 1]
+    assert [level.get("capacity_words") for level in whole["levels"]] == [None, *[65534] * 3, 1]
