@@ -1,8 +1,9 @@
-"""Compiled: the fewest trips along an axis of several terms that no order of loops gets credited.
+"""Compiled: the fewest steps along an axis of several terms that no order of loops gets credited.
 
 Where windows slide, a step that moves the tile just as the innermost loop does is charged for what
 is new alone. How far the axis has been moved by the loops inside a loop decides that, so that all
-sequences of loops over the axis's dimensions are looked at, from a tile outwards.
+sequences of loops over the axis's dimensions are looked at, from a tile outwards. A loop's steps
+are counted in every pass of the loops outside it (lemma 15 of docs/inside/proof-any-levels.md).
 
 Letters: X axes of all tensors, m terms of an axis, n dimensions.
 """
@@ -36,7 +37,7 @@ def least_uncredited(
     first: int,
     stack: Array,
 ) -> float:
-    """The least product of trips, along one axis, of the loops that are not credited.
+    """The fewest tiles along one axis that are charged: the first, and of steps not credited.
 
     Args:
         shape: the operation.
@@ -50,18 +51,18 @@ def least_uncredited(
         stack: `[DEPTH, 2m + 4]` scratch.
 
     Returns:
-        The product; inf where the innermost loop cannot run.
+        How many of the axis's tiles; inf where the innermost loop cannot run.
     """
     start = shape.term_start[axis]
     terms = shape.term_start[axis + 1] - start
     least = np.inf
-    whole, spread = 1.0, False
+    whole, spread = 1, False
     for k in range(terms):
         spread = spread or jump[k] > 1
         whole *= shape.sizes[shape.term_dimension[start + k]] // (extent[k] * jump[k])
     if whole == 1:
         return 1.0
-    # A row: extents, what the loops inside have moved, trips that are charged, the next choice, the
+    # A row: extents, what the loops inside have moved, tiles that are charged, the next choice, the
     # innermost loop's step (-1 before it), spatial factors that are still outside.
     moves, charges, choices, begins, jumps = terms, terms + 1, terms + 2, terms + 3, terms + 4
     depth = 0
@@ -76,8 +77,8 @@ def least_uncredited(
     while depth >= 0:
         looked += 1
         if looked > MOST_LOOKED and spread:
-            # The first loop alone is charged: less than any sequence needs.
-            return 2.0 if first == terms else 1.0
+            # The first loop alone is charged, half of all steps or more: no sequence needs less.
+            return 1 + whole / 2 if first == terms else 1.0
         choice = stack[depth, choices]
         stack[depth, choices] += 1
         charged, fresh = stack[depth, charges], stack[depth, begins]
@@ -115,9 +116,27 @@ def least_uncredited(
             if fresh < 0:
                 stack[depth + 1, begins] = step
             stack[depth + 1, moves] = moved + step
-            stack[depth + 1, charges] = charged if free else charged * trip
+            if not free:
+                beyond = _trips_left(shape, start, terms, stack, depth + 1)
+                stack[depth + 1, charges] = charged + (trip - 1) * beyond
         depth += 1
     return least
+
+
+@part
+def _trips_left(
+    shape: Shape,
+    start: int,
+    terms: int,
+    stack: Array,
+    depth: int,
+) -> int:
+    """Trips of all temporal loops over the axis that do not stand yet."""
+    left = 1
+    for k in range(terms):
+        size = shape.sizes[shape.term_dimension[start + k]]
+        left *= size // (stack[depth, k] * stack[depth, terms + 4 + k])
+    return left
 
 
 @part

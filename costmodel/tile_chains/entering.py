@@ -20,7 +20,7 @@ class Around(NamedTuple):
 
     spatial `[L, n]` factors below a level; outer `[L + 1, n]` products of those outside a level;
     weight `[L + 1, T]` energy of a word that enters a tile, the MACs last; credit `[L, X cells]`
-    the least product of uncredited trips along the axes of several terms, from a slot outwards;
+    the fewest tiles that are charged along the axes of several terms, from a slot outwards;
     ended `[L, X pairs]` likewise of runs that end in the slot, by step and tile, ended_start `[X]`
     where an axis begins there, -1 if nowhere; inner `[L, n]` what the tiles of a level are
     multiples of; follows `[L, T]` 1 where a level further in pays for a tensor, so that it matters

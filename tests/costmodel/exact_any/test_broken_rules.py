@@ -79,6 +79,12 @@ BREAKS = {
         "step == fresh + moved",
         "False",
     ),
+    "a loop that is charged is charged for its first pass as well": (
+        "tile_chains/credits.py",
+        "least_uncredited",
+        "(trip - 1) * beyond",
+        "trip * beyond",
+    ),
     "spatial factors outside a tile never enlarge steps": (
         "tile_chains/credits.py",
         "_nth_loop",
