@@ -53,6 +53,61 @@ class Line(NamedTuple):
         return point.energy + self.weight * point.cycles
 
 
+class LeastSum:
+    """A proof of the least energy + weight x cycles that can be stopped, and goes on."""
+
+    def __init__(
+        self,
+        space: MapSpace,
+        weight: Fraction | None,
+        known: Sequence[Point] = (),
+        threads: int | None = None,
+    ) -> None:
+        """Begins nothing yet.
+
+        Args:
+            space: a map space that can be proven.
+            weight: pJ per cycle, at least 0; None: the fewest cycles.
+            known: mappings of the space that nothing worse is looked for than.
+            threads: of the proof; None: as many as there are cores.
+
+        Raises:
+            ConfigError: the space cannot be proven.
+        """
+        self._space, self._weight = space, weight
+        self._prover, self._valid = _prover(space, weight, threads)
+        codes = [point.code for point in known]
+        if not is_older(space):
+            codes += list(space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True))
+        if codes:
+            self._prover.offer(np.stack(codes))
+
+    def run(self, seconds: float | None = None) -> Line:
+        """Goes on, and says what is certain.
+
+        Args:
+            seconds: the most that it may take; None: however long.
+
+        Raises:
+            ConfigError: the space has no feasible mapping.
+        """
+        prover, weight = self._prover, self._weight
+        prover.run(seconds)
+        found = prover.codes(1)
+        point = point_of(self._space, found[0]) if len(found) else None
+        energy, cycles = prover.lower_outcome
+        if weight is None:
+            bound = Fraction(cycles)
+        elif self._valid is None:  # the weight is in the energy
+            bound = energy * prover.unit_pj
+        else:
+            bound = energy * prover.unit_pj + self._valid * cycles
+        line = Line(weight, bound, point, prover.finished)
+        if prover.finished and point is not None and self._valid in (None, weight):
+            return line._replace(bound=line.sum_of(point))
+        return line
+
+
 def least_sum(
     space: MapSpace,
     weight: Fraction | None,
@@ -63,36 +118,9 @@ def least_sum(
 ) -> Line:
     """Proves the least energy + weight x cycles, or gets as far as the time allows.
 
-    Args:
-        space: a map space that can be proven.
-        weight: pJ per cycle, at least 0; None: the fewest cycles.
-        known: mappings of the space that nothing worse is looked for than.
-        seconds: the most that it may take; None: however long.
-        threads: of the proof; None: as many as there are cores.
-
-    Raises:
-        ConfigError: the space cannot be proven or has no feasible mapping.
+    The arguments are those of `LeastSum`, the errors too.
     """
-    prover, valid = _prover(space, weight, threads)
-    codes = [point.code for point in known]
-    if not is_older(space):
-        codes += list(space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True))
-    if codes:
-        prover.offer(np.stack(codes))
-    prover.run(seconds)
-    found = prover.codes(1)
-    point = point_of(space, found[0]) if len(found) else None
-    energy, cycles = prover.lower_outcome
-    if weight is None:
-        bound = Fraction(cycles)
-    elif valid is None:  # the weight is in the energy
-        bound = energy * prover.unit_pj
-    else:
-        bound = energy * prover.unit_pj + valid * cycles
-    line = Line(weight, bound, point, prover.finished)
-    if prover.finished and point is not None and valid in (None, weight):
-        return line._replace(bound=line.sum_of(point))
-    return line
+    return LeastSum(space, weight, known, threads).run(seconds)
 
 
 def point_of(space: MapSpace, code: Codes) -> Point:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
@@ -19,20 +20,19 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.accelerators import Accelerator
+from costmodel.affine import Workload
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.fused import Pair, Plan, plans
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import READ, UPDATE, Moved
+from costmodel.moves import READ, UPDATE
 from costmodel.resident import resident_machine
-from orchestrator.networks.jointly import LayerLines, Weight
+from orchestrator.networks.layer_lines import NO_CODE, SLICE, LayerLines, Weight
 
-LEAST_LOOK = 2.0
-"""Seconds that a look over all plans takes at least: what comes before says little."""
-
-NO_CODE = np.zeros(0, np.int32)
+MOST_OPEN = 32
+"""Proofs of parts that can go on; of others what they found stays."""
 
 
 class _Part(NamedTuple):
@@ -44,26 +44,6 @@ class _Part(NamedTuple):
     words: int
     outside: bool = True
     """Whether accesses of the outermost level cost energy."""
-
-
-class FixedLines(LayerLines):
-    """What costs the same whatever is chosen: there is one point, and it is proven."""
-
-    def __init__(self, space: MapSpace, moved: Moved) -> None:
-        """A cost.
-
-        Args:
-            space: of a layer that it belongs to; nothing is looked for in it.
-            moved: what it costs.
-        """
-        super().__init__(space, 1)
-        self.points = [Point(moved.energy, moved.cycles, NO_CODE)]
-
-    def prove(self, weight: Weight, seconds: float | None) -> Line:
-        """The sum of its point."""
-        line = Line(weight, Fraction(0), self.points[0], True)
-        self.lines[weight] = line._replace(bound=line.sum_of(self.points[0]))
-        return self.lines[weight]
 
 
 class PairLines(LayerLines):
@@ -90,6 +70,9 @@ class PairLines(LayerLines):
                 self._least_words[key] = min(plan.words, self._least_words.get(key, plan.words))
         limits = ("read_bandwidth", "write_bandwidth", "bandwidth")
         self._whole: set[int] = set()
+        self._heaps: dict[Weight, list[tuple[Fraction, int]]] = {}
+        self._open: OrderedDict[tuple[_Part, Weight], None] = OrderedDict()
+        self._fewest: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
         self._limited = any(getattr(one, key) for one in machine.levels for key in limits)
         super().__init__(MapSpace(pair.producer, machine), 1)
 
@@ -151,23 +134,55 @@ class PairLines(LayerLines):
         if key not in self._passing:
             work, level = self.pair.parts(factors)[side], self._machine.levels[0]
             energy = Fraction(0)
-            for tensor in work.tensors:
+            for index, tensor in enumerate(work.tensors):
                 role = work.roles[tensor.name]
                 if role in roles:
                     continue
-                words = math.prod(
-                    max(work.dimensions[name] for name, _ in axis.terms) for axis in tensor.axes
-                )
+                words = self._words_of(work, index)
                 action = UPDATE if role == "output" else READ
                 price = Fraction(repr(float(level.energies[action])))
                 energy += -(-words // level.block_words) * price
             self._passing[key] = energy
         return self._passing[key]
 
+    @staticmethod
+    def _words_of(work: Workload, index: int) -> int:
+        """Words of a tensor that are read at least: of an axis that slides the longer of two."""
+        axes = work.tensors[index].axes
+        return math.prod(max(work.dimensions[name] for name, _ in axis.terms) for axis in axes)
+
+    def _cycles_of(self, side: int, factors: tuple[int, ...], roles: tuple[str, ...]) -> Fraction:
+        """Cycles that a part takes at least: its MACs', and those of the outermost bandwidth."""
+        key = (side, factors, roles)
+        if key not in self._fewest:
+            work, level = self.pair.parts(factors)[side], self._machine.levels[0]
+            elements = math.prod(one.fanout for one in self._machine.levels)
+            cycles = Fraction(math.prod(work.dimensions.values()) // elements)
+            words = [0, 0]
+            for index, tensor in enumerate(work.tensors):
+                role = work.roles[tensor.name]
+                if role not in roles:
+                    words[role == "output"] += self._words_of(work, index)
+            for many, rate in (
+                (words[0], level.read_bandwidth),
+                (words[1], level.write_bandwidth),
+                (sum(words), level.bandwidth),
+            ):
+                if rate is not None:
+                    cycles = max(cycles, Fraction(math.floor(many / Fraction(repr(float(rate))))))
+            self._fewest[key] = cycles
+        return self._fewest[key]
+
     @property
     def _first(self) -> int | None:
-        """A plan that can run, from the one that leaves the most room on; None: there is none."""
-        for index in sorted(range(len(self.plans)), key=lambda one: self.plans[one].words):
+        """A plan that can run, from the one that moves least on; None: there is none."""
+
+        def energy(index: int) -> Fraction:
+            plan = self.plans[index]
+            once = [self._once(side, plan.factors, plan.roles(side)) for side in range(2)]
+            return plan.times * sum(once, Fraction(0)) + plan.moves.energy
+
+        for index in sorted(range(len(self.plans)), key=lambda one: (energy(one), one)):
             if all(self.part(side, self.plans[index]) is not None for side in range(2)):
                 return index
         return None
@@ -236,7 +251,7 @@ class PairLines(LayerLines):
             pause: called now and then; it may raise to end this, and does when the time is out.
             ends: when that is, by the monotonic clock.
         """
-        most = None if slack is None else self.lines[weight].bound + slack
+        most = None if slack is None else self.bound_at(weight) + slack
         for index, plan in enumerate(self.plans):
             bound = self._bound(plan, weight)
             while most is None or bound <= most:
@@ -245,7 +260,7 @@ class PairLines(LayerLines):
                     break
                 bound = self._bound(plan, weight)
                 parts = [self.part(side, plan) for side in range(2)]
-                if all(part is not None and _is_proven(part, weight) for part in parts):
+                if all(part is not None and part.is_proven(weight) for part in parts):
                     break
             else:
                 continue
@@ -273,18 +288,19 @@ class PairLines(LayerLines):
 
     def _look(self, weight: Weight, seconds: float | None) -> Line:
         """Proves the least weighted sum over all plans, or gets as far as the time allows."""
-        ends = math.inf if seconds is None else time.monotonic() + max(seconds, LEAST_LOOK)
+        ends = math.inf if seconds is None else time.monotonic() + seconds
         line = Line(weight, Fraction(0), None, False)
-        heap = [(self._bound(plan, weight), index) for index, plan in enumerate(self.plans)]
-        heapq.heapify(heap)
+        if weight not in self._heaps:
+            heap = [(self._bound(plan, weight), index) for index, plan in enumerate(self.plans)]
+            heapq.heapify(heap)
+            self._heaps[weight] = heap
+        heap = self._heaps[weight]
         bound = Fraction(0)
         while heap:
             bound, index = heap[0]
             best = self.least(weight)
             if best is not None and line.sum_of(best) <= bound:
                 return Line(weight, line.sum_of(best), best, True)
-            if time.monotonic() >= ends:
-                break
             now = self._bound(self.plans[index], weight)
             if now > bound:  # larger parts that it shares with others were proven meanwhile
                 heapq.heapreplace(heap, (now, index))
@@ -293,6 +309,9 @@ class PairLines(LayerLines):
                 heapq.heappop(heap)  # it cannot run
                 continue
             heapq.heapreplace(heap, (self._bound(self.plans[index], weight), index))
+            if time.monotonic() >= ends:
+                bound = heap[0][0]
+                break
         best = self.least(weight)
         if best is not None:
             bound = min(bound, line.sum_of(best)) if heap else line.sum_of(best)
@@ -301,20 +320,32 @@ class PairLines(LayerLines):
     def _go_on(self, index: int, weight: Weight, ends: float) -> bool:
         """Proves the next that is not known of a plan; whether it can run."""
         plan = self.plans[index]
-        left = None if ends == math.inf else max(0.05, ends - time.monotonic())
+        left = math.inf if ends == math.inf else max(SLICE, ends - time.monotonic())
         for side in range(2):
             for _, beside, larger in self._relaxed(side, plan):
                 if weight not in larger.lines and not (beside and weight is None):
-                    larger.prove(weight, left)
+                    larger.go_on(weight, left)
+                    larger.stop(weight)
                     return True
+        parts: list[tuple[_Part, LayerLines]] = []
         for side in range(2):
             part = self.part(side, plan)
             if part is None:
                 return False
-            line = part.lines.get(weight)
-            if line is None or not line.proven:
-                part.prove(weight, left)
-                break
+            if not part.is_proven(weight):
+                parts.append((_Part(side, plan.factors, plan.roles(side), plan.words), part))
+        # What was not looked at yet comes first, then what leaves most open.
+        parts.sort(key=lambda one: (weight in one[1].lines, -one[1].looseness(weight)))
+        if parts:
+            key, part = parts[0]
+            part.go_on(weight, left)
+            self._open.pop((key, weight), None)
+            self._open[key, weight] = None
+            if len(self._open) > MOST_OPEN:
+                (other, its), _ = self._open.popitem(last=False)
+                lines = self._parts[other]
+                assert lines is not None  # it had a proof
+                lines.stop(its)
         self._offer_plan(index, weight)
         return True
 
@@ -324,42 +355,18 @@ class PairLines(LayerLines):
         found = line.sum_of(Point(*plan.moves, NO_CODE))
         for side in range(2):
             part = self._parts.get(_Part(side, plan.factors, plan.roles(side), plan.words))
+            fewest = self._cycles_of(side, plan.factors, plan.roles(side))
             bounds = [Fraction(0)]
             if part is not None:
-                bounds.append(plan.times * _least_between(part, weight))
+                bounds.append(plan.times * part.bound_at(weight, fewest))
             # Rates are rounded to whole cycles by floating-point numbers.
             slack = (1 if weight is None else weight) if self._limited else 0
             for times, beside, larger in self._relaxed(side, plan):
-                least = times * (_least_between(larger, weight) - slack)
-                bounds.append(least if weight is None else least + beside)
+                # All that its pieces take, of which the outermost bandwidth says how long at least.
+                least = larger.bound_at(weight, plan.times * fewest / times)
+                bounds.append(times * (least - slack) + (0 if weight is None else beside))
             found += max(bounds)
         return found
-
-
-def _is_proven(part: LayerLines, weight: Weight) -> bool:
-    return weight in part.lines and part.lines[weight].proven
-
-
-def _least_between(part: LayerLines, weight: Weight) -> Fraction:
-    """What is certain of a weighted sum, by its own line or by those of other weights.
-
-    The least energy + weight x cycles is a concave function of the weight, and rises by the fewest
-    cycles at least.
-    """
-    own = part.lines.get(weight)
-    found = Fraction(0) if own is None else own.bound
-    if weight is None or (own is not None and own.proven):
-        return found
-    fewest = part.lines[None].bound if None in part.lines else Fraction(0)
-    known = [(other, line.bound) for other, line in part.lines.items() if other is not None]
-    below = [one for one in known if one[0] < weight] or [(Fraction(0), Fraction(0))]
-    low, bound = max(below)
-    found = max(found, bound + (weight - low) * fewest)
-    above = [one for one in known if one[0] > weight]
-    if above:
-        high, other = min(above)
-        found = max(found, bound + (other - bound) * (weight - low) / (high - low))
-    return found
 
 
 def _free_outside(machine: Accelerator, name: str) -> Accelerator:

@@ -10,115 +10,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from costmodel.costs import Objective
-from costmodel.exact_any.weighted import Line, Point, least_sum, point_of, step_of
-from costmodel.map_space.map_space import MapSpace
-from costmodel.space import Codes
-from mapspace.errors import DataError
+from costmodel.exact_any.weighted import Point, step_of
+from orchestrator.networks.layer_lines import LayerLines, Weight
 from orchestrator.networks.lines import Corner, Cut, Limit, lower_bound, value_of
 
 ROUNDING = Fraction(1, 10**12)
 """Bounds on deep hierarchies hold to within this share: what is so close counts as equal."""
 
-FIRST_DRAWS = 1024
-
 GLANCE = 0.1
-"""Seconds for a bound of a layer's least energy or fewest cycles where it is a product's end."""
+"""Seconds per layer for a bound of the least energy or fewest cycles of a product's end."""
 
-PATIENCE = 4
-"""A layer's proof may take this many equal shares of the time that is left."""
+ROUGH = 0.05
+"""Share to which a first line is proven; further ones to a part of the gap that is left."""
+
+PART = Fraction(1, 4)
+"""Of the gap and the time that are left, what a further line is given."""
+
+LEAST_SLICE = 0.01
+"""Seconds of a proof where the time is out."""
 
 Choice = tuple[Point, ...]
-Weight = Fraction | None
-
-
-@dataclass
-class LayerLines:
-    """What is proven of one layer.
-
-    Attributes:
-        space: its map space.
-        count: how often the network has it.
-        lines: what was proven, by weight.
-        points: mappings known.
-    """
-
-    space: MapSpace
-    count: int
-    lines: dict[Weight, Line] = field(default_factory=dict)
-    points: list[Point] = field(default_factory=list)
-
-    def begin(self, seconds: float | None = None) -> None:
-        """Looks for a first mapping: among random ones, else by a proof.
-
-        Raises:
-            ConfigError: the layer has no feasible mapping.
-            DataError: none was found in time.
-        """
-        draws = self.space.sample(np.random.default_rng(0), FIRST_DRAWS)
-        fitting = np.flatnonzero(self.space.feasible(draws))
-        if fitting.size:
-            self.offer(draws[fitting[0]])
-            return
-        line = self.prove(Fraction(0), seconds)
-        if line.point is None:
-            name = f"{self.space.workload.name} on {self.space.accelerator.name}"
-            raise DataError(f"No mapping of {name} was found in {seconds:g} s.")
-
-    def offer(self, code: Codes) -> None:
-        """Takes a feasible mapping `[D]` found elsewhere."""
-        self._add(point_of(self.space, code))
-
-    def _add(self, point: Point) -> None:
-        if all((one.energy, one.cycles) != (point.energy, point.cycles) for one in self.points):
-            self.points.append(point)
-
-    def least(self, weight: Weight) -> Point | None:
-        """The mapping known of the least weighted sum."""
-        line = Line(weight, Fraction(0), None, False)
-        return min(
-            self.points,
-            key=lambda point: (line.sum_of(point), point.energy, point.cycles),
-            default=None,
-        )
-
-    def prove(self, weight: Weight, seconds: float | None) -> Line:
-        """What is certain of a weighted sum; read off two lines through one mapping if it can."""
-        done = self.lines.get(weight)
-        if done is not None and done.proven:
-            return done
-        line = self._between(weight) or self._look(weight, seconds)
-        if line.point is not None:
-            self._add(line.point)
-        if done is None or line.proven or line.bound > done.bound:
-            self.lines[weight] = line
-        return self.lines[weight]
-
-    def _look(self, weight: Weight, seconds: float | None) -> Line:
-        """Proves the least weighted sum, or gets as far as the time allows."""
-        return least_sum(self.space, weight, known=self.points, seconds=seconds)
-
-    def _between(self, weight: Weight) -> Line | None:
-        """A mapping that is the best for a lesser and for a greater weight is so in between."""
-        if weight is None:
-            return None
-        shared = None
-        for point in self.points:
-            weights = [
-                other
-                for other, line in self.lines.items()
-                if other is not None and line.proven and line.bound == line.sum_of(point)
-            ]
-            if any(w < weight for w in weights) and any(w > weight for w in weights):
-                shared = point
-        if shared is None:
-            return None
-        return Line(weight, shared.energy + weight * shared.cycles, shared, True)
 
 
 @dataclass(frozen=True)
@@ -238,56 +153,109 @@ class Jointly:
             self._best = value, choice
         return choice
 
-    def _cut(self, weight: Weight, most: float = math.inf) -> None:
-        """Proves a line of the network, of a layer in so many seconds at most."""
-        for number, layer in enumerate(self.layers):
-            left, seconds = self._left, None
-            if left is not None:
-                seconds = max(0.05, PATIENCE * left / (len(self.layers) - number))
-                seconds = min(seconds, max(0.05, left))
-            if most < math.inf:
-                seconds = most if seconds is None else min(most, seconds)
-            layer.prove(weight, seconds)
-            self._say(f"weight {_shown(weight)}: {number + 1} of {len(self.layers)} layers")
+    def refine(
+        self,
+        weight: Weight,
+        *,
+        share: float | Fraction = 0.0,
+        seconds: float = math.inf,
+        suffices: Fraction | None = None,
+    ) -> None:
+        """Goes on with the proofs that a line of the network waits for.
+
+        Args:
+            weight: of the line.
+            share: end where the best choice known is within this of the line.
+            seconds: the most that it may take.
+            suffices: end where the line is certain to be no lower.
+        """
+        ends = min(self._ends, time.monotonic() + seconds)
+        while True:
+            bound = self._least_of(weight)
+            if suffices is not None and bound >= suffices:
+                return
+            if suffices is None and self._reach(weight) <= bound * (1 + Fraction(share)):
+                return
+            layer = self._loosest(weight)
+            if layer is None:
+                return
+            layer.go_on(weight, max(LEAST_SLICE, ends - time.monotonic()))
+            self._say(f"weight {_shown(weight)}: {self._looseness(weight):.2%} open")
+            if self._stop() or time.monotonic() >= ends:
+                return
+
+    def certain(self, weight: Weight, suffices: Fraction) -> Fraction:
+        """What a weighted sum of the network is at least, proven until that is as much as asked."""
+        self.refine(weight, suffices=suffices)
+        return self._least_of(weight)
+
+    def _cut(
+        self, weight: Weight, share: float | Fraction = 0.0, seconds: float = math.inf
+    ) -> None:
+        """Proves a line of the network, as far as `refine` is told to."""
+        self.refine(weight, share=share, seconds=seconds)
         self._cuts[weight] = Cut(weight, self._least_of(weight))
         self._consider(weight)
 
+    def _reach(self, weight: Weight) -> Fraction:
+        """The least weighted sum of the network that is known."""
+        energy, cycles = self.sums(self.choose(weight))
+        return Fraction(cycles) if weight is None else energy + weight * cycles
+
+    def _looseness(self, weight: Weight) -> float:
+        """By which share the best choice known is above a line."""
+        bound = self._least_of(weight)
+        return float(self._reach(weight) / bound - 1) if bound else math.inf
+
     def _least_of(self, weight: Weight) -> Fraction:
         """What a network's weighted sum is at least, of its layers' lines."""
-        bounds = (layer.count * layer.lines[weight].bound for layer in self.layers)
+        bounds = (layer.count * layer.bound_at(weight) for layer in self.layers)
         return sum(bounds, Fraction(0))
+
+    def _loosest(self, weight: Weight) -> LayerLines | None:
+        """The layer that leaves most of a line open; None where all are proven."""
+        left = [layer for layer in self.layers if not layer.is_proven(weight)]
+        return max(left, key=lambda one: one.count * one.looseness(weight), default=None)
 
     def run(self) -> Optimum:
         """Cuts corners until none is below the best choice, or the time ends."""
-        assert self._best is not None  # made at the beginning
-        firsts: list[Weight] = [Fraction(0), None]
-        if self.objective == "energy":
-            firsts = [Fraction(0)]
-        elif self.objective == "latency":
-            firsts = [None]
-        else:
-            self._cut(self._own_weight())
-        for weight in firsts:
-            # Beside a product the two ends of the front need no more than a rough bound.
-            self._cut(weight, GLANCE if len(firsts) > 1 else math.inf)
-        while self.objective not in ("energy", "latency") and not self._ended:
-            result = self.result()
-            if result.gap <= self._gap:
-                break
+        if self.objective in ("energy", "latency"):
+            self._cut(Fraction(0) if self.objective == "energy" else None, self._gap)
+            return self.result()
+        self._cut(self._own_weight(), max(ROUGH, self._gap))
+        for weight in (Fraction(0), None):
+            # The two ends of the front need no more than a rough bound.
+            self._cut(weight, seconds=GLANCE * len(self.layers))
+        tried: set[Weight] = set()
+        while not self._ended and (gap := self.result().gap) > self._gap:
+            share = PART * Fraction(max(gap, self._gap)) if gap < math.inf else Fraction(ROUGH)
             _, corner = lower_bound(self.objective, tuple(self._cuts.values()))
-            further = self._weight_at(corner)
-            if further is not None:
-                self._cut(further)
-                continue
-            left = [w for w in (corner.flatter, corner.steeper) if self._is_open(w)]
-            if not left:
+            beside = [w for w in (corner.flatter, corner.steeper) if self.is_open(w)]
+            for weight in beside:  # what was proven of other weights may bound these, too
+                self._cuts[weight] = Cut(weight, self._least_of(weight))
+            # Lines between cut a corner beside the fewest cycles sooner than that line's own proof.
+            loose = [
+                w for w in beside
+                if w is not None and w not in tried and self._looseness(w) > share
+            ]  # fmt: skip
+            further = None if loose else self._weight_at(corner)
+            seconds = math.inf if self._left is None else self._left * float(PART)
+            if loose:
+                loosest = max(loose, key=self._looseness)
+                self._cut(loosest, share, seconds)
+                tried.add(loosest)
+            elif further is not None:
+                tried.clear()
+                self._cut(further, share, seconds)
+            elif beside:
+                self._cut(beside[0], seconds=seconds)
+            else:
                 break
-            self._cut(left[0])
         return self.result()
 
-    def _is_open(self, weight: Weight) -> bool:
-        """Whether a layer's proof for a weight was cut short."""
-        return any(not layer.lines[weight].proven for layer in self.layers)
+    def is_open(self, weight: Weight) -> bool:
+        """Whether a proof that the line of a weight waits for was cut short."""
+        return self._looseness(weight) > 0 and self._loosest(weight) is not None
 
     def result(self) -> Optimum:
         """What is known now."""

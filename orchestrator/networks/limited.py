@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from costmodel.costs import Objective
 from costmodel.exact_any.front import prove_front
+from costmodel.exact_any.weighted import Line
 from mapspace.errors import ConfigError, DataError
-from orchestrator.networks.fused import FixedLines
-from orchestrator.networks.jointly import Choice, Jointly, LayerLines, Optimum, Weight
+from orchestrator.networks.jointly import Choice, Jointly, Optimum
+from orchestrator.networks.layer_lines import FixedLines, LayerLines, Weight
 from orchestrator.networks.lines import Limit, under_limit
 
 MOST_COMBINATIONS = 4_000_000
@@ -116,17 +117,26 @@ class Limited(Jointly):
             ConfigError: no mappings are within the limit.
             DataError: none were found in the time.
         """
-        self._cut(Fraction(0))
-        self._cut(None)
+        for weight in (Fraction(0), None):
+            self._cut(weight, self._gap, self._shared(4))
         self._refuse()
         while not self._ended:
-            weight = self._straddling()
-            if weight is None:
+            further = self._straddling()
+            if further is None:
                 break
-            self._cut(weight)
+            self._cut(further, self._gap, self._shared(2))
+        while self._open() and not self._ended:
+            tight = under_limit(self.limit, tuple(self._cuts.values()))[1].weight
+            if not self.is_open(tight):
+                break
+            self._cut(tight, self._gap, self._shared(2))
         if self._open() and not self._ended:
             self._along_fronts()
         return self.result()
+
+    def _shared(self, parts: int) -> float:
+        """Seconds of a part of the time that is left."""
+        return math.inf if self._left is None else max(0.0, self._left) / parts
 
     def result(self) -> Optimum:
         """What is known now.
@@ -251,9 +261,9 @@ class Limited(Jointly):
         stages: list[_Stage] = []
         energy, cycles, excess = np.zeros(1), np.zeros(1), np.zeros(1)
         for number, layer in enumerate(self.layers):
-            line = layer.lines[weight]
+            line, bound = Line(weight, Fraction(0), None, False), layer.bound_at(weight)
             points = layer.points
-            over = np.array([float(line.sum_of(p) - line.bound) for p in points])
+            over = np.array([float(line.sum_of(p) - bound) for p in points])
             e = np.array([float(p.energy) for p in points])
             c = np.array([float(p.cycles) for p in points])
             for _ in range(layer.count):

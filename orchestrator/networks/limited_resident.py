@@ -21,8 +21,9 @@ import numpy.typing as npt
 from costmodel.chains import Step
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.moves import Moved
-from orchestrator.networks.fused import FixedLines, PairLines
-from orchestrator.networks.jointly import Choice, Optimum, Weight
+from orchestrator.networks.fused import PairLines
+from orchestrator.networks.jointly import Choice, Optimum
+from orchestrator.networks.layer_lines import FixedLines, Weight
 from orchestrator.networks.limited import (
     MOST_COMBINATIONS,
     Chosen,

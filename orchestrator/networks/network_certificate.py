@@ -6,7 +6,6 @@ least energy + weight x cycles proven again; the network's bound follows from th
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -25,8 +24,8 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved, Words
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
-from orchestrator.networks.fused import FixedLines
-from orchestrator.networks.jointly import ROUNDING, LayerLines, Optimum
+from orchestrator.networks.jointly import ROUNDING, Optimum
+from orchestrator.networks.layer_lines import FixedLines, LayerLines, rounded_down
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Cut, Limit, lower_bound, under_limit, value_of
 from orchestrator.networks.operators import Operators
@@ -36,9 +35,6 @@ FORMAT: Final = "mapspace-network-certificate-1"
 
 Exact = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,39})?$")]
 """A fraction whose digits bound the time that reading it takes."""
-
-SIGNIFICANT = 100
-"""Binary digits of a bound that has too many: what it loses is far below ROUNDING."""
 
 Objectives = Literal["energy", "latency", "edp", "ed2p"]
 
@@ -170,7 +166,7 @@ def certify_network(
         cuts=tuple(
             _CutOf(
                 weight=None if cut.weight is None else str(cut.weight),
-                bounds=tuple(str(layer.lines[cut.weight].bound) for layer in layers),
+                bounds=tuple(str(layer.bound_at(cut.weight)) for layer in layers),
             )
             for cut in optimum.cuts
         ),
@@ -180,14 +176,6 @@ def certify_network(
         ),
         seconds=optimum.seconds,
     )
-
-
-def rounded_down(bound: Fraction) -> Fraction:
-    """A bound with few enough digits for a certificate: by less than a share of 2^-100."""
-    if max(bound.numerator, bound.denominator) < 10**40:
-        return bound
-    scale = Fraction(2) ** (SIGNIFICANT - math.frexp(float(bound))[1])
-    return math.floor(bound * scale) / scale
 
 
 def parse_network(data: Any, where: str) -> NetworkCertificate:

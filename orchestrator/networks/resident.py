@@ -24,8 +24,9 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved, changed_off_chip, changed_on_chip
 from costmodel.resident import resident_machine
 from mapspace.errors import ConfigError
-from orchestrator.networks.fused import NO_CODE, FixedLines, PairLines
-from orchestrator.networks.jointly import Choice, Jointly, LayerLines, Weight
+from orchestrator.networks.fused import PairLines
+from orchestrator.networks.jointly import Choice, Jointly
+from orchestrator.networks.layer_lines import NO_CODE, FixedLines, LayerLines, Weight
 from orchestrator.networks.lines import value_of
 
 LEAST_SECONDS = 0.05
@@ -55,7 +56,7 @@ class Way(NamedTuple):
     def bound(self, weight: Weight) -> Fraction:
         """What the step's weighted sum is at least, of what was proven for the weight."""
         line = Line(weight, Fraction(0), None, False)
-        return self.lines.lines[weight].bound + line.sum_of(Point(*self.moves, NO_CODE))
+        return self.lines.bound_at(weight) + line.sum_of(Point(*self.moves, NO_CODE))
 
 
 class Ways:
@@ -238,6 +239,15 @@ class Resident(Jointly):
         if self._best is None or value < self._best[0]:
             self._best, self.path = (value, choice), path
         return choice
+
+    def _loosest(self, weight: Weight) -> LayerLines | None:
+        _, path = self._ways.shortest(lambda way: way.bound(weight))
+        left = [
+            (step.count * way.lines.looseness(weight), way.lines)
+            for step, way in zip(self._ways.steps, path, strict=True)
+            if not way.lines.is_proven(weight)
+        ]
+        return max(left, key=lambda one: one[0])[1] if left else None
 
     def _least_of(self, weight: Weight) -> Fraction:
         line = Line(weight, Fraction(0), None, False)

@@ -18,7 +18,7 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.chains import Step
 from costmodel.exact.verification import Verdict
-from costmodel.exact_any.weighted import Line, Point, point_of
+from costmodel.exact_any.weighted import Point, point_of
 from costmodel.fused import Plan
 from costmodel.levels import Cycles
 from costmodel.loop_nest.model import LoopNestModel
@@ -26,8 +26,9 @@ from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.moves import Moved
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
-from orchestrator.networks.fused import NO_CODE, PairLines
+from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import ROUNDING, Optimum
+from orchestrator.networks.layer_lines import NO_CODE, rounded_down
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import Cut, Limit, value_of
 from orchestrator.networks.network_certificate import (
@@ -35,9 +36,8 @@ from orchestrator.networks.network_certificate import (
     LimitedClaim,
     bound_of,
     check_limits,
-    rounded_down,
 )
-from orchestrator.networks.resident import Way, Ways, begin
+from orchestrator.networks.resident import Resident, Way, Ways, begin
 from orchestrator.proofs.certificates import Verification
 
 FORMAT: Final = "mapspace-resident-certificate-1"
@@ -358,23 +358,21 @@ class _Look:
 
     def lines(self) -> None:
         """Proves every line again."""
-        for number, cut in enumerate(self.said.cuts):
+        said = self.said
+        fixed = Moved(Fraction(said.fixed_energy_pj), said.fixed_cycles)
+        begin(self._ways, math.inf if self._ends is None else self._ends - time.monotonic())
+        for number, cut in enumerate(said.cuts):
             weight = None if cut.weight is None else Fraction(cut.weight)
-            for layer in self._ways.layers:
-                left = None if self._ends is None else self._ends - time.monotonic()
-                if left is None or left > 0:
-                    layer.prove(weight, left)
-            ready = all(weight in layer.lines for layer in self._ways.layers)
-            fixed = Point(Fraction(self.said.fixed_energy_pj), self.said.fixed_cycles, NO_CODE)
-            beside = Line(weight, Fraction(0), None, False).sum_of(fixed)
-            least = self._ways.least_of(weight) + beside if ready else Fraction(0)
+            left = None if self._ends is None else max(0.0, self._ends - time.monotonic())
+            proof = Resident(self._ways, said.objective, fixed, seconds=left)
+            least = proof.certain(weight, Fraction(cut.bound) * (1 - ROUNDING))
             if least >= Fraction(cut.bound) * (1 - ROUNDING):
                 continue
-            if ready and all(layer.lines[weight].proven for layer in self._ways.layers):
+            if not proof.is_open(weight):
                 raise _WrongError(f"a line's least is {float(least):.9g}, not {cut.bound}")
-            self.left.append(f"{len(self.said.cuts) - number} lines: the time ended before")
+            self.left.append(f"{len(said.cuts) - number} lines: the time ended before")
             return
-        self.findings.append(f"{len(self.said.cuts)} lines of all ways, by the same provers")
+        self.findings.append(f"{len(said.cuts)} lines of all ways, by the same provers")
 
     def fronts(self) -> None:
         """Proves the fronts of all ways again, and looks for a better choice within the limit."""
@@ -382,7 +380,6 @@ class _Look:
         if said.limit is None or not said.fronts or self.left:
             return
         left = None if self._ends is None else self._ends - time.monotonic()
-        begin(self._ways, math.inf if left is None else left)
         fixed = Moved(Fraction(said.fixed_energy_pj), said.fixed_cycles)
         found = LimitedResident(self._ways, said.limit, fixed, seconds=left).run()
         if found.bound >= Fraction(said.lower_bound) * (1 - ROUNDING):

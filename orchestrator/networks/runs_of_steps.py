@@ -12,7 +12,8 @@ from costmodel.fused import Plan
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from orchestrator.networks.fused import PairLines
-from orchestrator.networks.jointly import Choice, Optimum, Weight
+from orchestrator.networks.jointly import Choice, Optimum
+from orchestrator.networks.layer_lines import Weight
 from orchestrator.networks.resident import Way, Ways
 
 Sums = tuple[Fraction, int]

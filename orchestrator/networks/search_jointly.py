@@ -15,8 +15,8 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.networks import load_network, words_without_macs
 from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
-from orchestrator.networks.fused import FixedLines
-from orchestrator.networks.jointly import Jointly, LayerLines
+from orchestrator.networks.jointly import Jointly
+from orchestrator.networks.layer_lines import FixedLines, LayerLines
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Limit
 from orchestrator.networks.operators import Operators

@@ -14,7 +14,8 @@ from costmodel.networks import words_without_macs
 from costmodel.resident import shared_buffer
 from mapspace.errors import ConfigError, DataError
 from orchestrator.answers.request import Request
-from orchestrator.networks.jointly import Optimum, Weight
+from orchestrator.networks.jointly import Optimum
+from orchestrator.networks.layer_lines import Weight
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import POWERS, under_limit
 from orchestrator.networks.operators import Operators

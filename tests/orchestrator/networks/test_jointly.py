@@ -20,7 +20,8 @@ from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact.objective import SCALE, WEIGHTED, is_below, rank
 from costmodel.exact_any.choice import why_not_proven
 from mapspace.errors import ConfigError
-from orchestrator.networks.jointly import Jointly, LayerLines
+from orchestrator.networks.jointly import Jointly
+from orchestrator.networks.layer_lines import LayerLines
 from orchestrator.networks.lines import Cut, corners, lower_bound
 from orchestrator.networks.network_certificate import certify_network
 

@@ -14,7 +14,7 @@ from test_jointly import TINY, Pairs, front, some_layers
 
 import mapspace as ms
 from mapspace.errors import ConfigError
-from orchestrator.networks.jointly import LayerLines
+from orchestrator.networks.layer_lines import LayerLines
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Cut, Limit, under_limit
 
