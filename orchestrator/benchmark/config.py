@@ -145,7 +145,8 @@ class Benchmark(StrictModel):
     query_seconds: PositiveNumber | None = None
     """Host `pool`: the most that a query may take; its evaluator is then started anew."""
     seeds_per_trial: Size | None = None
-    """Hosts `trials` and `pool`: seeds that one trial runs one after another; null: all of them."""
+    """Hosts `trials` and `pool`: seeds that one trial runs one after another; null: all of them, or
+    of 40 and more a part."""
     block_size: Size = 256
     """Host `blocks`: mappings per trial at most."""
     concurrency: Size | None = None

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ray.tune import Callback, Stopper
-from ray.tune.search import Searcher
 
 from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
 from orchestrator.runs.ray_runtime import node_was_lost
@@ -32,23 +30,6 @@ class Looking(Callback):
         if now - self.looked >= LOOK_SECONDS:
             self.looked = now
             self.look()
-
-
-class TaskList(Searcher):
-    """Tasks one after another; of a grid Tune copies all values for every trial."""
-
-    def __init__(self, tasks: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(metric="best_loss", mode="min")
-        self._left = deque(tasks)
-
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The next task, or `FINISHED`."""
-        return {"task": self._left.popleft()} if self._left else str(Searcher.FINISHED)
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Nothing: no task depends on another one."""
 
 
 class LostNodes(Callback):

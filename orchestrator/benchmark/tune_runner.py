@@ -50,6 +50,8 @@ BLOCKS_FILE = "blocks.npz"
 ERRORS_FILE = "errors.txt"
 # Runs that go into the store together: of a million, those of a pair fill the memory ten times.
 KEPT_AT_ONCE = 10_000
+# Trials that many seeds of a method on a workload are cut into, and the fewest seeds of one.
+TRIALS_OF_A_PAIR, FEWEST_SEEDS = 4, 20
 
 
 def run_searches(
@@ -227,7 +229,8 @@ def _tune_trials(
     """Lets Tune run trials."""
     from ray import tune
 
-    from orchestrator.benchmark.tune_progress import TaskList, TrialProgress
+    from orchestrator.benchmark.task_list import TaskList
+    from orchestrator.benchmark.tune_progress import TrialProgress
 
     trainable = tune.with_parameters(
         _tried_once_if_hopeless,
@@ -266,13 +269,27 @@ def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:
     seeds_of: dict[tuple[str, str], list[int]] = {}
     for searcher, workload, seed in searches:
         seeds_of.setdefault((searcher, workload), []).append(seed)
-    tasks = [
-        {"searcher": searcher, "workload": workload, "seeds": batch}
-        for (searcher, workload), seeds in seeds_of.items()
-        for batch in _batched(seeds, plan.benchmark.seeds_per_trial or len(seeds))
-    ]
     # Names of experiments are no names of files; a file itself says whose state it holds.
-    return [{**task, "file": f"{number}.npz"} for number, task in enumerate(tasks)]
+    told = plan.benchmark.seeds_per_trial
+    tasks: list[dict[str, Any]] = []
+    for place, ((searcher, workload), seeds) in enumerate(seeds_of.items()):
+        size = told or _seeds_of_a_trial(len(seeds))
+        for part, batch in enumerate(_batched(seeds, size)):
+            name = (
+                f"{len(tasks)}" if told else f"{place}" if size == len(seeds) else f"{place}-{part}"
+            )
+            task = {"searcher": searcher, "workload": workload, "seeds": batch}
+            tasks.append({**task, "file": f"{name}.npz"})
+    return tasks
+
+
+def _seeds_of_a_trial(seeds: int) -> int:
+    """How many of a method's seeds a trial has, where the experiment does not say.
+
+    Of many it has a part, so that no processor waits long for the last trial of another; to begin
+    a trial takes some hundredths of a second.
+    """
+    return seeds if seeds < 2 * FEWEST_SEEDS else max(FEWEST_SEEDS, -(-seeds // TRIALS_OF_A_PAIR))
 
 
 def _processors(plan: Plan, entry: SearcherEntry) -> Any:
