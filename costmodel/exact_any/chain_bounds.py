@@ -258,10 +258,10 @@ class ChainBounds:
         Returns:
             The prices of energy and mixed cycles that raise it most.
         """
-        alone = Prices(self.limited(one.space)[int(found.slowest[a])], float(found.rate[a]))
-        key = one.number, found.keeps, a, alone
+        key = self._mixture(one, found, a)
         if key in self._mixtures:
             return self._mixtures[key]
+        alone = key[-1]
         of, table = weigh(one, found, np.array([a]), shared=False), nth_table(tables, 1)
         best, most = alone, -math.inf
 
@@ -297,6 +297,20 @@ class ChainBounds:
             step = step * 2 if growing else step // 2
         self._mixtures[key] = best
         return best
+
+    def mixed(self, one: OneOrder, found: Assignments, a: int, prices: Prices | None) -> None:
+        """Takes over the prices that somebody mixed for an assignment; None: nobody has yet."""
+        key = self._mixture(one, found, a)
+        if prices is None:
+            self._mixtures.pop(key, None)
+        else:
+            self._mixtures[key] = prices
+
+    def _mixture(
+        self, one: OneOrder, found: Assignments, a: int
+    ) -> tuple[int, tuple[int, ...], int, Prices]:
+        alone = Prices(self.limited(one.space)[int(found.slowest[a])], float(found.rate[a]))
+        return one.number, found.keeps, a, alone
 
     def _at_rate(self, rate: float) -> Together:
         return Together(rate, 2 if self._objective == "ed2p" else 1)

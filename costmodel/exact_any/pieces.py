@@ -20,12 +20,13 @@ from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
 from costmodel.space import Codes
+from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.tables import ChainTables
 
 Bounds = tuple[float, int, int, int, float, int]
 """Of an assignment: energy, cycles, slowest, least, rate and chains, as in `Assignments`."""
 
-Task = Literal["floors", "chains", "search"]
+Task = Literal["floors", "chains", "mix", "search"]
 
 MOST_WORK = 300_000
 """A search that takes more, about a quarter of a second, gives back what is left."""
@@ -39,7 +40,8 @@ class Piece(NamedTuple):
 
     group: which tensors and order; assignments: of these; bounds: what is known of each; least:
     what no mapping of theirs undercuts; task: raise the floors of their spatial factors, under all
-    kept tensors; bound them by chains; or search a share of the tilings of one.
+    kept tensors; bound them by chains; mix two ports' cycles with energy for one; or search a share
+    of the tilings of one; prices: what was mixed for that one, None: nothing is.
     """
 
     group: int
@@ -48,6 +50,7 @@ class Piece(NamedTuple):
     least: Limit
     task: Task
     share: Share = Share()
+    prices: Prices | None = None
 
 
 class Settled(NamedTuple):
@@ -55,7 +58,7 @@ class Settled(NamedTuple):
 
     codes `[0 .. top, D]` the best mappings below the limit; bounds: of its assignments; floors: of
     raised ones that are below the limit, with group and assignment; counts: what it took; seconds:
-    of processor time; left: shares that are still to be searched.
+    of processor time; left: shares that are still to be searched; prices: what was mixed.
     """
 
     codes: Codes
@@ -64,6 +67,7 @@ class Settled(NamedTuple):
     counts: dict[str, int]
     seconds: float
     left: tuple[Left, ...]
+    prices: Prices | None = None
 
 
 class PieceProver(AnyProver):
@@ -73,7 +77,8 @@ class PieceProver(AnyProver):
     """
 
     _held: tuple[int, list[ChainTables]] | None = None
-    _opened: tuple[tuple[int, int, Bounds], Opened] | None = None
+    _opened: tuple[tuple[int, int, Bounds, Prices | None], Opened] | None = None
+    _prices: Prices | None = None
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """Does what a piece asks for, for what is below a limit."""
@@ -84,6 +89,7 @@ class PieceProver(AnyProver):
         for a, bounds in zip(piece.assignments, piece.bounds, strict=True):
             write_bounds(found, a, bounds)
         self._known.start_below(limit)
+        self._prices = None
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
         for _ in self._work_on(piece, one, found, mates, trail):
@@ -99,7 +105,8 @@ class PieceProver(AnyProver):
         raised = tuple(read_bounds(found, a) for a in piece.assignments)
         floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         seconds = time.thread_time() - started - paused
-        return Settled(self._known.codes(self._top), raised, floors, counts, seconds, left)
+        codes = self._known.codes(self._top)
+        return Settled(codes, raised, floors, counts, seconds, left, self._prices)
 
     def _work_on(
         self,
@@ -117,15 +124,28 @@ class PieceProver(AnyProver):
             self._opened = None
             yield from self._bounds.bound(one, tables, found, mates)
             return
-        key = piece.group, piece.assignments[0], piece.bounds[0]
+        a = piece.assignments[0]
+        if found.rate[a] > 0:
+            # What another piece has mixed here was for another limit.
+            self._bounds.mixed(one, found, a, piece.prices)
+        if piece.task == "mix":
+            self._opened = None
+            self._prices = yield from self._bounds.mix(one, tables, found, a)
+            return
+        key = piece.group, a, piece.bounds[0], piece.prices
         if self._opened is None or self._opened[0] != key:
             self._opened = None
-            opened = yield from self._bounds.open(one, tables, found, piece.assignments[0])
-            self._opened = key, opened
+            self._opened = key, (yield from self._open(piece))
         self._tilings.trail = trail
         assignment, views = self._opened[1]
-        cycles = int(found.cycles[piece.assignments[0]])
+        cycles = int(found.cycles[a])
         yield from self._tilings.search(one, assignment, views, tables[0], cycles)
+
+    def _open(self, piece: Piece) -> Generator[None, None, Opened]:
+        """Fills the tables that a search reads."""
+        number, found = self._queue.groups[piece.group]
+        a, tables = piece.assignments[0], self._tables_of(piece.group)
+        return (yield from self._bounds.open(self._orders[number], tables, found, a))
 
     def _work_since(self, before: dict[str, int]) -> int:
         """How much was searched, in tiles that are bounded in one view."""

@@ -24,6 +24,7 @@ from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
 from costmodel.exact_any.share import Left, Share
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.ports import Prices
 
 WINDOW = 1024
 """How many pieces are dealt beyond those that are merged, at most."""
@@ -114,9 +115,10 @@ class SharedProver(AnyProver):
         left = [np.zeros(len(found.energy), np.bool_) for _, found in groups]
         shares: dict[tuple[int, int], list[Left]] = {}
         for piece in (*self._pending.values(), *(entry[-1] for entry in self._heap)):
-            if piece.task == "search":
-                one = Left(piece.least[0], piece.share)
-                shares.setdefault((piece.group, piece.assignments[0]), []).append(one)
+            if piece.task in ("mix", "search"):
+                key, one = (piece.group, piece.assignments[0]), Left(piece.least[0], piece.share)
+                left_of = self._queue.shares.get(key, [one]) if piece.task == "mix" else [one]
+                shares.setdefault(key, []).extend(left_of)
                 continue
             number = groups[piece.group][0]
             for group, (order, _) in enumerate(groups):
@@ -148,24 +150,42 @@ class SharedProver(AnyProver):
             self._begin(number)
             yield
         for group, a in self._queue.bounded:
-            found = self._queue.groups[group][1]
-            for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
-                least = max(left.energy, float(found.energy[a])), float(found.cycles[a])
-                if self._known.beats(*least):
-                    self._add(group, [a], "search", least, left.share)
+            self._add_bounded(group, a)
         self._begun = True
         yield from self._deal()
 
     def _limit(self) -> Limit:
         return self._known.to_beat or NOTHING
 
+    def _add_bounded(self, group: int, a: int) -> None:
+        """Has an assignment searched that chains have bounded, after ports are mixed for it."""
+        found = self._queue.groups[group][1]
+        if found.rate[a] > 0:
+            self._add(group, [a], "mix", (float(found.energy[a]), float(found.cycles[a])))
+        else:
+            self._add_shares(group, a, None)
+
+    def _add_shares(self, group: int, a: int, prices: Prices | None) -> None:
+        """Has an assignment searched, or what another proof has left of it."""
+        found = self._queue.groups[group][1]
+        for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
+            least = max(left.energy, float(found.energy[a])), float(found.cycles[a])
+            if self._known.beats(*least):
+                self._add(group, [a], "search", least, left.share, prices)
+
     def _add(
-        self, group: int, mates: Sequence[int], task: Task, least: Limit, share: Share | None = None
+        self,
+        group: int,
+        mates: Sequence[int],
+        task: Task,
+        least: Limit,
+        share: Share | None = None,
+        prices: Prices | None = None,
     ) -> None:
         """Has a piece wait for its turn."""
         found = self._queue.groups[group][1]
         bounds = tuple(read_bounds(found, a) for a in mates)
-        piece = Piece(group, tuple(mates), bounds, least, task, share or Share())
+        piece = Piece(group, tuple(mates), bounds, least, task, share or Share(), prices)
         # Shares of one assignment stand together: their tables are the same.
         first = min((one[:2] for one in bounds), key=lambda one: self._known.order(*one))
         where = first if task == "search" else least
@@ -251,6 +271,10 @@ class SharedProver(AnyProver):
             self._take_floors(piece, done)
         elif piece.task == "chains":
             self._take_chains(piece, done)
+        elif piece.task == "mix":
+            a = piece.assignments[0]
+            write_bounds(self._queue.groups[piece.group][1], a, done.bounds[0])
+            self._add_shares(piece.group, a, done.prices)
         else:
             for left in done.left:
                 self._take_left(piece, left)
@@ -280,14 +304,14 @@ class SharedProver(AnyProver):
             write_bounds(found, a, bounds)
             energy, cycles, *_, chains = bounds
             if chains > 0 and self._known.beats(energy, cycles):
-                self._add(piece.group, [a], "search", (energy, cycles))
+                self._add_bounded(piece.group, a)
 
     def _take_left(self, piece: Piece, left: Left) -> None:
         """Has a share searched that was left."""
         energy, cycles = piece.least
         least = max(energy, left.energy), cycles
         if self._known.beats(*least):
-            self._add(piece.group, piece.assignments, "search", least, left.share)
+            self._add(piece.group, piece.assignments, "search", least, left.share, piece.prices)
 
 
 def _tables(piece: Piece) -> tuple[Task, int, int]:

@@ -22,17 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.exact.pool import Here, Limit
+from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.choice import load_prover
-from costmodel.exact_any.pieces import (
-    Here,
-    Limit,
-    Piece,
-    PieceProver,
-    Settled,
-    read_bounds,
-    write_bounds,
-)
-from costmodel.exact_any.prover import AnyProver, Opened
+from costmodel.exact_any.pieces import Piece, PieceProver, Settled, write_bounds
+from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.shared_prover import SharedProver
 from costmodel.loop_nest.model import LoopNestModel
 from searchers import Evaluator, make
@@ -55,28 +49,36 @@ class Measured(PieceProver):
     """Notes how long pieces take to fill tables for a search."""
 
     fillings: list[float]
+    searched: dict[str, Piece]
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """See `PieceProver`."""
         self.fillings.append(0.0)
+        if piece.task == "search":
+            self.searched[f"{piece.group} {piece.assignments[0]}"] = piece
         return (yield from super().settle(piece, limit))
 
-    def _open(self, *given: Any, **named: Any) -> Generator[None, None, Opened]:
+    def _open(self, piece: Piece) -> Generator[None, None, Opened]:
         started = time.thread_time()
-        opened = yield from super()._open(*given, **named)
+        opened = yield from super()._open(piece)
         self.fillings[-1] = time.thread_time() - started
         return opened
 
 
-def from_nothing(space: MapSpace, shared: SharedProver) -> dict[str, float]:
+def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, float]:
     """Seconds that a worker takes to fill the tables of each assignment that was searched."""
     worker, found = PieceProver(space), dict[str, float]()
-    for group, a in {one.of[1:] for one in shared.dealt if one.of[0] == "search"}:
-        number, rows = worker._queue.groups[group]
-        write_bounds(rows, a, read_bounds(shared._queue.groups[group][1], a))
+    for piece in searched.values():
+        group, a = piece.group, piece.assignments[0]
+        rows = worker._queue.groups[group][1]
+        write_bounds(rows, a, piece.bounds[0])
+        if piece.prices is not None:
+            worker._bounds.mixed(
+                worker._orders[worker._queue.groups[group][0]], rows, a, piece.prices
+            )
         worker._held = None
         started = time.thread_time()
-        for _ in worker._open(worker._orders[number], worker._tables_of(group), rows, a):
+        for _ in worker._open(piece):
             pass
         found[f"{group} {a}"] = time.thread_time() - started
     return found
@@ -116,7 +118,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     make("structured", space, seed=0).run(evaluator)
     assert evaluator.best_code is not None
     worker = Measured(space)
-    worker.fillings = []
+    worker.fillings, worker.searched = [], {}
     started = time.process_time()
     shared = SharedProver(space, Here(worker))
     head = time.process_time() - started
@@ -131,7 +133,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print(name, json.dumps(found[name]), flush=True)
     settled = sum(one.seconds for one in shared.dealt)
     found["each"] = (found["shared"]["seconds"] - head - settled) / len(shared.dealt)
-    found["fresh"] = from_nothing(space, shared)
+    found["fresh"] = from_nothing(space, worker.searched)
     found["lengths"] = [
         Length(one.after, one.of[0], f"{one.of[1]} {one.of[2]}", one.seconds - filling, filling)
         for one, filling in zip(shared.dealt, worker.fillings, strict=True)
@@ -156,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         said = found[name]
         print(f"{name}: {said['seconds']:.1f} processor s, gap {said['gap']:.2%}")
     print(f"listing: {found['head']:.2f} s, merging a piece: {found['each'] * 1000:.2f} ms")
-    for task in ("floors", "chains", "search"):
+    for task in ("floors", "chains", "mix", "search"):
         took = [one[3] + one[4] for one in found["lengths"] if one[1] == task]
         if took:
             print(f"{task}: {len(took)} pieces, {sum(took):.1f} s, longest {max(took):.2f} s")

@@ -113,6 +113,25 @@ def random_hierarchy(
             return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
 
 
+def random_ports(seed: int, most: int) -> tuple[MapSpace, Codes]:
+    """A map space whose levels all have limited ports, and its feasible mappings."""
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        machine = random_machine(rng)
+        for level in machine["levels"]:
+            for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
+                level.pop(key, None)
+            level["bandwidth"] = 0.3
+        try:
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+        codes = every_mapping(space, most)
+        if codes is not None and len(codes) > most / 10:
+            return space, codes
+
+
 def _charge_networks(rng: np.random.Generator, levels: list[dict[str, Any]]) -> None:
     only_hops = rng.random() < 0.5
     for index, level in enumerate(levels):

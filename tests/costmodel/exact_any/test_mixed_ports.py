@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from small_hierarchies import random_machine, smaller
-from small_problems import every_mapping, random_parts
+from small_hierarchies import random_ports
 
-from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel import LoopNestModel
 from costmodel.exact_any import chain_bounds
 from costmodel.exact_any.prover import AnyProver
-from mapspace.errors import ConfigError
-
-
-def _random_problem(seed: int, most: int) -> tuple[MapSpace, Any]:
-    """A map space whose levels all have limited ports, and its feasible mappings."""
-    rng = np.random.default_rng(seed)
-    while True:
-        work, _ = random_parts(rng)
-        machine = random_machine(rng)
-        for level in machine["levels"]:
-            for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
-                level.pop(key, None)
-            level["bandwidth"] = 0.3
-        try:
-            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
-        except ConfigError:
-            continue
-        codes = every_mapping(space, most)
-        if codes is not None and len(codes) > most / 10:
-            return space, codes
 
 
 def _check(seed: int, most: int) -> tuple[bool, int]:
     """Whether a random problem is proven wrongly, and in how many assignments ports were mixed."""
-    space, codes = _random_problem(seed, most)
+    space, codes = random_ports(seed, most)
     objective: Any = ("edp", "ed2p")[seed % 2]
     costs = LoopNestModel().evaluate(space, codes)
     best = int(costs.objective(objective).argmin())

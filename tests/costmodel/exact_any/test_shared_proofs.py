@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_hierarchies import random_hierarchy
+from small_hierarchies import random_hierarchy, random_ports
 from tilings_by_value import least_by_tiling
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
@@ -74,8 +74,14 @@ def check(seed: int, most: int, patch: pytest.MonkeyPatch) -> Counter[str]:
     Returns:
         How many pieces there were of every task.
     """
-    rng = np.random.default_rng(seed)
-    space, codes, objective = random_hierarchy(rng, most)
+    space, codes, objective = random_hierarchy(np.random.default_rng(seed), most)
+    return check_space(space, codes, objective, patch)
+
+
+def check_space(
+    space: MapSpace, codes: Any, objective: Any, patch: pytest.MonkeyPatch
+) -> Counter[str]:
+    """As `check`, of a space and all of its mappings."""
     values = LoopNestModel().evaluate(space, codes).objective(objective)
     worst = codes[int(values.argmax())][None]
     for module, name, value in SMALL:
@@ -97,6 +103,19 @@ def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPa
     assert max(one["floors"] for one in tasks) > 1
     assert max(one["chains"] for one in tasks) > 3
     assert max(one["search"] for one in tasks) > 20
+
+
+def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> int:
+    """As `check`, where every port is limited; returns how often ports were mixed."""
+    mixed = 0
+    for seed in seeds:
+        space, codes = random_ports(seed, 1000)
+        mixed += check_space(space, codes, ("edp", "ed2p")[seed % 2], patch)["mix"]
+    return mixed
+
+
+def test_ports_are_mixed_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_ports(range(6), monkeypatch) > 6
 
 
 @pytest.mark.slow
