@@ -30,15 +30,16 @@ class Assignments(NamedTuple):
     """Assignments with the same kept tensors.
 
     keeps `[L]` bits; choice `[A, L]` the vector of every level; fixed `[A]` pJ that no tile
-    decides; energy `[A]` pJ and cycles `[A]` that none of its mappings undercuts; slowest `[A]` the
-    port that takes the most cycles and least `[A]` how many, -1 where none is limited or known;
-    rate `[A]` at which cycles are added to energy, 0 where they are not; chains `[A]` how many have
-    bounded it.
+    decides; plain `[A]` pJ and cycles `[A]` that none of its mappings undercuts; energy `[A]` pJ
+    that at so many cycles have an objective that none undercuts; slowest `[A]` the port that takes
+    the most cycles and least `[A]` how many, -1 where none is limited or known; rate `[A]` at which
+    cycles are added to energy, 0 where they are not; chains `[A]` how many have bounded it.
     """
 
     keeps: tuple[int, ...]
     choice: Array
     fixed: FloatArray
+    plain: FloatArray
     energy: FloatArray
     cycles: Array
     slowest: Array
@@ -120,7 +121,16 @@ def list_assignments(
         rate = np.zeros(len(choice))
         chains = np.zeros(len(choice), np.int64)
         yield Assignments(
-            keeps, choice, fixed, energy, cycles, unknown[0], unknown[1], rate, chains
+            keeps,
+            choice,
+            fixed,
+            energy.copy(),
+            energy,
+            cycles,
+            unknown[0],
+            unknown[1],
+            rate,
+            chains,
         )
 
 

@@ -144,12 +144,13 @@ class ChainBounds:
             if number < 0 or prices.leaks:
                 if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
                     found.slowest[mate] = number
+                found.plain[mate] = max(found.plain[mate], least)
                 found.energy[mate] = max(found.energy[mate], least)
             elif least < math.inf:
                 least = math.ceil(least) + waiting
                 if found.slowest[mate] < 0 or least > found.least[mate]:
                     found.slowest[mate], found.least[mate] = number, least
-                found.cycles[mate] = max(found.cycles[mate], least)
+                self._raise_cycles(found, mate, least)
             found.chains[mate] = chains
             yield
 
@@ -190,6 +191,14 @@ class ChainBounds:
                 self._raise_together(found, mate, together, fixed[row] + table.least)
                 found.rate[mate] = together.rate
                 yield
+
+    def _raise_cycles(self, found: Assignments, mate: int, least: int) -> None:
+        """Raises the cycles that an assignment needs; its objective's bound stays what it was."""
+        before = int(found.cycles[mate])
+        if least > before:
+            same = found.energy[mate] * (before / least) ** self._power * (1 - SLACK)
+            found.energy[mate] = max(found.plain[mate], same)
+            found.cycles[mate] = least
 
     def _could_win(self, found: Assignments, mate: int) -> bool:
         return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]))
@@ -313,13 +322,17 @@ class ChainBounds:
         return one.number, found.keeps, a, alone
 
     def _at_rate(self, rate: float) -> Together:
-        return Together(rate, 2 if self._objective == "ed2p" else 1)
+        return Together(rate, self._power)
+
+    @property
+    def _power(self) -> int:
+        return 2 if self._objective == "ed2p" else 1
 
     def _raise_together(
         self, found: Assignments, mate: int, together: Together, least: float
     ) -> None:
         """Raises the energy that an assignment needs to what its sum with the cycles says."""
-        energy, cycles = found.energy[mate : mate + 1], float(found.cycles[mate])
+        energy, cycles = found.plain[mate : mate + 1], float(found.cycles[mate])
         both, slow = np.array([least]), np.array([cycles])
         raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
         found.energy[mate] = max(found.energy[mate], float(raised[0]))

@@ -23,8 +23,8 @@ from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.tables import ChainTables
 
-Bounds = tuple[float, int, int, int, float, int]
-"""Of an assignment: energy, cycles, slowest, least, rate and chains, as in `Assignments`."""
+Bounds = tuple[float, int, int, int, float, int, float]
+"""Of an assignment: energy, cycles, slowest, least, rate, chains and plain, as in `Assignments`."""
 
 Task = Literal["floors", "chains", "mix", "search"]
 
@@ -178,11 +178,11 @@ def read_bounds(found: Assignments, a: int) -> Bounds:
     """What is known of an assignment."""
     return (
         float(found.energy[a]), int(found.cycles[a]), int(found.slowest[a]),
-        int(found.least[a]), float(found.rate[a]), int(found.chains[a]),
+        int(found.least[a]), float(found.rate[a]), int(found.chains[a]), float(found.plain[a]),
     )  # fmt: skip
 
 
 def write_bounds(found: Assignments, a: int, bounds: Bounds) -> None:
     """Notes what is known of an assignment."""
     found.energy[a], found.cycles[a], found.slowest[a] = bounds[:3]
-    found.least[a], found.rate[a], found.chains[a] = bounds[3:]
+    found.least[a], found.rate[a], found.chains[a], found.plain[a] = bounds[3:]

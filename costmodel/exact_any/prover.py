@@ -363,7 +363,9 @@ class AnyProver(ProofRun):
                     yield
                     continue
                 for found, floor in zip(groups, floors.tolist(), strict=True):
-                    found.energy[a] = max(found.energy[a], (found.fixed[a] + floor) * (1 - SLACK))
+                    least = (found.fixed[a] + floor) * (1 - SLACK)
+                    found.plain[a] = max(found.plain[a], least)
+                    found.energy[a] = max(found.energy[a], least)
             raised.add(a)
 
     def offer(self, codes: Codes) -> None:

@@ -302,7 +302,7 @@ class SharedProver(AnyProver):
         found = self._queue.groups[piece.group][1]
         for a, bounds in zip(piece.assignments, done.bounds, strict=True):
             write_bounds(found, a, bounds)
-            energy, cycles, *_, chains = bounds
+            energy, cycles, *_, chains, _ = bounds
             if chains > 0 and self._known.beats(energy, cycles):
                 self._add_bounded(piece.group, a)
 

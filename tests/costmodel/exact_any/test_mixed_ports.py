@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_hierarchies import random_ports
+from small_hierarchies import check_hierarchy, random_ports
 
 from costmodel import LoopNestModel
 from costmodel.exact_any import chain_bounds
@@ -37,6 +37,11 @@ def test_equals_enumeration() -> None:
 def test_more_equal_enumeration(block: int) -> None:
     for seed in range(1000 + 40 * block, 1040 + 40 * block):
         assert not _check(seed, 6000)[0], seed
+
+
+def test_cycles_that_rise_leave_the_bound_of_the_objective() -> None:
+    """Energy that was raised together with fewer cycles makes another objective with more."""
+    check_hierarchy(2729, 60_000)
 
 
 def test_ports_whose_cycles_are_added_up_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
