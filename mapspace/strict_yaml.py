@@ -183,7 +183,11 @@ def _yaml(path: str | Path, loader: type[yaml.SafeLoader], text: str | None = No
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         if mark and text[mark.index : mark.index + 1] == "\t":
             raise ConfigError(f"{path}, line {mark.line + 1}: a tab; YAML wants spaces.") from error
-        raise ConfigError(f"{path}{place}: {error.problem or error.context}.") from error
+        problem = error.problem or error.context or ""
+        if problem.startswith("found unknown escape character"):
+            # Most often a regular expression.
+            problem = "a backslash in double quotes; single quotes leave it as it is"
+        raise ConfigError(f"{path}{place}: {problem}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: a date such as 2024-13-45 that YAML recognises and Python refuses.
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}.") from error

@@ -75,11 +75,16 @@ class Templates:
         """
         nest = nest_of(record)
         known = {name: FORMS[name](record, nest) for name in self.names}
-        try:
-            words = [template.render(known) for template in self._run]
-            return words, {name: text.render(known) for name, text in self._files.items()}
-        except (jinja2.UndefinedError, jinja2.exceptions.SecurityError, TypeError) as error:
-            raise ConfigError(f"templates: {error}.") from None
+
+        def fill(template: jinja2.Template, where: str) -> str:
+            try:
+                return template.render(known)
+            except (jinja2.UndefinedError, jinja2.exceptions.SecurityError, TypeError) as error:
+                raise ConfigError(f"{where}: {error}.") from None
+
+        words = [fill(template, f"run[{i}]") for i, template in enumerate(self._run)]
+        files = {name: fill(text, f"files.{name}") for name, text in self._files.items()}
+        return words, files
 
 
 def _levels(nest: Nest) -> list[dict[str, Any]]:

@@ -104,7 +104,8 @@ def evaluate(
         (counts.failed, "failed (why stands in the result)"),
     )
     note = "".join(f", {number:,} of them {what}" for number, what in parts if number)
-    click.echo(f"{counts.scored:,} records scored{note}", err=True)
+    noun = "record" if counts.scored == 1 else "records"
+    click.echo(f"{counts.scored:,} {noun} scored{note}", err=True)
 
 
 def _model_of(hardware: Place | None, simulator: str | None) -> str:

@@ -61,11 +61,20 @@ class OwnResult:
 
     def text(self) -> str:
         """For people."""
+        from costmodel.loop_nest.nest_loops import nest_of
+        from costmodel.loop_nest.nest_texts import pseudo_text
+        from costmodel.loop_nest.record_forms import as_nest
+
         said = self.summary
-        lines = [
+        workers = "1 worker" if said["workers"] == 1 else f"{said['workers']:,} workers"
+        lines = []
+        # What another kind of model maps is no loop nest.
+        with contextlib.suppress(MapspaceError):
+            lines += [pseudo_text(nest_of(as_nest(self.record)))]
+        lines += [
             f"{said['objective']} {self.value:g} by {said['model']}",
             f"{said['searcher']}: {said['iterations']:,} simulations in {said['seconds']:.1f} s on "
-            f"{said['workers']} workers",
+            f"{workers}",
         ]
         if said["failures"]:
             lines.append(

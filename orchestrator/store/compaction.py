@@ -130,7 +130,7 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
             done.certificates += 1
     # Somebody may have read a row before it counted no more, and write it once more.
     for path in _old(store, REMOVED, ".json", grace):
-        if not present & set(store.read(path, read_ids) or ()):
+        if not present & set(_read(store, path, read_ids, []) or ()):
             store.file(path).unlink(missing_ok=True)
     for folder in ("", ROWS, CERTIFICATES, REMOVED, *_new_folders(store)):
         for path in _old(store, folder, ".tmp", grace):

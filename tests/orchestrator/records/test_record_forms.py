@@ -144,6 +144,7 @@ def test_bad_records_are_one_line(changes: Record, message: str) -> None:
     ("text", "message"),
     [
         ("workload:\n\t- gemm\n", "line 2: a tab; YAML wants spaces"),
+        ('run: "e (\\S+)"\n', "a backslash in double quotes; single quotes leave it as it is"),
         ("{", "record.yaml"),
         ("workload: gemm:M=4,N=4,K=4\n", "mapping: expected levels with their loops"),
     ],

@@ -316,13 +316,38 @@ def test_a_store_in_a_bucket(bucket: RemotePath) -> None:
     assert not store.lines
 
 
+def test_what_another_one_clears_away_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Quiet(tmp_path)
+    store.add([row_of(number) for number in range(3)])
+    store.remove([row_of(1).id])
+    (listed,) = (tmp_path / "removed").iterdir()
+    clear(store)  # the row is gone, and the file that says so stays for a while
+    listing, aging = Store.listed, compaction.file_ages
+
+    def vanishes(own: Store, folder: str, suffix: str) -> list[str]:
+        paths = listing(own, folder, suffix)
+        return [*paths, "removed/ghost.json"] if folder == "removed" else paths
+
+    def old(folder: Path) -> dict[str, float]:
+        return {**aging(folder), **({"ghost.json": 1e9} if folder.name == "removed" else {})}
+
+    monkeypatch.setattr(Store, "listed", vanishes)
+    monkeypatch.setattr(compaction, "file_ages", old)
+    clear(store, grace=0.0)
+    assert not listed.exists()
+    assert numbers(store) == [0, 2]
+    assert not store.lines
+
+
 WRITER = """
 import sys
 import time
 sys.path[:0] = [{root!r}, {tests!r}]
-from pathlib import Path
+from mapspace.storage import place
 from test_store_folder import Quiet, row_of
-store = Quiet(Path(sys.argv[1]))
+store = Quiet(place(sys.argv[1]))
 for number in range(int(sys.argv[2]), int(sys.argv[3])):
     assert store.add([row_of(number)])
     time.sleep(0.02)
@@ -331,11 +356,11 @@ for number in range(int(sys.argv[2]), int(sys.argv[3])):
 COMPACTOR = """
 import sys
 sys.path[:0] = [{root!r}, {tests!r}]
-from pathlib import Path
+from mapspace.storage import place
 from orchestrator.store import compaction
 from test_store_folder import Quiet
 compaction.SMALL_FILES = 2
-store = Quiet(Path(sys.argv[1]))
+store = Quiet(place(sys.argv[1]))
 print("ready", flush=True)
 while True:
     compaction.clear(store)
@@ -353,19 +378,34 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 def test_many_writers_and_compactions_at_once_some_killed(tmp_path: Path) -> None:
     """Every row whose writer said that it is there, is there."""
+    _write_and_compact(tmp_path)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.slow
+def test_many_writers_and_compactions_of_a_store_in_a_bucket(bucket: RemotePath) -> None:
+    """The same through the S3 API, and `results gc` by the command meanwhile."""
+    _write_and_compact(bucket / "store", command=True)
+
+
+def _write_and_compact(where: Path | RemotePath, command: bool = False) -> None:
     rng = random.Random(time.time_ns())
-    compactors = [start(COMPACTOR, tmp_path) for _ in range(2)]
+    compactors = [start(COMPACTOR, where) for _ in range(2)]
     for process in compactors:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-    writers = [start(WRITER, tmp_path, 100 * part, 100 * part + 40) for part in range(3)]
-    until = time.monotonic() + 30
+    writers = [start(WRITER, where, 100 * part, 100 * part + 40) for part in range(3)]
+    until = time.monotonic() + (120 if command else 30)
+    gc = [sys.executable, "-m", "orchestrator", "results", "gc", "--store", str(where)]
     while any(writer.poll() is None for writer in writers) and time.monotonic() < until:
+        if command:
+            done = subprocess.run(gc, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
         time.sleep(rng.random() * 0.2)
         victim = rng.randrange(2)
         compactors[victim].send_signal(signal.SIGKILL)
         compactors[victim].communicate()
-        compactors[victim] = start(COMPACTOR, tmp_path)
+        compactors[victim] = start(COMPACTOR, where)
         if rng.random() < 0.3 and writers[0].poll() is None:
             writers[0].send_signal(signal.SIGKILL)
     said: list[int] = []
@@ -377,11 +417,10 @@ def test_many_writers_and_compactions_at_once_some_killed(tmp_path: Path) -> Non
         process.kill()
         error = process.communicate()[1]
         assert "Traceback" not in error, error
-    store = Quiet(tmp_path)
+    store = Quiet(where)
     there = numbers(store)
     assert set(said) <= set(there)
     assert len(there) == len(set(there))
     clear(store, grace=0.0)
     assert numbers(store) == there
-    assert not list(tmp_path.rglob("*.tmp"))
     assert not store.lines
