@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -30,6 +31,9 @@ Task = Literal["floors", "chains", "mix", "search"]
 
 MOST_WORK = 300_000
 """A search that takes more, about a quarter of a second, gives back what is left."""
+
+MOST_BYTES = 1 << 29
+"""What the tables of assignments may take that a worker has searched, with those of the last."""
 
 TILING_WORK = 120
 """What a tiling takes, in tiles that are bounded in one view."""
@@ -70,15 +74,26 @@ class Settled(NamedTuple):
     prices: Prices | None = None
 
 
+Key = tuple[int, int, Bounds, Prices | None]
+"""Of an assignment that is searched: what its tables depend on."""
+
+
 class PieceProver(AnyProver):
     """Settles pieces of a proof.
 
-    Tables of the kept tensors in work are kept from piece to piece: they say the same as new ones.
+    Tables of the kept tensors in work are kept from piece to piece, and those of the assignments
+    that were searched last: they say the same as new ones.
     """
 
+    _takes_up = False
     _held: tuple[int, list[ChainTables]] | None = None
-    _opened: tuple[tuple[int, int, Bounds, Prices | None], Opened] | None = None
     _prices: Prices | None = None
+    _views = 1
+
+    @cached_property
+    def _opened(self) -> dict[Key, tuple[list[ChainTables], Opened]]:
+        """Assignments that were searched, the last one at the end."""
+        return {}
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """Does what a piece asks for, for what is below a limit."""
@@ -119,40 +134,50 @@ class PieceProver(AnyProver):
         if piece.task == "floors":
             yield from self._raise_floors(one, mates)
             return
-        tables = self._tables_of(piece.group)
         if piece.task == "chains":
-            self._opened = None
-            yield from self._bounds.bound(one, tables, found, mates)
+            yield from self._bounds.bound(one, self._tables_of(piece.group), found, mates)
             return
         a = piece.assignments[0]
         if found.rate[a] > 0:
             # What another piece has mixed here was for another limit.
             self._bounds.mixed(one, found, a, piece.prices)
         if piece.task == "mix":
-            self._opened = None
+            tables = self._tables_of(piece.group)
             self._prices = yield from self._bounds.mix(one, tables, found, a)
             return
-        key = piece.group, a, piece.bounds[0], piece.prices
-        if self._opened is None or self._opened[0] != key:
-            self._opened = None
-            self._opened = key, (yield from self._open(piece))
-        self._tilings.trail = trail
-        assignment, views = self._opened[1]
-        cycles = int(found.cycles[a])
-        yield from self._tilings.search(one, assignment, views, tables[0], cycles)
+        tables, (assignment, views) = yield from self._open(piece)
+        self._tilings.trail, self._views = trail, len(views)
+        yield from self._tilings.search(one, assignment, views, tables[0], int(found.cycles[a]))
 
-    def _open(self, piece: Piece) -> Generator[None, None, Opened]:
-        """Fills the tables that a search reads."""
-        number, found = self._queue.groups[piece.group]
-        a, tables = piece.assignments[0], self._tables_of(piece.group)
-        return (yield from self._bounds.open(self._orders[number], tables, found, a))
+    def _open(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
+        """The tables that a search reads: those that are there, or filled."""
+        key = piece.group, piece.assignments[0], piece.bounds[0], piece.prices
+        found = self._opened.pop(key, None)
+        if found is None:
+            found = yield from self._fill(piece)
+        self._opened[key] = found
+        while len(self._opened) > 1 and self._bytes() > MOST_BYTES:
+            del self._opened[next(iter(self._opened))]
+        return found
+
+    def _fill(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
+        """Fills tables for a search."""
+        number, rows = self._queue.groups[piece.group]
+        one = self._orders[number]
+        tables = self._tables_of(piece.group)
+        if tables[0].size <= MOST_BYTES // 4:
+            tables = [ChainTables(one.shape, tables[0].tiles, rows.keeps, one.credits)]
+        return tables, (yield from self._bounds.open(one, tables, rows, piece.assignments[0]))
+
+    def _bytes(self) -> int:
+        """What the tables of the assignments that were searched take at most."""
+        return sum(table.size for tables, _ in self._opened.values() for table in tables)
 
     def _work_since(self, before: dict[str, int]) -> int:
         """How much was searched, in tiles that are bounded in one view."""
         counts = self._counts
         tilings = counts["tilings"] - before["tilings"]
-        views = 1 if self._opened is None else len(self._opened[1][1])
-        return views * (counts["tiles"] - before["tiles"] + TILING_WORK * tilings)
+        return self._views * (counts["tiles"] - before["tiles"] + TILING_WORK * tilings)
 
     def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float], ...]:
         """Of all groups of an order the chosen assignments that could win, with their floors."""
@@ -164,10 +189,14 @@ class PieceProver(AnyProver):
         )
 
     def _tables_of(self, group: int) -> list[ChainTables]:
+        """Tables of a group for whatever is next; if large, nothing else has tables of its own."""
+        held = None if self._held is None else self._held[1]
+        for key in [key for key, (tables, _) in self._opened.items() if tables is held]:
+            del self._opened[key]
         if self._held is None or self._held[0] != group:
             number, found = self._queue.groups[group]
             one = self._orders[number]
-            self._held = self._opened = None  # make room first
+            self._held = None  # make room first
             tiles = one.lattice.tiles(found.keeps)
             tables = ChainTables(one.shape, tiles, found.keeps, one.credits)
             self._held = group, [tables]

@@ -104,6 +104,8 @@ class AnyProver(ProofRun):
     ties = False
     # Whether nothing can be better than the best known once the least bound cannot.
     _settles = True
+    # Whether assignments are taken up here, by rising bound.
+    _takes_up = True
 
     def __init__(
         self,
@@ -211,7 +213,8 @@ class AnyProver(ProofRun):
                 yield
         if self._resumed is not None:
             self._queue.resume(self._resumed)
-        self._queue.begin(self._known.order)
+        if self._takes_up:
+            self._queue.begin(self._known.order)
         self._built = True
         yield
         queue, tables = self._queue, dict[int, list[ChainTables]]()

@@ -32,10 +32,10 @@ WINDOW = 1024
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
 
-MOST_MATES = 64
+MOST_MATES = 16
 """Assignments that share outer tables and are bounded together at most."""
 
-MOST_FLOORS = 16
+MOST_FLOORS = 2
 """Spatial factors whose floors are raised together at most."""
 
 NOTHING = (math.inf, math.inf)
@@ -61,6 +61,8 @@ class SharedProver(AnyProver):
     Attributes:
         dealt: the pieces, in their order.
     """
+
+    _takes_up = False
 
     def __init__(
         self,

@@ -122,6 +122,11 @@ class ChainTables:
                 yield
 
     @property
+    def size(self) -> int:
+        """Bytes of the tables, if all of them are written."""
+        return sum(array.nbytes for array in self.chain)
+
+    @property
     def least(self) -> float:
         """The energy of all words that enter the tiles of levels at least; inf if no tiles fit."""
         first = self.first_step

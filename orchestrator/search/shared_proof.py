@@ -7,7 +7,6 @@ docs/inside/proof-any-levels.md).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -101,20 +100,16 @@ class OnRay:
 
         Workers list the assignments while the driver does.
         """
-        self._problem, self._workers = problem, workers
+        self._problem = problem
         self._tasks: Tasks[Given, AnySettled | Literal[True]] = Tasks(
             settle, [Given(problem, -1, None, (0.0, 0.0))] * workers, cores=workers
         )
-        self._first: list[Given] | None = []
         self._out = set[int]()
 
     def submit(self, number: int, piece: AnyPiece, limit: Limit) -> None:
         """See `Pool`."""
-        given = Given(self._problem, number, piece, limit)
-        self._tasks.add(given)
+        self._tasks.add(Given(self._problem, number, piece, limit))
         self._out.add(number)
-        if self._first is not None:
-            self._first.append(given)
 
     def ready(self, seconds: float) -> Sequence[tuple[int, Any]]:
         """See `Pool`.
@@ -122,17 +117,6 @@ class OnRay:
         Raises:
             MapspaceError: workers kept dying on a piece.
         """
-        if self._first is not None:
-            # Else idle: so they have the tables that the next pieces need.
-            chains = [
-                one
-                for one in self._first
-                if isinstance(one.piece, Piece) and one.piece.task == "chains"
-            ]
-            idle = self._workers - len(self._first)
-            for again in itertools.islice(itertools.cycle(chains), max(0, idle)):
-                self._tasks.add(again)
-            self._first = None
         found = []
         for given, settled in self._tasks.ready(seconds):
             if settled is None:

@@ -5,9 +5,8 @@
 What 2, 16 and 64 workers would take is a simulation with the measured lengths of the pieces: they
 are handed out in their order as workers become free, each after as many others were merged as were
 when it was dealt here. Listing the assignments comes first, merging a piece takes the driver its
-measured time, and a worker that comes to an assignment fills its tables from nothing, as measured.
-Where fewer pieces than workers are there at first, the others bound the same assignments, as
-workers on Ray do, and have tables then. Starting workers and sending pieces count as nothing.
+measured time, and a worker that comes to an assignment whose tables it does not hold fills them
+from nothing, as measured. Starting workers and sending pieces count as nothing.
 `--lengths` keeps the lengths, and simulates with those that are there.
 """
 
@@ -25,10 +24,11 @@ from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.pool import Here, Limit
 from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.choice import load_prover
-from costmodel.exact_any.pieces import Piece, PieceProver, Settled, write_bounds
+from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled, write_bounds
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.shared_prover import SharedProver
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.tile_chains.tables import ChainTables
 from searchers import Evaluator, make
 
 
@@ -50,6 +50,7 @@ class Measured(PieceProver):
 
     fillings: list[float]
     searched: dict[str, Piece]
+    largest = 1
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """See `PieceProver`."""
@@ -58,11 +59,12 @@ class Measured(PieceProver):
             self.searched[f"{piece.group} {piece.assignments[0]}"] = piece
         return (yield from super().settle(piece, limit))
 
-    def _open(self, piece: Piece) -> Generator[None, None, Opened]:
+    def _fill(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         started = time.thread_time()
-        opened = yield from super()._open(piece)
+        filled = yield from super()._fill(piece)
         self.fillings[-1] = time.thread_time() - started
-        return opened
+        self.largest = max(self.largest, sum(table.size for table in filled[0]))
+        return filled
 
 
 def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, float]:
@@ -78,7 +80,7 @@ def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, fl
             )
         worker._held = None
         started = time.thread_time()
-        for _ in worker._open(piece):
+        for _ in worker._fill(piece):
             pass
         found[f"{group} {a}"] = time.thread_time() - started
     return found
@@ -87,26 +89,23 @@ def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, fl
 def simulated(found: Mapping[str, Any], workers: int) -> float:
     """Seconds that so many workers take."""
     lengths = [Length(*one) for one in found["lengths"]]
-    warm = {one.tables: one.filling for one in reversed(lengths) if one.filling > 0}
     free = [(found["head"], worker) for worker in range(workers)]
-    has, merged, ends = [""] * workers, [found["head"]], list[float]()
-    first = sum(one.after == 0 for one in lengths)
-    for at, one in enumerate(lengths):
+    has: list[dict[str, None]] = [{} for _ in range(workers)]
+    merged, ends = [found["head"]], list[float]()
+    for one in lengths:
         while len(merged) <= one.after:
             merged.append(max(merged[-1], ends[len(merged) - 1]) + found["each"])
         begins, worker = heapq.heappop(free)
         takes = one.seconds
-        if one.task == "search" and has[worker] != one.tables:
-            bounded = has[worker] == f"chains of {one.tables.split()[0]}"
-            takes += (warm if bounded else found["fresh"])[one.tables]
-        has[worker] = one.tables if one.task == "search" else f"chains of {one.tables.split()[0]}"
+        if one.task == "search":
+            # Those used last are at the end.
+            if has[worker].pop(one.tables, one) is one:
+                takes += found["fresh"][one.tables]
+            has[worker][one.tables] = None
+            while len(has[worker]) > found["kept"]:
+                del has[worker][next(iter(has[worker]))]
         ends.append(max(begins, merged[one.after]) + takes)
         heapq.heappush(free, (ends[-1], worker))
-        if at == first - 1 and one.task == "chains":
-            for _ in range(workers - first):
-                _, idle = heapq.heappop(free)
-                has[idle] = has[worker]
-                heapq.heappush(free, (ends[-1], idle))
     return max(ends, default=found["head"])
 
 
@@ -133,6 +132,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print(name, json.dumps(found[name]), flush=True)
     settled = sum(one.seconds for one in shared.dealt)
     found["each"] = (found["shared"]["seconds"] - head - settled) / len(shared.dealt)
+    found["kept"] = max(1, MOST_BYTES // worker.largest)
     found["fresh"] = from_nothing(space, worker.searched)
     found["lengths"] = [
         Length(one.after, one.of[0], f"{one.of[1]} {one.of[2]}", one.seconds - filling, filling)

@@ -105,6 +105,25 @@ def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPa
     assert max(one["search"] for one in tasks) > 20
 
 
+@pytest.mark.parametrize("seed", range(9000, 9004))
+def test_which_tables_a_worker_keeps_changes_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space, codes, objective = random_hierarchy(np.random.default_rng(seed), 2000)
+    for module, name, value in SMALL:
+        monkeypatch.setattr(module, name, value)
+    texts = []
+    for most in (1, 200_000, 1 << 29):
+        monkeypatch.setattr(pieces, "MOST_BYTES", most)
+        prover = SharedProver(
+            space, Here(PieceProver(space, objective=objective)), objective=objective
+        )
+        prover.offer(codes[:1])
+        prover.run()
+        texts.append(certify(prover, 1.0).text())
+    assert len(set(texts)) == 1
+
+
 def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> int:
     """As `check`, where every port is limited; returns how often ports were mixed."""
     mixed = 0
