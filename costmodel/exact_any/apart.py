@@ -243,6 +243,7 @@ class Apart:
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer), weight[0].copy(),
             *known.outwards(outer), known.ended_start, np.ascontiguousarray(inner),
             np.zeros((levels, tensors), np.int64), np.zeros(levels, np.int64),
+            np.full(levels, np.inf),
         )  # fmt: skip
         total = np.zeros(len(self._rows[0].which))
         for level, of in enumerate(self._rows, 1):

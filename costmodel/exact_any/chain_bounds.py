@@ -27,7 +27,7 @@ from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
 from costmodel.tile_chains.tables import ChainTables, nth_table, products_inside
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.views import Together, View
-from costmodel.tile_chains.weights import Weights, weights
+from costmodel.tile_chains.weights import Weights, level_floors, weights
 
 Opened = tuple[Assignment, list[View]]
 """What is kept and spread, and what bounds its tilings: of energy first."""
@@ -37,6 +37,12 @@ FEW_CELLS = 100_000
 
 FAR = 16
 """A port is passed whose cycles are so many times below the least if every word enters once."""
+
+SOON = 2
+"""Tables outside all fan-outs are filled for every assignment after so many sets of them."""
+
+ROUNDING = 1e-9
+"""Tables leave out what is further above the limit than this share."""
 
 SHARES = 32
 """Two ports are mixed in whole shares of so many."""
@@ -74,8 +80,9 @@ class ChainBounds:
     """Raises what all mappings of assignments need, and opens one for its search."""
 
     def __init__(
-        self, objective: Objective, known: Known, counts: dict[str, int], *, settles: bool
-    ) -> None:
+        self, objective: Objective, known: Known, counts: dict[str, int], *, settles: bool,
+        prunes: bool,
+    ) -> None:  # fmt: skip
         """Notes whose bounds are wanted.
 
         Args:
@@ -83,7 +90,9 @@ class ChainBounds:
             known: the best mappings.
             counts: of chains; counted on.
             settles: whether nothing can win that has no better objective than the best.
+            prunes: whether tables leave out what cannot win now; they depend on what is known.
         """
+        self._prunes = prunes
         self._objective, self._kind = objective, objective_kind(objective)
         self._known, self._counts, self._settles = known, counts, settles
         self._mixtures: dict[tuple[int, tuple[int, ...], int, Prices], Prices] = {}
@@ -98,35 +107,34 @@ class ChainBounds:
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
     ) -> Iterator[None]:
         """Raises the floors of assignments that share outer tables."""
+        tables[0].asked += 1
         of, space = weigh(one, found, mates, shared=True), one.space
         everyone = np.arange(len(mates))
-        yield from self._by(one, tables[0], found, of, everyone, (-1, Prices()), 1)
+        yield from self._by(one, tables, found, of, everyone, (-1, Prices()), 1)
         limited, leaks = self.limited(space), self._kind == ENERGY
         if not limited:
             return
-        table = nth_table(tables, 1)
-        least = [port_floors(space, port, found.keeps, of.spatial, of.found) for port in limited]
-        turns = np.argsort(-np.array(least), axis=0, kind="stable")
+        least = floors_of_ports(space, limited, found.keeps, of)
+        turns = np.argsort(-least, axis=0, kind="stable")
         for turn, numbers in enumerate(turns):
             before = found.slowest[mates]
             for number, port in enumerate(limited):
-                rows, listed = (
-                    np.flatnonzero(numbers == number),
-                    (number, Prices(port, leaks=leaks)),
-                )
-                yield from self._by(one, table, found, of, rows, listed, turn + 2)
+                now = (numbers == number) & (least[number] * FAR >= found.cycles[mates])
+                prices = Prices(port, leaks=leaks)
+                rows = np.flatnonzero(now)
+                yield from self._by(one, tables, found, of, rows, (number, prices), turn + 2)
             changed = found.slowest[mates] != before
             yield from self._together(one, nth_table(tables, 1), found, of, changed)
 
     def _by(
-        self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, rows: Array,
-        listed: tuple[int, Prices], chains: int,
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, of: Weighed,
+        rows: Array, listed: tuple[int, Prices], chains: int,
     ) -> Iterator[None]:  # fmt: skip
         """Raises the floors of some of the assignments by one price list.
 
         Args:
             one: the order of buffers.
-            table: the tables.
+            tables: the tables.
             found: all assignments.
             of: those that share outer tables.
             rows: which of these.
@@ -134,12 +142,16 @@ class ChainBounds:
             chains: how many price lists have bounded them then.
         """
         (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
+        # Where there is room, in the table in which a search looks for it.
+        beside = one.shape.cells <= FEW_CELLS and not prices.leaks
+        table = nth_table(tables, 0 if number < 0 else 2 + number if beside else 1)
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+        limit = self._limit(one, found, of, rows, prices)
         for row in rows.tolist():
             mate = int(of.mates[row])
             if found.chains[mate] >= chains or not self._could_win(found, mate):
                 continue  # by a proof before this one, or it is settled
-            yield from self._fill(table, of, row, weight)
+            yield from self._fill(table, of, row, weight, limit, kept=tables[0].asked > SOON)
             least = (fixed[row] + table.least) * (1 - SLACK)
             if number < 0 or prices.leaks:
                 if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
@@ -151,6 +163,8 @@ class ChainBounds:
                 if found.slowest[mate] < 0 or least > found.least[mate]:
                     found.slowest[mate], found.least[mate] = number, least
                 self._raise_cycles(found, mate, least)
+            else:
+                found.energy[mate] = math.inf  # no tiles are left
             found.chains[mate] = chains
             yield
 
@@ -186,8 +200,9 @@ class ChainBounds:
             together = Together.of(self._objective, *least)
             prices = Prices(port, together.rate)
             weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+            limit = self._limit(one, found, of, np.array(left), prices)
             for row, mate in zip(left, mates, strict=True):
-                yield from self._fill(table, of, row, weight)
+                yield from self._fill(table, of, row, weight, limit, kept=False)
                 self._raise_together(found, mate, together, fixed[row] + table.least)
                 found.rate[mate] = together.rate
                 yield
@@ -203,11 +218,56 @@ class ChainBounds:
     def _could_win(self, found: Assignments, mate: int) -> bool:
         return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]))
 
+    def _limit(
+        self, one: OneOrder, found: Assignments, of: Weighed, rows: Array, prices: Prices
+    ) -> FloatArray | None:
+        """`[L]` what entering the tiles of a level and of those outside costs where it can win.
+
+        What no tile decides, and every word once for the levels further in, come on top.
+
+        Args:
+            one: the order of buffers.
+            found: all assignments.
+            of: those that share outer tables.
+            rows: which of these it is for.
+            prices: what costs.
+
+        Returns:
+            The largest of all; None where there is none.
+        """
+        if not self._prunes or not self._known.full or not len(rows):
+            return None
+        weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
+        once = level_floors(one.space, weight[rows], of.found.outer[rows])
+        inside = np.cumsum(once[:, ::-1], axis=1)[:, ::-1] - once
+        most = [self._most(found, int(of.mates[row]), prices) for row in rows.tolist()]
+        left = np.array(most)[:, None] - fixed[rows][:, None] - inside
+        # What outputs save at first may be nearly as much as the rest.
+        largest = (left + (np.abs(fixed[rows])[:, None] + inside) * ROUNDING).max(axis=0)
+        largest[0] = math.inf  # nothing enters it, and its tables serve everything
+        return np.asarray(largest)
+
+    def _most(self, found: Assignments, mate: int, prices: Prices) -> float:
+        """What a mapping of an assignment that wins can cost at most; inf if anything."""
+        energy, cycles = float(found.plain[mate]), float(found.cycles[mate])
+        limit = self._known.limit(cycles) * (1 + ROUNDING)
+        if prices.port is None or prices.leaks:
+            return limit
+        if not self._settles or self._kind in (ENERGY, LATENCY) or energy <= 0:
+            return math.inf
+        slowest = float(cycles * (limit / energy) ** (1 / self._power))
+        if prices.rate == 0:
+            return slowest
+        # The sum is largest at an end of the curve of equal objectives.
+        return max(energy + prices.rate * slowest, float(limit + prices.rate * cycles))
+
     def _fill(
-        self, table: ChainTables, of: Weighed, row: int, weight: FloatArray
-    ) -> Iterator[None]:
+        self, table: ChainTables, of: Weighed, row: int, weight: FloatArray,
+        limit: FloatArray | None, *, kept: bool = True,
+    ) -> Iterator[None]:  # fmt: skip
         """Fills tables for one of the assignments, with weights `[B, L + 1, T]`."""
-        yield from table.fill(of.spatial[row], of.found.outer[row], weight[row], of.inside)
+        spatial, outer = of.spatial[row], of.found.outer[row]
+        yield from table.fill(spatial, outer, weight[row], of.inside, limit, kept=kept)
         self._counts["chains"] += 1
 
     def open(
@@ -220,7 +280,7 @@ class ChainBounds:
 
         def view(at: int, prices: Prices, together: Together | None = None) -> Iterator[None]:
             table = nth_table(tables, at)
-            fixed = yield from self._price(one, table, found, of, prices)
+            fixed = yield from self._price(one, table, found, of, prices, tables[0].asked)
             if prices.port is not None and not prices.leaks and together is None:
                 fixed += float(one.space.tables.machine.waiting)
             levels, leaks = len(found.keeps), prices.leaks
@@ -248,11 +308,14 @@ class ChainBounds:
         return assignment, views
 
     def _price(
-        self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, prices: Prices
-    ) -> Generator[None, None, float]:
+        self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, prices: Prices,
+        asked: int = 0,
+    ) -> Generator[None, None, float]:  # fmt: skip
         """Fills tables for the first of the assignments; returns what no tile decides."""
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-        yield from self._fill(table, of, 0, weight)
+        limit = self._limit(one, found, of, np.array([0]), prices)
+        kept = prices.rate == 0 and asked > SOON
+        yield from self._fill(table, of, 0, weight, limit, kept=kept)
         return float(fixed[0])
 
     def mix(

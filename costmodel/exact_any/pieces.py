@@ -86,6 +86,8 @@ class PieceProver(AnyProver):
     """
 
     _takes_up = False
+    # What a table says must not depend on the pieces before.
+    _prunes = False
     _held: tuple[int, list[ChainTables]] | None = None
     _prices: Prices | None = None
     _views = 1

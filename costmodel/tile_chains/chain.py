@@ -292,6 +292,13 @@ def _fill_boundary(
                 )  # fmt: skip
         bound = max(bound, pairs_of_class(shape, tiles, around, chain, crossing, kind, base, there))
         least = min(least, bound)
+    if least >= around.limit[level]:
+        # No mapping with this tile can win.
+        least = np.inf
+        for t in range(tensors):
+            chain.hull_n[i, t] = 0
+        for x in range(shape.pair_one.size):
+            chain.pairs_n[i, x] = 0
     chain.free[i] = least
     if least < np.inf:
         for t in range(tensors):

@@ -25,7 +25,8 @@ class Around(NamedTuple):
     where an axis begins there, -1 if nowhere; inner `[L, n]` what the tiles of a level are
     multiples of; follows `[L, T]` 1 where a level further in pays for a tensor, so that it matters
     whether it rests; idle `[L]` the dimensions, as bits, whose loops need not run innermost in the
-    slot outside a level's tile.
+    slot outside a level's tile; limit `[L]` what words that enter the tiles of a level and of all
+    levels outside it must cost less than, or the tile is left out.
     """
 
     spatial: Array
@@ -37,6 +38,7 @@ class Around(NamedTuple):
     inner: Array
     follows: Array
     idle: Array
+    limit: FloatArray
 
 
 class Crossing(NamedTuple):

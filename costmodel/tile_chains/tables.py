@@ -30,6 +30,7 @@ class ChainTables:
         tiles: what fits.
         chain: the tables, for `around`.
         around: the assignment that they are for; None before the first.
+        asked: how often assignments that share them were bounded.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ChainTables:
         self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
         self.around: Around | None = None
         self._credits = known or Credits(shape)
+        self.asked = 0
         self._levels = len(keeps)
         self._idled: dict[bytes, Array] = {}
         self._scratch = Scratch(
@@ -80,8 +82,9 @@ class ChainTables:
         return found
 
     def fill(
-        self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None = None
-    ) -> Iterator[None]:
+        self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None = None,
+        limit: FloatArray | None = None, *, kept: bool = True,
+    ) -> Iterator[None]:  # fmt: skip
         """Fills the tables for an assignment, in pieces.
 
         Args:
@@ -90,36 +93,35 @@ class ChainTables:
             weight: `[L + 1, T]` energy of a word that enters a tile.
             inside: `[L, n]` what tiles of every level will be asked for: multiples of that; None:
                 what this assignment needs. The tables serve others with the same factors outside.
+            limit: `[L]` what words that enter the tiles of a level and of those outside it must
+                cost less than; None: whatever they cost. Tables below a higher limit serve as well.
+            kept: whether weights outside all fan-outs are those of other assignments, too.
         """
         credit, ended = self._credits.outwards(outer)
         if inside is None:
             inside = products_inside(spatial)
         # Outside all fan-outs the tables serve every assignment.
-        inner = np.where((outer[:-1] == 1).all(axis=1)[:, None], 1, inside)
+        serving = kept & (outer[:-1] == 1).all(axis=1)
+        inner = np.where(serving[:, None], 1, inside)
         paid = np.cumsum(weight[:-1][::-1], axis=0)[::-1] > 0
         follows = np.zeros((self._levels, weight.shape[1]), np.int64)
         follows[:-1] = paid[1:]
+        below = np.full(self._levels, np.inf) if limit is None else limit.copy()
         around = Around(
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
             np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
-            np.ascontiguousarray(inner), follows, self._idle(spatial),
+            np.ascontiguousarray(inner), follows, self._idle(spatial), below,
         )  # fmt: skip
-        before, self.around = self.around, around
+        first = 0 if self.around is None else _first_change(self.around, around)
+        if self.around is not None:
+            below[:first] = self.around.limit[:first]
+        self.around = around
         shape, tiles, chain = self._shape, self.tiles, self.chain
-        changed = before is None
-        for level in range(self._levels):
-            if before is not None and not changed:
-                changed = not (
-                    np.array_equal(before.outer[level], outer[level])
-                    and np.array_equal(before.weight[level], weight[level])
-                    and np.array_equal(before.inner[level], inner[level])
-                    and np.array_equal(before.follows[level], follows[level])
-                )
-            if changed:
-                build_boundary(shape, tiles, around, chain, level, self._scratch)
-                yield
-                build_slot(shape, tiles, around, chain, level, self._scratch)
-                yield
+        for level in range(first, self._levels):
+            build_boundary(shape, tiles, around, chain, level, self._scratch)
+            yield
+            build_slot(shape, tiles, around, chain, level, self._scratch)
+            yield
 
     @property
     def size(self) -> int:
@@ -147,6 +149,17 @@ class ChainTables:
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
         return ChainTables(self._shape, self.tiles, self._keeps, self._credits)
+
+
+def _first_change(before: Around, around: Around) -> int:
+    """The outermost level whose tables those of another assignment do not serve."""
+    for level in range(len(around.limit)):
+        if around.limit[level] > before.limit[level]:
+            return level
+        for name in ("outer", "weight", "inner", "follows"):
+            if not np.array_equal(getattr(before, name)[level], getattr(around, name)[level]):
+                return level
+    return len(around.limit)
 
 
 def nth_table(tables: list[ChainTables], number: int) -> ChainTables:

@@ -163,14 +163,25 @@ def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray
 
 def floors(space: MapSpace, found: Weights) -> FloatArray:
     """`[B]` energy that no mapping of an assignment undercuts, pJ: every word enters once."""
+    return np.asarray(found.fixed + level_floors(space, found.weight, found.outer).sum(axis=1))
+
+
+def level_floors(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArray:
+    """`[B, L]` what words that enter the tiles of each level cost if every word enters once.
+
+    Args:
+        space: the map space.
+        weight: `[B, L + 1, T]` what a word costs.
+        outer: `[B, L + 1, n]` spatial factors outside.
+    """
     tables = space.tables
-    energy = found.fixed.copy()
-    levels = found.weight.shape[1] - 1
+    levels = weight.shape[1] - 1
+    found = np.zeros((len(weight), levels))
     for t in range(tables.sliding.size):
         alone = np.zeros(tables.sizes.size, np.bool_)
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
             if tables.term_start[axis + 1] - tables.term_start[axis] == 1:
                 alone[tables.term_dimension[tables.term_start[axis]]] = True
-        words = (tables.sizes[alone] // found.outer[:, :levels][:, :, alone]).prod(axis=2)
-        energy += (words * found.weight[:, :levels, t]).sum(axis=1)
-    return energy
+        words = (tables.sizes[alone] // outer[:, :levels][:, :, alone]).prod(axis=2)
+        found += words * weight[:, :levels, t]
+    return found

@@ -14,6 +14,7 @@ from small_hierarchies import check_front, check_hierarchy, check_proof, random_
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
 from costmodel.exact.prover import Prover
+from costmodel.exact_any import chain_bounds
 from costmodel.exact_any.prover import AnyProver
 from costmodel.tile_chains import tables
 from mapspace.errors import ConfigError, ContractError
@@ -65,6 +66,30 @@ def test_fronts_equal_exhaustive_enumeration() -> None:
 def test_more_fronts_equal_exhaustive_enumeration(block: int) -> None:
     for seed in range(6000 + 20 * block, 6020 + 20 * block):
         check_front(seed)
+
+
+def test_tables_that_leave_out_too_much_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is further in is counted with the level's own words, once more than it costs."""
+    source = Path(chain_bounds.__file__).read_text()
+    inside = "np.cumsum(once[:, ::-1], axis=1)[:, ::-1] - once"
+    names: dict[str, Any] = {"__name__": "broken"}
+    source = broken(source, "_limit", inside, inside.removesuffix(" - once"))
+    exec(compile(source, "broken", "exec"), names)
+    monkeypatch.setattr(chain_bounds.ChainBounds, "_limit", names["ChainBounds"]._limit)
+
+    def lost(seed: int) -> bool:
+        try:
+            check_hierarchy(seed, most=600)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(lost(seed) for seed in range(40))
+
+
+def test_savings_that_are_nearly_as_large_as_costs_leave_room_for_rounding() -> None:
+    """A limit on what a level costs is then a small difference of large numbers."""
+    check_hierarchy(2687)
 
 
 def test_counted_by_hand() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mutations import broken
 from small_hierarchies import check_hierarchy, random_ports
 
 from costmodel import LoopNestModel
@@ -56,4 +58,15 @@ def test_ports_whose_cycles_are_added_up_are_caught(monkeypatch: pytest.MonkeyPa
         return weight + share * more[0], fixed + share * more[1]
 
     monkeypatch.setattr(chain_bounds, "priced", added)
+    assert any(_check(seed, 2000)[0] for seed in range(40))
+
+
+def test_sums_that_are_to_be_below_the_lesser_end_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Energy and cycles together of what wins may be as much as at either end (lemma 5b)."""
+    source = broken(Path(chain_bounds.__file__).read_text(), "_most", "max", "min")
+    names: dict[str, Any] = {"__name__": "broken"}
+    exec(compile(source, "broken", "exec"), names)
+    monkeypatch.setattr(chain_bounds.ChainBounds, "_most", names["ChainBounds"]._most)
     assert any(_check(seed, 2000)[0] for seed in range(40))
