@@ -17,7 +17,7 @@ import numpy as np
 
 from orchestrator.benchmark.mlflow_children import Children
 from orchestrator.comparison.many_runs import CURVES_FILE, RUNS_FILE
-from orchestrator.comparison.page import REPORT_FILE
+from orchestrator.comparison.page import FIGURES_FOLDER, REPORT_FILE
 from orchestrator.comparison.results import Results, percent_name
 from orchestrator.comparison.results_files import (
     CERTIFICATES_FOLDER,
@@ -72,8 +72,9 @@ def log_results(results: Results, folder: str | Path, tracking_uri: str) -> str:
                     client.log_artifact(parent, str(folder / name))
             if (folder / CERTIFICATES_FOLDER).is_dir():
                 client.log_artifacts(parent, str(folder / CERTIFICATES_FOLDER), CERTIFICATES_FOLDER)
-            if (folder / REPORT_FILE).exists():
-                client.log_artifact(parent, str(folder / REPORT_FILE), "report")
+            for file in (folder / REPORT_FILE, *sorted((folder / FIGURES_FOLDER).glob("*.png"))):
+                if file.exists():
+                    client.log_artifact(parent, str(file), "report")
             client.set_terminated(parent)
     return parent
 

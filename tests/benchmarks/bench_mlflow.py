@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("--workloads", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="Kept, and logged to once.")
+    parser.add_argument("--tracking-uri", help="A server; else a file in the folder.")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -100,15 +101,16 @@ def main() -> None:
         started = time.perf_counter()
         if options.profile:
             profile.enable()
-        log_results(results, folder, default_uri(folder))
+        log_results(results, folder, options.tracking_uri or default_uri(folder))
         profile.disable()
         seconds = time.perf_counter() - started
         children = options.searchers * options.workloads
         print(
             f"{len(results.runs):,} searches, {children:,} child runs: {seconds:.1f} s, "
-            f"{1000 * seconds / children:.1f} ms each; "
-            f"{(folder / 'mlflow.db').stat().st_size / 1e6:.0f} MB"
+            f"{1000 * seconds / children:.1f} ms each"
         )
+        if options.tracking_uri is None:
+            print(f"{(folder / 'mlflow.db').stat().st_size / 1e6:.0f} MB")
         if options.profile:
             pstats.Stats(profile, stream=sys.stdout).sort_stats("cumulative").print_stats(45)
 

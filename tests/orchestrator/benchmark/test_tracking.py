@@ -13,6 +13,7 @@ from sample_results import make_results
 
 from mapspace.errors import MapspaceError
 from orchestrator.benchmark import mlflow_children, mlflow_log
+from orchestrator.comparison.page import draw_report
 from orchestrator.comparison.results_files import CERTIFICATES_FOLDER, save
 from orchestrator.runs import mlflow_client, mlflow_many
 
@@ -92,6 +93,16 @@ def test_a_parent_and_a_child_per_searcher_and_workload(
     assert artifacts == {"certificates", "curves.parquet", "summary.json"}
     files = client(store).list_artifacts(parent, "certificates")
     assert [file.path for file in files] == ["certificates/left.json"]
+
+
+def test_the_page_and_its_figures_are_artifacts_of_the_parent(store: str, tmp_path: Path) -> None:
+    results = make_results(name="drawn")
+    save(results, tmp_path)
+    _, drawn = draw_report({tmp_path: results}, tmp_path)
+    parent = mlflow_log.log_results(results, tmp_path, store)
+    found = {file.path for file in client(store).list_artifacts(parent, "report")}
+    assert found == {"report/report.html", *(f"report/{file.name}" for file in drawn.values())}
+    assert "report/drawn-final.png" in found
 
 
 def test_both_ways_leave_the_same(store: str, tmp_path: Path, monkeypatch: Any) -> None:
