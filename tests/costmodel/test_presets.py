@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from costmodel.workloads import cnn, network, network_names, workload, workload_names
@@ -85,6 +87,33 @@ def test_networks_have_their_published_multiply_accumulates() -> None:
         layers = network(name)
         assert sum(times for _, times in layers) == count
         assert sum(layer.macs * times for layer, times in layers) == macs
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "per_channel", "fully_connected"),
+    [
+        # With a bias per channel. Of the paper's two groups, as Caffe has it; torchvision's
+        # `alexnet` (61,100,840) is another network, with other widths and no groups.
+        ("alexnet", 60_965_224, 1, (9216, 4096, 4096, 1000)),
+        ("vgg16", 138_357_544, 1, (25088, 4096, 4096, 1000)),
+        # Without biases, with two numbers of batch normalisation per channel; torchvision's.
+        ("resnet50", 25_557_032, 2, (2048, 1000)),
+        ("mobilenetv2", 3_504_872, 2, (1280, 1000)),
+    ],
+)
+def test_networks_have_their_published_parameters(
+    name: str, published: int, per_channel: int, fully_connected: tuple[int, ...]
+) -> None:
+    """The presets hold convolutions alone: the rest of the total is what they leave out."""
+    convolutions = left_out = 0
+    for layer, times in network(name):
+        sizes = layer.dimensions
+        channels = sizes["K"] * sizes.get("G", 1)
+        convolutions += times * channels * sizes["C"] * sizes["R"] * sizes["S"]
+        left_out += times * per_channel * channels
+    for inputs, outputs in itertools.pairwise(fully_connected):
+        left_out += inputs * outputs + outputs
+    assert convolutions + left_out == published
 
 
 @pytest.mark.parametrize("name", network_names())

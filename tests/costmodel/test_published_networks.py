@@ -40,6 +40,17 @@ def test_unet_has_the_layers_and_sizes_of_the_paper() -> None:
     assert layers["classes"]["cnn"]["P"] == 388
 
 
+def test_unet_has_the_parameters_of_a_published_implementation() -> None:
+    """31,031,685: Keras's summary of the U-Net of zhixuhao, which ends with two more layers.
+
+    In place of the paper's classes of 64 x 2 weights it has a window of 3 to two channels and one
+    weight of each of these to the only class; up-convolutions have as many weights.
+    """
+    classes = 64 * 2 + 2
+    ends = (9 * 64 * 2 + 2) + (2 + 1)
+    assert unet().parameters - classes + ends == 31_031_685
+
+
 def test_dlrm_by_hand() -> None:
     bottom = 13 * 512 + 512 * 256 + 256 * 128
     top = 479 * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
