@@ -6,8 +6,10 @@ not in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from costmodel.component_entries import FROM_FILE
 from costmodel.component_tables import NotInTableError, sram
@@ -91,6 +93,31 @@ def leakage_w(machine: Machine) -> float:
         total += count * in_watts(level.leakage_pj, machine.clock_ghz)
         count *= level.fanout
     return total
+
+
+def idle_leakage_w(machine: Machine, record: Mapping[str, Any]) -> float:
+    """What leaks of the instances that a mapping leaves idle, W; its energy has that of the others.
+
+    Args:
+        machine: the machine.
+        record: the mapping as a mapping record.
+    """
+    whole = leakage_w(machine)
+    if whole == 0:
+        return 0.0
+    said, levels = record["mapping"], {level.name: level for level in machine.levels}
+    if isinstance(said, Mapping):
+        # Three levels have a form of their own, in which what is kept has an entry, too.
+        entries = [(name, said[name]) for name in levels]
+    else:
+        entries = [(entry["level"], entry) for entry in said]
+    used, in_use = 1, 0.0
+    for name, entry in entries:
+        in_use += used * in_watts(levels[name].leakage_pj, machine.clock_ghz)
+        spread = entry.get("spatial", {})
+        factors = spread.values() if isinstance(spread, Mapping) else (loop[1] for loop in spread)
+        used *= math.prod(map(int, factors))
+    return max(0.0, whole - in_use)
 
 
 def slow_memories(machine: Machine) -> Iterator[tuple[str, float]]:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costmodel.machine_units import area_mm2, chip_text, has_real_units, leakage_w
+from costmodel.machine_units import (
+    area_mm2,
+    chip_text,
+    has_real_units,
+    idle_leakage_w,
+    leakage_w,
+)
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.answers.facts import cost_facts, standing_facts, tiling
 from orchestrator.answers.limits import slowest
@@ -191,6 +197,11 @@ class SearchResult(Shown):
         others = (entry.record for entry in self.top)
         return [self.record, *(record for record in others if record != self.record)]
 
+    @property
+    def chip_power_w(self) -> float:
+        """Mean power, W, where the instances that the mapping leaves idle leak as well."""
+        return self.costs.power_w + idle_leakage_w(self.accelerator, self.record)
+
     def to_dict(self) -> SearchAnswer:
         """What `mapspace search --json` prints."""
         overall, restricted, trial = self.overall, self.restricted, self.trial
@@ -228,6 +239,7 @@ class SearchResult(Shown):
             "power_w": costs["power_w"],
             "area_mm2": area_mm2(self.accelerator),
             "leakage_w": leakage_w(self.accelerator),
+            "chip_power_w": self.chip_power_w,
             "utilisation": self.utilisation,
             "limited_by": self.limit.name,
             "limits": [limit.to_dict() for limit in self.limits],
@@ -286,6 +298,7 @@ class SearchResult(Shown):
             if every_cost or label in ("energy", "latency", "EDP"):
                 yield label, text
             if every_cost and label == "mean power" and has_real_units(self.accelerator):
+                yield "", f"{self.chip_power_w:.4g} W with all that is idle leaking, too"
                 yield "chip", chip_text(self.accelerator)
         yield from self._standing_facts()
         how = f"with {self.searcher}, seed {self.seed}"

@@ -16,7 +16,7 @@ from orchestrator.report.figure_style import OUTSIDE, plain_figure, plain_ticks,
 from orchestrator.report.page import write_page
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import millijoules
-from orchestrator.sweep.report import FIGURE_FILE, PAGE_FILE, RECORDS_FILE, area_meaning
+from orchestrator.sweep.report import FIGURE_FILE, PAGE_FILE, RECORDS_FILE, area_meaning, leaks
 from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE, axis_names, in_shown_unit
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def trade_table(results: TradeFront, chosen: pd.DataFrame) -> Table:
     area = results.plan.sweep.area_column
     header = (
         "#", *axis_names(results), f"area, {area.partition('_')[2]}", "energy, mJ", "time, ms",
-        "power, W", "EDP, J s", "least of",
+        "power, W", *(["with idle, W"] if leaks(results) else []), "EDP, J s", "least of",
     )  # fmt: skip
     rows = [
         (
@@ -89,6 +89,7 @@ def trade_table(results: TradeFront, chosen: pd.DataFrame) -> Table:
             f"{millijoules(row['energy_pj']):.5g}",
             f"{1e3 * row['latency_s']:.5g}",
             f"{row['power_w']:.4g}",
+            *([f"{row['chip_power_w']:.4g}"] if leaks(results) else []),
             f"{row['edp_js']:.5g}",
             row["aims"],
         )

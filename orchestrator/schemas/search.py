@@ -89,6 +89,7 @@ class SearchAnswer(Costs):
         conclusion: what the searcher itself is certain of.
         area_mm2: of the machine's memories and units, mm2; null: not known of all of them.
         leakage_w: of the machine with everything on, W.
+        chip_power_w: mean power with everything on: what leaks of idle instances, too, W.
         utilisation: share of the elements at work, on average.
         limited_by: what the speed is limited by.
         limits: every bound of the machine with what is used of it.
@@ -136,6 +137,7 @@ class SearchAnswer(Costs):
     conclusion: str | None
     area_mm2: float | None
     leakage_w: float
+    chip_power_w: float
     utilisation: float
     limited_by: str
     limits: list[LimitAnswer]

@@ -95,6 +95,8 @@ class Limits(StrictModel):
     """Area of the memories and units, mm2."""
     power_w: PositiveNumber | None = None
     """Mean power while the workloads run, W: the levels' and the multiply-accumulates' energy."""
+    chip_power_w: PositiveNumber | None = None
+    """Likewise, with what leaks of the instances that mappings leave idle."""
     energy_mj: PositiveNumber | None = None
     """Energy, mJ."""
     latency_ms: PositiveNumber | None = None
@@ -102,11 +104,11 @@ class Limits(StrictModel):
 
     def __str__(self) -> str:
         units = {
-            "area_bits": "bits", "area_mm2": "mm2", "power_w": "W", "energy_mj": "mJ",
-            "latency_ms": "ms",
+            "area_bits": "bits", "area_mm2": "mm2", "power_w": "W", "chip_power_w": "W",
+            "energy_mj": "mJ", "latency_ms": "ms",
         }  # fmt: skip
         return ", ".join(
-            f"{key.partition('_')[0]} at most {value:,g} {units[key]}"
+            f"{' '.join(key.split('_')[:-1])} at most {value:,g} {units[key]}"
             for key, value in self.model_dump(exclude_none=True).items()
         )
 

@@ -160,6 +160,7 @@ def _table(results: SweepResults, chosen: pd.DataFrame) -> Table:
         "cycles",
         "time, ms",
         "power, W",
+        *(["with idle, W"] if leaks(results) else []),
         "EDP, J s",
         *extra,
     )
@@ -179,11 +180,21 @@ def _rows(results: SweepResults, chosen: pd.DataFrame) -> list[tuple[str, ...]]:
             f"{row['latency_cycles']:,.0f}",
             f"{1e3 * row['latency_s']:.5g}",
             f"{row['power_w']:.4g}",
+            *([f"{row['chip_power_w']:.4g}"] if leaks(results) else []),
             *(f"{row[name]:.5g}" for name in ("edp_js", *extra)),
             f"{row['proven']}/{row['points']}",
         )
         for row in chosen.to_dict("records")
     ]
+
+
+def leaks(results: SweepResults) -> bool:
+    """Whether machines leak, so that power with all that is idle is another one."""
+    return any(
+        level.leakage_pj > 0
+        for architecture in results.plan.architectures
+        for level in architecture.accelerator.levels
+    )
 
 
 def _others(results: SweepResults) -> pd.DataFrame:

@@ -17,6 +17,7 @@ import numpy as np
 
 from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
+from costmodel.machine_units import idle_leakage_w
 from mapspace.storage import Place, write_atomically
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import millijoules, physical
@@ -49,6 +50,7 @@ POINT_TYPES = {
     "lower_bound": "float64",
     "gap": "float64",
     "area_mm2": "float64",
+    "idle_leakage_w": "float64",
 }
 
 
@@ -231,6 +233,9 @@ def _point_rows(plan: SweepPlan, proofs: Mapping[str, Proof]) -> list[dict[str, 
                     "reason": proof.reason,
                     "workload_hash": layer.workload.hash,
                     "accelerator_hash": architecture.accelerator.hash,
+                    "idle_leakage_w": None
+                    if proof.record is None
+                    else idle_leakage_w(architecture.accelerator, proof.record),
                     "record": None if proof.record is None else json.dumps(proof.record),
                 }
             )
@@ -248,10 +253,14 @@ def _totals(architecture: Architecture, rows: pd.DataFrame, limits: Limits) -> d
     proven = int(rows["proven"].sum())
     gaps = rows["gap"].dropna()
     si = physical(energy, cycles, machine.clock_ghz)
+    # Each workload's idle instances leak for as long as it runs.
+    shares = rows["latency_cycles"].to_numpy(np.float64, na_value=np.nan) * rows["count"].to_numpy()
+    idle = float(np.sum(rows["idle_leakage_w"].to_numpy(np.float64) * shares)) / cycles
     spent = {
         "area_bits": architecture.area_bits,
         "area_mm2": np.nan if architecture.area_mm2 is None else architecture.area_mm2,
         "power_w": si["power_w"],
+        "chip_power_w": si["power_w"] + idle,
         "energy_mj": millijoules(energy),
         "latency_ms": 1e3 * si["latency_s"],
     }
@@ -273,6 +282,7 @@ def _totals(architecture: Architecture, rows: pd.DataFrame, limits: Limits) -> d
         "edp": energy * cycles,
         "ed2p": energy * cycles * cycles,
         **si,
+        "chip_power_w": spent["chip_power_w"],
         "ed2p_js2": si["edp_js"] * si["latency_s"],
         "within_limits": all(
             spent[key] <= most for key, most in limits.model_dump(exclude_none=True).items()

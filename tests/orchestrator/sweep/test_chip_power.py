@@ -1,0 +1,76 @@
+"""Power with the leakage of what is idle, against the cost model's own leakage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mapspace as ms
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.loop_nest.records import mapping_record
+from costmodel.machine_units import idle_leakage_w, leakage_w
+from orchestrator.sweep.config import Limits, Sweep
+from orchestrator.sweep.plan import prepare_sweep
+from orchestrator.sweep.report import front_table
+from orchestrator.sweep.run import sweep
+
+LEAKING: dict[str, Any] = {
+    "extends": "mm256",
+    "clock_ghz": 0.5,
+    "levels": [
+        {"name": "DRAM", "leakage_pj": 7.0},
+        {"name": "L2", "leakage_pj": 5.0, "fanout": 7},
+        {"name": "L1", "leakage_pj": 3.0},
+    ],
+}
+WORK = "gemm:M=6,N=4,K=3"
+
+
+def silent() -> dict[str, Any]:
+    levels = [{**level, "leakage_pj": 0.0} for level in LEAKING["levels"]]
+    return {**LEAKING, "levels": levels}
+
+
+def test_what_is_idle_is_what_the_cost_model_does_not_count() -> None:
+    machine, quiet, work = accelerator(LEAKING), accelerator(silent()), workload(WORK)
+    space = MapSpace(work, machine)
+    codes = space.sample(np.random.default_rng(0), 200, feasible=True)
+    energies = [
+        LoopNestModel().evaluate(MapSpace(work, one), codes).energy_pj for one in (machine, quiet)
+    ]
+    cycles = LoopNestModel().evaluate(space, codes).latency_cycles
+    # pJ per cycle at 0.5 GHz are so many half milliwatts.
+    counted = (energies[0] - energies[1]) / cycles * 0.5e-3
+    idle = [idle_leakage_w(machine, mapping_record(space, code)) for code in codes]
+    assert leakage_w(machine) == pytest.approx((7 + 5 + 7 * 3) * 0.5e-3)
+    assert counted + idle == pytest.approx(leakage_w(machine))
+    assert len(set(np.round(idle, 9))) > 2
+
+
+def test_results_and_limits_have_it(tmp_path: Path) -> None:
+    found = ms.search(WORK, LEAKING, store=None).to_dict()
+    assert found["chip_power_w"] > found["power_w"]
+    content = {"kind": "sweep", "name": "x", "base": LEAKING}
+    content["workloads"] = [WORK, "gemm:M=5,N=5,K=5"]
+    content["grid"] = {"L2.fanout": [4, 8, 16]}
+    plan = prepare_sweep(Sweep.model_validate(content), "x.yaml")
+    results = sweep(plan, tmp_path / "a", execute=map)
+    assert "with idle, W" in front_table(results)[0]
+    for row, one in zip(results.architectures.to_dict("records"), plan.architectures, strict=True):
+        points = results.points[results.points["architecture"] == one.name].to_dict("records")
+        # Everything leaks all the time, in place of what is in use.
+        leaking = leakage_w(one.accelerator) * row["latency_s"]
+        used = sum(
+            (leakage_w(one.accelerator) - point["idle_leakage_w"]) * point["latency_s"]
+            for point in points
+        )
+        energy = row["energy_pj"] * 1e-12 - used + leaking
+        assert row["chip_power_w"] == pytest.approx(energy / row["latency_s"])
+    powers = sorted(results.architectures["chip_power_w"])
+    limited = Sweep.model_validate({**content, "limits": {"chip_power_w": powers[1]}})
+    again = sweep(prepare_sweep(limited, "x.yaml"), tmp_path / "b", execute=map)
+    assert again.architectures["within_limits"].sum() == 2
+    assert str(Limits(chip_power_w=0.5)) == "chip power at most 0.5 W"
