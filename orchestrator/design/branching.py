@@ -23,14 +23,25 @@ import numpy as np
 from orchestrator.design.aims import Aim
 from orchestrator.design.bounds import Known
 from orchestrator.design.config import Design
-from orchestrator.design.machine_grid import Box, Corner, MachineGrid, machines_in, split
+from orchestrator.design.machine_grid import (
+    Box,
+    Corner,
+    MachineGrid,
+    machines_in,
+    narrowed,
+    split,
+    widths,
+)
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Proof
 
 # Proofs before the first machine that is proven out of turn.
 FIRST_DIVE = 64
 
-Why = Literal["area", "bound", "infeasible", "proven", "open"]
+Why = Literal["area", "bound", "dominated", "infeasible", "proven", "open"]
+
+# Parts of boxes along an axis before what they have brought says how much it brings.
+FEWEST_PARTS = 4
 
 
 class Wish(NamedTuple):
@@ -50,7 +61,8 @@ class Settled(NamedTuple):
     box: Box
     why: Why
     """`area`: too large, all of it; `bound`: no machine of it is better than one that was found;
-    `infeasible`: a layer has no mapping on its ideal; `proven`: the machine itself was; `open`: one
+    `dominated`: so is the same one with the best value of a key that takes no area; `infeasible`: a
+    layer has no mapping on its ideal; `proven`: the machine itself was; `open`: one
     machine, of which a layer is not proven in its time, or what a limit of the call has left."""
     bound: float
     """What no machine of it undercuts, in pJ and ns of the whole workload."""
@@ -122,8 +134,11 @@ class Branching:
         self.found: dict[tuple[int, ...], Found] = {}
         self._dive: Box | None = None
         self._next_dive = FIRST_DIVE
+        # Of boxes that were split: along which axis, how wide it was and their bound.
+        self._parents: dict[Box, tuple[int, float, float]] = {}
+        self._gains: list[list[float]] = [[] for _ in grid.axes]
         for root in grid.roots() if begin else ():
-            self._push(root, 0.0)
+            self._open_root(root)
 
     @property
     def machines_settled(self) -> int:
@@ -188,6 +203,7 @@ class Branching:
             between = self._between(corner)
             bound = self._total([lower for lower, _ in between])
             if self.settle(box):
+                self._learn(box, bound)
                 continue
             if self._open and bound > self._open[0][0]:
                 # Another one promises more by now.
@@ -204,11 +220,12 @@ class Branching:
                 heaviest = np.argsort(shares, kind="stable")[::-1][: -(-len(missing) // 2)]
                 wanted |= dict.fromkeys(missing[place] for place in heaviest)
                 waiting.append((bound, box))
-            elif alone:
+                continue
+            self._learn(box, bound)
+            if alone:
                 self.take(box)
             else:
-                for part in split(self._grid, box):
-                    self._push(part, bound)
+                self._split(box, bound)
         for bound, box in waiting:
             self._push(box, bound)
         return list(wanted)
@@ -224,6 +241,55 @@ class Branching:
     def front(self) -> list[Found]:
         """The eligible machines by rising area of which none has less in both; or only the best."""
         return sorted(self._edge, key=lambda found: found.area)
+
+    def _open_root(self, box: Box) -> None:
+        """Opens a box, but for machines that the best value of a free axis makes needless."""
+        for axis, (first, stop) in enumerate(box):
+            if first + 1 < stop and self._dominates(axis):
+                self._settle_as(narrowed(box, axis, (first, stop - 1)), "dominated")
+                box = narrowed(box, axis, (stop - 1, stop))
+        self._push(self._trimmed(box), 0.0)
+
+    def _dominates(self, axis: int) -> bool:
+        """Whether machines are at least as good with the best value of an axis, in every way.
+
+        Limits of power, energy and time may exclude the better one.
+        """
+        limits = self._design.limits.model_dump(exclude_none=True)
+        return self._grid.is_free(axis) and not set(limits) - {"area_bits", "area_mm2"}
+
+    def _settle_as(self, box: Box, why: Why) -> None:
+        self.settled.append(Settled(box, why, self._bound(box), self._grid.area(box)))
+
+    def _split(self, box: Box, bound: float) -> None:
+        """Opens the two halves of a box, along the axis that has brought most so far."""
+        brought = widths(self._grid, box)
+        usual = [float(np.mean(gains)) for gains in self._gains if len(gains) >= FEWEST_PARTS]
+        for axis, gains in enumerate(self._gains):
+            known = len(gains) >= FEWEST_PARTS
+            if brought[axis] > 0:
+                brought[axis] *= float(np.mean(gains)) if known else max(usual, default=1.0)
+        axis = int(np.argmax(brought))
+        width = widths(self._grid, box)[axis]
+        for part in map(self._trimmed, split(self._grid, box, axis)):
+            self._parents[part] = axis, width, bound
+            self._push(part, bound)
+
+    def _learn(self, box: Box, bound: float) -> None:
+        """Notes by how much the bound of a half is above that of the whole."""
+        axis, width, before = self._parents.pop(box, (0, 0.0, 0.0))
+        if before > 0 and width > 0 and bound < math.inf:
+            self._gains[axis].append(max(0.0, math.log(bound / before)) / width)
+
+    def _trimmed(self, box: Box) -> Box:
+        """A box without the values that are too large beside the smallest of all others."""
+        limits = self._design.limits
+        if self._grid.too_large(box, limits):
+            return box
+        box, cut = self._grid.within(box, limits)
+        for part in cut:
+            self._settle_as(part, "area")
+        return box
 
     def _push(self, box: Box, bound: float) -> None:
         heapq.heappush(self._open, (bound, next(self._order), box))
@@ -244,6 +310,11 @@ class Branching:
         why: Why | None = None
         if self._grid.too_large(box, self._design.limits):
             why = "area"
+        elif any(
+            stop < len(self._grid.axes[axis].values) and self._dominates(axis)
+            for axis, (_, stop) in enumerate(box)
+        ):
+            why = "dominated"
         elif bound == math.inf:
             why = "infeasible"
         elif any(self._beats(found, near, area) for found in self._edge):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.machine_units import summed_area
-from orchestrator.design.orders import best_of, felt_with, figures_of, has_an_order
+from orchestrator.design.orders import best_of, felt_with, figures_of, has_an_order, takes_no_area
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import changed, require_axis
 
@@ -197,6 +197,36 @@ class MachineGrid:
             limits.area_mm2 is not None and self.area_mm2(box) > limits.area_mm2
         )
 
+    def within(self, box: Box, limits: Limits) -> tuple[Box, list[Box]]:
+        """A box without the ends of its axes that are above a limit of the area, and these.
+
+        Args:
+            box: not too large itself.
+            limits: of the area.
+        """
+        cut: list[Box] = []
+        before = None
+        while before != box:
+            before = box
+            for axis in range(len(box)):
+                while (first := box[axis][0]) + 1 < (stop := box[axis][1]):
+                    parts = (stop - 1, stop), (first, first + 1)
+                    left = (first, stop - 1), (first + 1, stop)
+                    ends = (narrowed(box, axis, part) for part in parts)
+                    place = next((i for i, x in enumerate(ends) if self.too_large(x, limits)), None)
+                    if place is None:
+                        break
+                    cut.append(narrowed(box, axis, parts[place]))
+                    box = narrowed(box, axis, left[place])
+        return box, cut
+
+    def is_free(self, axis: int) -> bool:
+        """Whether an axis has a best value of all figures, and that takes no area.
+
+        Then the machine with it is at least as good as one of another value, all else the same.
+        """
+        return len(self.axes[axis].figures) == 1 and takes_no_area(self._field(axis))
+
     def corner(self, box: Box) -> Corner:
         """Where the ideal of a box takes its figures from."""
         return tuple(
@@ -259,21 +289,31 @@ class MachineGrid:
         return changed(self._base, parameters, self._design.energy_scaling, self._where)
 
 
-def split(grid: MachineGrid, box: Box) -> list[Box]:
-    """A box in two, along the axis whose values differ the most.
+def widths(grid: MachineGrid, box: Box) -> list[float]:
+    """How much the values of each axis of a box differ; less than 0 along one of a single value."""
+    return [
+        _width(axis, first, stop) if stop - first > 1 else -1.0
+        for axis, (first, stop) in zip(grid.axes, box, strict=True)
+    ]
+
+
+def split(grid: MachineGrid, box: Box, axis: int | None = None) -> list[Box]:
+    """A box in two.
 
     Args:
         grid: of it.
         box: of several machines.
+        axis: along which; None: the one whose values differ the most.
     """
-    widths = [
-        _width(axis, first, stop) if stop - first > 1 else -1.0
-        for axis, (first, stop) in zip(grid.axes, box, strict=True)
-    ]
-    axis = int(np.argmax(widths))
+    axis = int(np.argmax(widths(grid, box))) if axis is None else axis
     first, stop = box[axis]
     middle = (first + stop) // 2
-    return [(*box[:axis], part, *box[axis + 1 :]) for part in ((first, middle), (middle, stop))]
+    return [narrowed(box, axis, part) for part in ((first, middle), (middle, stop))]
+
+
+def narrowed(box: Box, axis: int, part: tuple[int, int]) -> Box:
+    """A box with another range along one axis."""
+    return (*box[:axis], part, *box[axis + 1 :])
 
 
 def machines_in(box: Box) -> int:

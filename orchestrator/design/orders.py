@@ -74,6 +74,11 @@ def has_an_order(key: str, base: Accelerator, grid: Mapping[str, Any]) -> bool:
     )
 
 
+def takes_no_area(field: str) -> bool:
+    """Whether no area hangs on a key: rates, and what a mapping costs."""
+    return field in _LESS | _MORE | _LESS_OF_MACHINE
+
+
 def felt_with(key: str, base: Accelerator, grid: Mapping[str, Any]) -> list[str]:
     """The other keys of a grid on which a component's figures depend beside this one.
 

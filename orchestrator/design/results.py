@@ -78,6 +78,7 @@ class DesignResults(Shown):
         words = {
             "proven": "proven themselves",
             "bound": "no better than one found",
+            "dominated": "no better than with the best value of a key that takes no area",
             "area": "larger than the limit",
             "infeasible": "without a mapping",
             "open": "left open",
