@@ -12,12 +12,14 @@ sets of tensors that a level keeps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
+from costmodel.exact_any.assignments import Paths
 from costmodel.exact_any.layout import OneOrder
 from costmodel.tile_chains.chain import step_of
 from costmodel.tile_chains.entering import (
@@ -35,6 +37,9 @@ from costmodel.tile_chains.weights import Weights, weights
 
 BLOCK = 256
 """Assignments that are weighed at a time."""
+
+MOST_BLOCKS = 64
+"""So many of these are kept: half a megabyte each for three tensors and four levels."""
 
 
 class Rows(NamedTuple):
@@ -173,32 +178,16 @@ class Apart:
             full=np.ones(cells, np.int64),
             at=np.tile(np.arange(cells, dtype=np.int32), (levels, 1)),
         )
-        bits = (np.array(keeps)[:, :, None] >> np.arange(tensors)) & 1
-        paths = (bits << np.arange(levels)[:, None]).sum(axis=1)
-        # A word's price depends on the levels that keep its own tensor alone.
-        different, place = np.unique(paths, return_inverse=True)
-        everything = (1 << tensors) - 1
-        self._paths = [
-            tuple(everything * int(path >> level & 1) for level in range(levels))
-            for path in different
-        ]
-        place = place.reshape(paths.shape)
-        self._rows = [self._rows_of(level, bits, paths, place) for level in range(1, levels)]
-        self._least: dict[tuple[int, bytes, bytes], FloatArray] = {}
+        self._paths = Paths(keeps, tensors)
+        self._rows = [self._rows_of(level) for level in range(1, levels)]
+        self._least: dict[bytes, FloatArray] = {}
         self._blocks: dict[int, list[Weights]] = {}
 
-    def _rows_of(self, level: int, bits: Array, paths: Array, place: Array) -> LevelRows:
-        """The rows of a level.
-
-        Args:
-            level: an inner one.
-            bits: `[G, L, T]` 1 where a level keeps a tensor.
-            paths: `[G, T]` the levels that keep it, as bits.
-            place: `[G, T]` which of the different ones.
-        """
-        lattice = self._one.lattice
-        kept = bits[:, level] > 0
-        outside = paths & ((1 << level) - 1)
+    def _rows_of(self, level: int) -> LevelRows:
+        """The rows of an inner level."""
+        lattice, paths = self._one.lattice, self._paths
+        kept = paths.bits[:, level] > 0
+        outside = paths.levels & ((1 << level) - 1)
         nearest = np.frexp(outside.astype(np.float64))[1]
         _, first, which = np.unique(
             np.where(kept, 1 + nearest, 0), axis=0, return_index=True, return_inverse=True
@@ -208,18 +197,19 @@ class Apart:
         fits = np.column_stack([lattice.fits(level, int(one_set)) for one_set in sets])
         cells = np.flatnonzero(fits.any(axis=1))
         return LevelRows(
-            which.reshape(-1), place[first], np.ascontiguousarray(fits.astype(np.int64)), cells,
-            mask.reshape(-1),
+            which.reshape(-1), paths.place[first], np.ascontiguousarray(fits.astype(np.int64)),
+            cells, mask.reshape(-1),
         )  # fmt: skip
 
     def _weights(self, a: int) -> tuple[FloatArray, Array]:
         """Weights `[paths, L + 1, T]` of an assignment, and `[L + 1, n]` its factors outside."""
         block, row = divmod(a, BLOCK)
         if block not in self._blocks:
-            self._blocks.clear()
+            if len(self._blocks) == MOST_BLOCKS:
+                self._blocks.clear()
             spatial = self._one.spreads.spatial(self._choice[block * BLOCK :][:BLOCK])
             space = self._one.space
-            self._blocks[block] = [weights(space, keeps, spatial) for keeps in self._paths]
+            self._blocks[block] = [weights(space, keeps, spatial) for keeps in self._paths.keeps]
         found = self._blocks[block]
         return np.stack([each.weight[row] for each in found]), found[0].outer[row]
 
@@ -248,8 +238,9 @@ class Apart:
         total = np.zeros(len(self._rows[0].which))
         for level, of in enumerate(self._rows, 1):
             charged = np.ascontiguousarray(weight[of.paths, level, np.arange(tensors)])
-            factors = np.concatenate([outer[level - 1], outer[level], inner[level]])
-            key = level, factors.tobytes(), charged.tobytes()
+            factors = np.concatenate([[level], outer[level - 1], outer[level], inner[level]])
+            # What it hashes takes much more room than the least.
+            key = blake2b(factors.tobytes() + charged.tobytes(), digest_size=24).digest()
             if key not in self._least:
                 trips, words = np.zeros(shape.sizes.size), np.zeros(tensors)
                 rows = Rows(charged, of.kept, of.cells, of.fits, trips, words)

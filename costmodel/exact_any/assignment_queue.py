@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.affine import LARGEST_COUNT
 from costmodel.arrays.tables import Array
 from costmodel.exact.progress import (
     MOST_LISTED,
@@ -18,12 +20,19 @@ from costmodel.exact.progress import (
     SearchProgress,
     ShareProgress,
 )
-from costmodel.exact_any.assignments import Assignments
+from costmodel.exact_any.assignments import Assignments, Listed
+from costmodel.exact_any.known import Known
 from costmodel.exact_any.share import Left, Share
 from costmodel.exact_any.tilings import Way
 from mapspace.errors import ConfigError
 
-Order = Callable[[float, float], tuple[float, float, float]]
+
+class State(enum.IntEnum):
+    """What waits: spatial factors under all kept tensors that are left, or one assignment."""
+
+    SPREAD = 0
+    LISTED = 1
+    BOUNDED = 2
 
 
 class Taken(NamedTuple):
@@ -63,7 +72,11 @@ class AssignmentQueue:
     def __init__(self) -> None:
         """Holds none."""
         self.groups: list[tuple[int, Assignments]] = []
-        self._heap: list[tuple[float, float, float, int, int, bool, float, int]] = []
+        self._heap: list[tuple[float, float, float, int, int, State, float, int]] = []
+        # Every order's: its first group, all assignments, and which `[G, A]` were taken up.
+        self._listed_of: dict[int, tuple[int, Listed, npt.NDArray[np.bool_]]] = {}
+        # The spatial factors of which the least assignment is in work.
+        self._handed: tuple[int, int] | None = None
         self._taken: list[npt.NDArray[np.bool_]] = []
         self.bounded: list[tuple[int, int]] = []
         self.shares: dict[tuple[int, int], list[Left]] = {}
@@ -72,28 +85,33 @@ class AssignmentQueue:
         # What is in work: its group, assignments, and whether their tilings are searched.
         self._at: tuple[int, frozenset[int], bool] = (-1, frozenset(), False)
 
-    def add(self, number: int, found: Assignments) -> None:
-        """Adds assignments of an order."""
-        self.groups.append((number, found))
-        self._taken.append(np.zeros(len(found.energy), np.bool_))
+    def add(self, number: int, found: Listed) -> None:
+        """Adds the assignments of an order."""
+        taken = np.zeros(found.energy.shape, np.bool_)
+        self._listed_of[number] = len(self.groups), found, taken
+        self.groups += [(number, group) for group in found.groups]
+        self._taken += list(taken)
 
-    def begin(self, order: Order) -> None:
+    def begin(self, known: Known) -> None:
         """Sorts what waits.
 
         Args:
-            order: where energy and cycles stand.
+            known: says where energy and cycles stand.
         """
-        self._order = order
-        self._heap = [
-            (*order(energy, cycles), group, a, False, energy, cycles)
-            for group, (_, found) in enumerate(self.groups)
-            for a, energy, cycles in zip(
-                np.flatnonzero(~self._taken[group]).tolist(),
-                found.energy[~self._taken[group]].tolist(),
-                found.cycles[~self._taken[group]].tolist(),
-                strict=True,
-            )
-        ]
+        self._known = known
+        self._heap = []
+        for first, listed, taken in self._listed_of.values():
+            state = State.SPREAD if len(listed.groups) > 1 else State.LISTED
+            left = np.flatnonzero(~taken.all(axis=0))
+            # Of different assignments, perhaps: less than the least of them needs.
+            energies = np.where(taken, np.inf, listed.energy).min(axis=0, initial=np.inf)
+            cycles = listed.cycles.min(axis=0, initial=LARGEST_COUNT)
+            self._heap += [
+                (*known.order(energy, least), first, a, state, energy, least)
+                for a, energy, least in zip(
+                    left.tolist(), energies[left].tolist(), cycles[left].tolist(), strict=True
+                )
+            ]
         heapq.heapify(self._heap)
         for group, a in self.bounded:
             self.wait(group, a)
@@ -101,22 +119,55 @@ class AssignmentQueue:
     def take(self) -> Taken | None:
         """The assignment with the least bound; None when there is none left."""
         self._at = (-1, frozenset(), False)
+        if self._handed is not None:
+            group, a = self._handed
+            # Where chains have not bounded it, it cannot win.
+            self._taken[group][a] = True
+            self.again(group, a)
         while self._heap:
-            *_, group, a, known, energy, cycles = heapq.heappop(self._heap)
+            *order, group, a, state, energy, cycles = heapq.heappop(self._heap)
+            if state is State.SPREAD:
+                least = self._least_left(group, a)
+                if least is None:
+                    continue
+                group, energy, cycles = least
+                if self._known.order(energy, cycles) > tuple(order):
+                    self.again(group, a)
+                    continue
+                self._handed = group, a
+            known = state is State.BOUNDED
             if known or not self._taken[group][a]:
                 self._at = (group, frozenset([a]) if known else frozenset(), known)
                 return Taken(group, a, known, energy, cycles)
         return None
 
+    def _least_left(self, group: int, a: int) -> tuple[int, float, int] | None:
+        """The least assignment with spatial factors a that no chain has bounded yet.
+
+        Args:
+            group: one of the order's.
+            a: the spatial factors.
+
+        Returns:
+            Its group, energy and cycles; None if there is none.
+        """
+        first, listed, taken = self._listed_of[self.groups[group][0]]
+        energy, cycles = listed.energy[:, a], listed.cycles[:, a]
+        left = np.flatnonzero(~taken[:, a] & (energy < np.inf))  # else no tiles fit
+        if not left.size:
+            return None
+        primary = self._known.primary(energy[left], cycles[left])
+        best = left[np.lexsort((cycles[left], energy[left], primary))[0]]
+        return first + int(best), float(energy[best]), int(cycles[best])
+
     def again(self, group: int, a: int) -> None:
-        """Puts an assignment back whose floor rose before a chain bounded it."""
-        found = self.groups[group][1]
-        energy, cycles = float(found.energy[a]), int(found.cycles[a])
-        if np.isinf(energy):  # no tiles fit
-            self._taken[group][a] = True
-            return
-        entry = (*self._order(energy, cycles), group, a, False, energy, cycles)
-        heapq.heappush(self._heap, entry)
+        """Puts spatial factors back of which an assignment was taken, for all that is left."""
+        self._handed = None
+        first, listed, _ = self._listed_of[self.groups[group][0]]
+        least = self._least_left(group, a) if len(listed.groups) > 1 else None
+        if least is not None:
+            entry = (*self._known.order(*least[1:]), first, a, State.SPREAD, *least[1:])
+            heapq.heappush(self._heap, entry)
 
     def left(self, group: int) -> npt.NDArray[np.bool_]:
         """`[A]` which assignments of a group no chain has bounded yet."""
@@ -135,13 +186,13 @@ class AssignmentQueue:
         """Puts an assignment back that chains have bounded."""
         found = self.groups[group][1]
         energy, cycles = float(found.energy[a]), int(found.cycles[a])
-        entry = (*self._order(energy, cycles), group, a, True, energy, cycles)
+        entry = (*self._known.order(energy, cycles), group, a, State.BOUNDED, energy, cycles)
         heapq.heappush(self._heap, entry)
 
     def stands_behind(self, group: int, a: int) -> bool:
         """Whether an assignment needs more than the next one that waits."""
         found = self.groups[group][1]
-        order = self._order(float(found.energy[a]), int(found.cycles[a]))
+        order = self._known.order(float(found.energy[a]), int(found.cycles[a]))
         return bool(self._heap) and self._heap[0][:3] < order
 
     def begun(self, group: int, a: int) -> Way:
@@ -156,8 +207,8 @@ class AssignmentQueue:
         """
         at, in_work, searching = self._at
         waiting: dict[int, list[int]] = {}
-        for *_, group, a, known, _, _ in self._heap:
-            if known:
+        for *_, group, a, state, _, _ in self._heap:
+            if state is State.BOUNDED:
                 waiting.setdefault(group, []).append(a)
         if searching:
             waiting.setdefault(at, []).extend(in_work)
@@ -274,7 +325,8 @@ class AssignmentQueue:
 def _bounded(found: Assignments, a: int) -> Bounded:
     return (
         a, float(found.energy[a]), int(found.cycles[a]), int(found.slowest[a]),
-        int(found.least[a]), float(found.rate[a]), int(found.chains[a]),
+        int(found.least[a]) if found.slowest[a] >= 0 else -1, float(found.rate[a]),
+        int(found.chains[a]),
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """All assignments of kept tensors and spatial factors, with a floor under what each can cost.
 
-Letters: A assignments, L levels, n dimensions, V vectors of a level.
+Letters: A assignments, G sets of kept tensors, L levels, n dimensions, V vectors of a level, T
+tensors.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.known import SLACK
 from costmodel.map_space.map_space import MapSpace
-from costmodel.tile_chains.ports import Port, leakage, port_weights
+from costmodel.tile_chains.ports import Port, leakage, port_weights, port_weights_apart
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import vectors
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import Weights, floors, weights
+from costmodel.tile_chains.weights import Weights, entering_once, floors, weights
 
-MOST_ASSIGNMENTS = 2_000_000
+MOST_SPREADS = 200_000
+"""More spatial factors would take long to look through."""
+
+MOST_ASSIGNMENTS = 20_000_000
 """More of them would take gigabytes to list."""
 
 _PIECE = 20_000
@@ -32,8 +37,8 @@ class Assignments(NamedTuple):
     keeps `[L]` bits; choice `[A, L]` the vector of every level; fixed `[A]` pJ that no tile
     decides; plain `[A]` pJ and cycles `[A]` that none of its mappings undercuts; energy `[A]` pJ
     that at so many cycles have an objective that none undercuts; slowest `[A]` the port that takes
-    the most cycles and least `[A]` how many, -1 where none is limited or known; rate `[A]` at which
-    cycles are added to energy, 0 where they are not; chains `[A]` how many have bounded it.
+    the most cycles, -1 where none is limited or known, and least `[A]` how many; rate `[A]` at
+    which cycles are added to energy, 0 where they are not; chains `[A]` how many have bounded it.
     """
 
     keeps: tuple[int, ...]
@@ -42,10 +47,21 @@ class Assignments(NamedTuple):
     plain: FloatArray
     energy: FloatArray
     cycles: Array
-    slowest: Array
+    slowest: npt.NDArray[np.int8]
     least: Array
     rate: FloatArray
-    chains: Array
+    chains: npt.NDArray[np.int8]
+
+
+class Listed(NamedTuple):
+    """All assignments of an order of buffers.
+
+    groups: by set of kept tensors; energy and cycles `[G, A]` those of the groups.
+    """
+
+    groups: tuple[Assignments, ...]
+    energy: FloatArray
+    cycles: Array
 
 
 class Spreads:
@@ -91,67 +107,127 @@ class Spreads:
         return np.stack(columns, axis=1)
 
 
+class Paths:
+    """The levels that may keep a tensor: what its words cost depends on no other tensor's.
+
+    Attributes:
+        keeps: every path as if it were all tensors', `[L]` bits.
+        place: `[G, T]` the path of every tensor, by set of kept tensors.
+        levels: `[G, T]` the levels of the path, as bits.
+        bits: `[G, L, T]` 1 where a level keeps a tensor.
+    """
+
+    def __init__(self, keeps: Sequence[tuple[int, ...]], tensors: int) -> None:
+        """Finds the paths of sets of kept tensors `[L]`."""
+        levels, everything = len(keeps[0]), (1 << tensors) - 1
+        self.bits: Array = (np.array(keeps)[:, :, None] >> np.arange(tensors)) & 1
+        self.levels: Array = (self.bits << np.arange(levels)[:, None]).sum(axis=1)
+        different, place = np.unique(self.levels, return_inverse=True)
+        self.keeps = [
+            tuple(everything * int(path >> level & 1) for level in range(levels))
+            for path in different
+        ]
+        self.place: Array = place.reshape(self.levels.shape)
+        if len(self.keeps) > len(keeps):
+            # Fewer sets than paths: each is looked at as it is.
+            self.keeps = list(keeps)
+            self.place = np.tile(np.arange(len(keeps))[:, None], tensors)
+
+    def of_sets(self, found: FloatArray) -> Iterator[FloatArray]:
+        """`[B]` sums over the tensors of what is known of paths `[paths, B, T]`, set by set."""
+        tensors = np.arange(self.place.shape[1])
+        for place in self.place:
+            yield found[place, :, tensors].sum(axis=0)
+
+
 def list_assignments(
     space: MapSpace,
     spreads: Spreads,
     choices: list[tuple[int, ...]],
     limited: Sequence[Port] = (),
-) -> Iterator[Assignments]:
-    """Lists all assignments, for one choice `[L]` of kept tensors after another.
+) -> Iterator[Listed | None]:
+    """Lists all assignments for choices `[L]` of kept tensors.
 
     Args:
         space: the map space.
         spreads: its spatial factors.
         choices: the kept tensors.
         limited: the ports whose cycles matter.
+
+    Yields:
+        None after every piece of work, at last the assignments.
     """
     choice = spreads.choices()
-    for keeps in choices:
-        energy, cycles = np.zeros(len(choice)), np.zeros(len(choice), np.int64)
-        fixed = np.zeros(len(choice))
-        for begin in range(0, len(choice), _PIECE):
-            piece = slice(begin, begin + _PIECE)
-            spatial = spreads.spatial(choice[piece])
-            found = weights(space, keeps, spatial)
-            cycles[piece] = least_cycles(space, limited, keeps, spatial, found)
-            energy[piece] = floors(space, found)
-            energy[piece] += leakage(space, found) * (cycles[piece] - found.cycles)
-            fixed[piece] = found.fixed
-        unknown = np.full((2, len(choice)), -1)
-        rate = np.zeros(len(choice))
-        chains = np.zeros(len(choice), np.int64)
-        yield Assignments(
-            keeps,
-            choice,
-            fixed,
-            energy.copy(),
-            energy,
-            cycles,
-            unknown[0],
-            unknown[1],
-            rate,
-            chains,
-        )
+    size = len(choices), len(choice)
+    # What stays nothing for long takes no memory.
+    fixed, plain, energy, rate = (np.zeros(size) for _ in range(4))
+    cycles, least = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    slowest, chains = np.full(size, -1, np.int8), np.zeros(size, np.int8)
+    columns = fixed, plain, energy, cycles, slowest, least, rate, chains
+    groups = tuple(
+        Assignments(keeps, choice, *(column[g] for column in columns))
+        for g, keeps in enumerate(choices)
+    )
+    for begin in range(0, size[1] if choices else 0, _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        paths = Paths(choices, space.tables.sliding.size)
+        _write_floors(space, paths, limited, spreads.spatial(choice[piece]), groups, piece)
+        yield None
+    yield Listed(groups, energy, cycles)
 
 
-def least_cycles(
-    space: MapSpace, limited: Sequence[Port], keeps: tuple[int, ...], spatial: Array, found: Weights
-) -> Array:
-    """`[B]` cycles that no mapping of an assignment undercuts: every word enters once.
+def _write_floors(
+    space: MapSpace, paths: Paths, limited: Sequence[Port], spatial: Array,
+    found: Sequence[Assignments], piece: slice,
+) -> None:  # fmt: skip
+    """Writes down what is certain if every word enters every tile once.
 
     Args:
         space: the map space.
+        paths: of its tensors.
         limited: the ports that count.
-        keeps: `[L]` kept tensors of every level, as bits.
         spatial: `[B, L, n]` spatial factors below every level.
-        found: the weights of these assignments.
+        found: by set of kept tensors; filled.
+        piece: where these factors stand.
     """
-    cycles = found.cycles
+    weighed = [weights(space, keeps, spatial) for keeps in paths.keeps]
+    its = weighed[0]
+    computing, leaks = its.cycles, leakage(space, its)
+    each_path = zip(paths.keeps, weighed, strict=True)
+    ports = np.stack([_once(space, limited, *each, spatial) for each in each_path])
+    own = np.stack([each.own for each in weighed])
+    once = own + np.stack([_of_tensors(space, each.weight, each) for each in weighed])
+    cycles_of = [paths.of_sets(ports[:, port]) for port in range(len(limited))]
+    for one, fixed, energy, *busy in zip(
+        found, paths.of_sets(own), paths.of_sets(once), *cycles_of, strict=True
+    ):
+        cycles = computing
+        for least in busy:
+            whole = np.ceil(least * (1 - SLACK)).astype(np.int64)
+            cycles = np.maximum(cycles, whole + int(space.tables.machine.waiting))
+        one.fixed[piece], one.cycles[piece] = its.base + fixed, cycles
+        one.energy[piece] = its.base + energy + leaks * (cycles - computing)
+        one.plain[piece] = one.energy[piece]
+
+
+def _of_tensors(space: MapSpace, weight: FloatArray, found: Weights) -> FloatArray:
+    """`[B, T]` what a tensor's words cost if every word enters every tile once."""
+    return np.asarray(entering_once(space, weight, found.outer).sum(axis=1))
+
+
+def _once(
+    space: MapSpace,
+    limited: Sequence[Port],
+    keeps: tuple[int, ...],
+    found: Weights,
+    spatial: Array,
+) -> FloatArray:
+    """`[ports, B, T]` the cycles that a tensor's words take at least."""
+    parts = [np.zeros((0, *found.own.shape))]
     for port in limited:
-        least = port_floors(space, port, keeps, spatial, found) * (1 - SLACK)
-        whole = np.ceil(least).astype(np.int64) + int(space.tables.machine.waiting)
-        cycles = np.maximum(cycles, whole)
-    return cycles
+        weight, own = port_weights_apart(space, port, keeps, spatial, found)
+        parts.append((own + _of_tensors(space, weight, found))[None])
+    return np.concatenate(parts)
 
 
 def port_floors(

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
 from costmodel.exact.objective import ENERGY, LATENCY, objective_kind
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
 from costmodel.space import Codes
+from costmodel.tile_chains.tiles import FloatArray
 
 SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
@@ -102,6 +104,14 @@ class Known:
             return cycles, energy, 0.0
         power = 1 if self.objective == "edp" else 2
         return energy * float(cycles) ** power, energy, cycles
+
+    def primary(self, energy: FloatArray, cycles: Array) -> FloatArray:
+        """What sorts bounds `[B]` first, as `order` does: then the lesser energy counts."""
+        if self._kind in (ENERGY, LATENCY):
+            return energy if self._kind == ENERGY else cycles.astype(np.float64)
+        return np.asarray(
+            energy * cycles.astype(np.float64) ** (1 if self.objective == "edp" else 2)
+        )
 
     def limit(self, cycles: float) -> float:
         """The energy below which a mapping of so many cycles at least can be among the best."""

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from costmodel.exact.problem import count_cells
-from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, Spreads
+from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS
@@ -28,14 +28,17 @@ def why_not_any(space: MapSpace) -> str | None:
             f"{space.workload.name} has {cells:.3g} tiles per level; "
             f"the exact search on this machine holds tables of at most {MOST_CELLS:.3g}."
         )
-    assignments = sum(
-        Spreads(one, Rules(one)).count() * len(keep_choices(one))
-        for one in ((space,) if space.orders is None else space.orders.spaces)
-    )
-    if assignments > MOST_ASSIGNMENTS:
+    spreads = assignments = 0
+    for one in (space,) if space.orders is None else space.orders.spaces:
+        count, kept = Spreads(one, Rules(one)).count(), len(keep_choices(one))
+        # Those with one set of kept tensors take a tenth of the room.
+        spreads += count // 10 if kept == 1 else count
+        assignments += count * kept
+    if spreads > MOST_SPREADS or assignments > MOST_ASSIGNMENTS:
         return (
             f"{name} spreads {space.workload.name} in up to {assignments:.3g} ways; "
-            f"the exact search lists at most {MOST_ASSIGNMENTS:.3g}."
+            f"the exact search lists at most {MOST_ASSIGNMENTS:.3g}, of {MOST_SPREADS:.3g} spatial "
+            "factors."
         )
     return None
 

@@ -211,14 +211,15 @@ class AnyProver(ProofRun):
             self._orders.append(lay_out(number, space, self._without, each=self._top > 1))
             yield
             one, limited = self._orders[-1], self._bounds.limited(space)
-            for found in list_assignments(space, one.spreads, self._keeps[number], limited):
-                self._queue.add(number, found)
-                self._counts["assignments"] += len(found.energy)
+            for listed in list_assignments(space, one.spreads, self._keeps[number], limited):
+                if listed is not None:
+                    self._queue.add(number, listed)
+                    self._counts["assignments"] += listed.energy.size
                 yield
         if self._resumed is not None:
             self._queue.resume(self._resumed)
         if self._takes_up:
-            self._queue.begin(self._known.order)
+            self._queue.begin(self._known)
         self._built = True
         yield
         queue, tables = self._queue, dict[int, list[ChainTables]]()

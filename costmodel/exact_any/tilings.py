@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ Way = tuple[tuple[int, tuple[int, ...]], ...]
 
 Child = tuple[float, int]
 """A tile, after the energy that it needs at the cycles that all mappings take."""
+
+
+Descend = Callable[[int, int, Any], Iterator[None]]
 
 
 class Trail:
@@ -170,7 +174,7 @@ class Tilings:
             left = left[np.argsort(bounds[left], kind="stable")]
             return [(float(bounds[b]), int(listed[b])) for b in left]
 
-        def descend(level: int, step: int) -> Iterator[None]:
+        def descend(level: int, step: int, deeper: Descend) -> Iterator[None]:
             through = trail.open()
             for bound, b in trail.note(children(level, step)):
                 if bound >= self._limit(cycles):
@@ -187,11 +191,12 @@ class Tilings:
                 outside = [view.enter(level, step, b) for view in views]
                 if outside[0] >= 0:
                     yield
-                    yield from descend(level - 1, outside[0])
+                    yield from deeper(level - 1, outside[0], deeper)
                 trail.leave()
             trail.close()
 
-        yield from descend(levels - 1, tables.first_step)
+        # If it named itself it would hold its tables until garbage is collected.
+        yield from descend(levels - 1, tables.first_step, descend)
 
     def _has_room(
         self, keeps: tuple[int, ...], tiles: Tiles, level: int, listed: Array, taken: Array

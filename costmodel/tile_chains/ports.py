@@ -99,7 +99,17 @@ def priced(
 def port_weights(
     space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
 ) -> tuple[FloatArray, FloatArray]:
-    """Cycles of a port per word that enters a tile `[B, L + 1, T]`, `[B]` those no tile decides.
+    """Cycles of a port per word that enters a tile `[B, L + 1, T]`, `[B]` those no tile decides."""
+    weight, own = port_weights_apart(space, port, keeps, spatial, found)
+    return weight, np.asarray(own.sum(axis=1))
+
+
+def port_weights_apart(
+    space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
+) -> tuple[FloatArray, FloatArray]:
+    """Cycles of a port per word that enters a tile `[B, L + 1, T]`, `[B, T]` those no tile decides.
+
+    Both are a tensor's, and depend on the levels that keep it alone.
 
     Args:
         space: the map space.
@@ -111,7 +121,7 @@ def port_weights(
     tables, level = space.tables, port.level
     levels = len(keeps)
     weight = np.zeros(found.weight.shape)
-    fixed = np.zeros(len(spatial))
+    own = np.zeros((len(spatial), tables.sliding.size))
     for t in range(tables.sliding.size):
         kept = [here for here in range(levels) if (keeps[here] >> t) & 1]
         if level not in kept:
@@ -130,7 +140,7 @@ def port_weights(
             outside = found.outer[:, level, tables.relevant[t] > 0].prod(axis=1)
             part = int(tables.words[t]) // outside
             elided = port.writes and not outermost and not tables.machine.charged
-            fixed -= part * (port.reads + elided)
+            own[:, t] -= part * (port.reads + elided)
     steps = int(tables.macs) // found.outer[:, levels].prod(axis=1)
-    fixed += weight[:, levels].sum(axis=1) * steps
-    return weight / port.bandwidth, fixed / port.bandwidth
+    own += weight[:, levels] * steps[:, None]
+    return weight / port.bandwidth, own / port.bandwidth

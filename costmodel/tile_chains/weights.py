@@ -31,12 +31,15 @@ class Weights(NamedTuple):
     """Energy of the words that enter tiles, and what does not depend on tiles.
 
     weight `[B, L + 1, T]` pJ per word that enters a tile, the MACs' last; fixed `[B]` pJ, the MACs'
-    reads included; cycles `[B]` of computing, with latencies; outer `[B, L + 1, n]` products of the
-    spatial factors outside a level.
+    reads included; base `[B]` what of that is no tensor's, own `[B, T]` what is: like its weight it
+    depends on the levels that keep this tensor alone; cycles `[B]` of computing, with latencies;
+    outer `[B, L + 1, n]` products of the spatial factors outside a level.
     """
 
     weight: FloatArray
     fixed: FloatArray
+    base: FloatArray
+    own: FloatArray
     cycles: Array
     outer: Array
 
@@ -101,8 +104,10 @@ def weights(
     clusters = np.minimum(above[:, :-1], machine.clusters)
     action = machine.action / machine.block[:, None]
     weight = np.zeros((batch, levels + 1, tables.sliding.size))
+    own = np.zeros((batch, tables.sliding.size))
     fixed = np.full(batch, float(tables.macs) * float(tables.mac_energy))
     fixed += (machine.leakage * above[:, :-1]).sum(axis=1) * cycles
+    base = fixed.copy()
     for t in range(tables.sliding.size):
         output = tables.part_kind[t] != PART_OF_INPUT
         kept = [level for level in range(levels) if (keeps[level] >> t) & 1]
@@ -116,7 +121,9 @@ def weights(
                 part = int(tables.words[t]) // outer[:, level, moving].prod(axis=1)
                 saved = clusters[:, level] * action[level, 0]
                 filling = level != kept[0] and not machine.charged
-                fixed -= part * (saved + filling * filled)
+                less = part * (saved + filling * filled)
+                fixed -= less
+                own[:, t] -= less
         for place, level in enumerate(kept):
             child = kept[place + 1] if place + 1 < len(kept) else levels
             served = np.ones(batch, np.int64)
@@ -129,7 +136,8 @@ def weights(
             per_word = action[level, 0] + machine.address[level] + output * action[level, 2]
             weight[:, child, t] += clusters[:, level] * served * per_word
     fixed += weight[:, levels].sum(axis=1) * steps
-    return Weights(weight, fixed, cycles, outer)
+    own += weight[:, levels] * steps[:, None]
+    return Weights(weight, fixed, base, own, cycles, outer)
 
 
 def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray:
@@ -174,14 +182,18 @@ def level_floors(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArra
         weight: `[B, L + 1, T]` what a word costs.
         outer: `[B, L + 1, n]` spatial factors outside.
     """
+    return np.asarray(entering_once(space, weight, outer).sum(axis=2))
+
+
+def entering_once(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArray:
+    """`[B, L, T]` the same by tensor, with arguments as there."""
     tables = space.tables
     levels = weight.shape[1] - 1
-    found = np.zeros((len(weight), levels))
+    found = weight[:, :levels].copy()
     for t in range(tables.sliding.size):
         alone = np.zeros(tables.sizes.size, np.bool_)
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
             if tables.term_start[axis + 1] - tables.term_start[axis] == 1:
                 alone[tables.term_dimension[tables.term_start[axis]]] = True
-        words = (tables.sizes[alone] // outer[:, :levels][:, :, alone]).prod(axis=2)
-        found += words * weight[:, :levels, t]
+        found[:, :, t] *= (tables.sizes[alone] // outer[:, :levels][:, :, alone]).prod(axis=2)
     return found

@@ -56,7 +56,9 @@ TWO = {
 def _floors(space: MapSpace) -> dict[tuple[object, ...], float]:
     """The floor of every assignment: kept tensors, spatial factors."""
     one, keeps = lay_out(0, space, None), keep_choices(space)
-    groups = list(list_assignments(space, one.spreads, keeps))
+    *_, listed = list_assignments(space, one.spreads, keeps)
+    assert listed is not None
+    groups = listed.groups
     found: dict[tuple[object, ...], float] = {}
     apart = Apart(one, keeps, groups[0].choice)
     for a, spatial in enumerate(one.spreads.spatial(groups[0].choice)):
@@ -71,7 +73,9 @@ def _listed(space: MapSpace) -> dict[tuple[object, ...], tuple[float, int]]:
     """The energy and the cycles that every assignment is listed with."""
     one = lay_out(0, space, None)
     found = {}
-    for group in list_assignments(space, one.spreads, keep_choices(space), ports(space)):
+    *_, listed = list_assignments(space, one.spreads, keep_choices(space), ports(space))
+    assert listed is not None
+    for group in listed.groups:
         for a, spatial in enumerate(one.spreads.spatial(group.choice)):
             key = group.keeps, spatial.tobytes()
             found[key] = float(group.energy[a]), int(group.cycles[a])

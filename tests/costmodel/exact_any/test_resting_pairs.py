@@ -46,7 +46,9 @@ def _problem(rng: np.random.Generator) -> dict[str, Any]:
 def _chains(space: MapSpace) -> dict[tuple[object, ...], float]:
     """The least energy of every assignment by its chain: kept tensors, spatial factors."""
     one, found = lay_out(0, space, None), {}
-    for group in list_assignments(space, one.spreads, keep_choices(space)):
+    *_, listed = list_assignments(space, one.spreads, keep_choices(space))
+    assert listed is not None
+    for group in listed.groups:
         table = ChainTables(one.shape, one.lattice.tiles(group.keeps), group.keeps)
         for spatial in one.spreads.spatial(group.choice):
             assigned = weights(space, group.keeps, spatial[None])
