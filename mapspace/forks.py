@@ -8,6 +8,7 @@ interrupts.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -80,7 +81,12 @@ def fork_map(
         try:
             with ProcessPoolExecutor(count, multiprocessing.get_context("fork")) as pool:
                 with _others_resting():
-                    coming = pool.map(_call, range(len(items)))  # forks all of them
+                    # What is here already is no rubbish: to look for some would copy all of it.
+                    gc.freeze()
+                    try:
+                        coming = pool.map(_call, range(len(items)))  # forks all of them
+                    finally:
+                        gc.unfreeze()
                 if meanwhile is not None:
                     called, meanwhile = meanwhile, None
                     called()

@@ -94,10 +94,26 @@ def run_here(
     for task in tasks:
         searchers.searcher_class(plan.entry(task["searcher"]).name)
     live.processors = live.limits.of(processors())
-    made = fork_map(make, tasks, most=live.processors)
-    for task, told in zip(tasks, made, strict=True):
-        if told is None:
-            # What reached it was a fork perhaps, which has noted it for itself.
-            live.reached()
-            return
-        live.end_task(str(task["file"]), task, told)
+    groups = _groups(tasks, live.processors)
+    made = fork_map(lambda group: [make(task) for task in group], groups, most=live.processors)
+    for group, answers in zip(groups, made, strict=True):
+        for task, told in zip(group, answers, strict=True):
+            if told is None:
+                # What reached it was a fork perhaps, which has noted it for itself.
+                live.reached()
+                return
+            live.end_task(str(task["file"]), task, told)
+
+
+def _groups(
+    tasks: Sequence[Mapping[str, Any]], processors: int
+) -> Sequence[Sequence[Mapping[str, Any]]]:
+    """The trials that a process makes one after another.
+
+    Those of a method are together where there are enough methods: what is compiled for one is then
+    loaded once, which takes as long as dozens of searches.
+    """
+    own: dict[str, list[Mapping[str, Any]]] = {}
+    for task in tasks:
+        own.setdefault(task["searcher"], []).append(task)
+    return [*own.values()] if len(own) > processors else [[task] for task in tasks]

@@ -161,3 +161,16 @@ def test_they_are_made_on_all_processors_and_a_limit_ends_all_of_them(
     monkeypatch.setattr(Limits, "reached", lambda *_: "1 hours" if time.monotonic() > began else "")
     with pytest.raises(LimitReachedError, match="searches are missing"):
         BenchmarkExperiment(plan_of(seeds=6), store=store).run(tmp_path / "limited")
+
+
+def test_the_trials_of_a_method_are_made_by_one_process_where_there_are_enough() -> None:
+    tasks = [
+        {"searcher": name, "file": f"{name} {n}"} for n in range(2) for name in ("a", "b", "c")
+    ]
+    groups = few_searches._groups(tasks, 2)
+    assert [[task["file"] for task in group] for group in groups] == [
+        ["a 0", "a 1"],
+        ["b 0", "b 1"],
+        ["c 0", "c 1"],
+    ]
+    assert few_searches._groups(tasks, 3) == [[task] for task in tasks]
