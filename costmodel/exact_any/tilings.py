@@ -188,10 +188,12 @@ class Tilings:
                     trail.leave()
                     yield
                     continue
-                outside = [view.enter(level, step, b) for view in views]
-                if outside[0] >= 0:
+                outside = views[0].enter(level, step, b)
+                for view in views[1:]:
+                    view.choose(level, step, b)
+                if outside >= 0:
                     yield
-                    yield from deeper(level - 1, outside[0], deeper)
+                    yield from deeper(level - 1, outside, deeper)
                 trail.leave()
             trail.close()
 
@@ -227,21 +229,35 @@ class Tilings:
         cycles: int,
     ) -> tuple[Array, FloatArray]:  # fmt: skip
         """Those of the listed tiles that could win, and the energy that they need at `cycles`."""
-        bounds = views[0].bounds(level, step, listed)
-        plain, slow = bounds, np.full(len(listed), float(cycles))
+        energy = views[0].bounds(level, step, listed)
+        plain, slow = energy, np.full(len(listed), float(cycles))
+        both, last = np.zeros(len(listed)), views[-1]
+        if last.together is not None:
+            # It rules most out, and more once the cycles of each port are known.
+            left = energy < math.inf
+            listed, energy, slow = listed[left], energy[left], slow[left]
+            both = last.bounds(level, step, listed)
+            least = last.together.energy(energy, slow, both, cycles) * (1 - SLACK)
+            able = (least < self._limit(cycles)) & (both < math.inf)
+            listed, energy, slow, both = listed[able], energy[able], slow[able], both[able]
+            plain = energy
         for view in views[1:]:
+            if view.together is not None or not len(listed):
+                continue
             found = view.bounds(level, step, listed)
-            able = (bounds < self._limit(cycles)) & (found < math.inf)
-            listed, bounds, slow, found = listed[able], bounds[able], slow[able], found[able]
-            plain = plain[able]
+            able = (energy < self._limit(cycles)) & (found < math.inf)
+            listed, energy, slow, both = listed[able], energy[able], slow[able], both[able]
+            found, plain = found[able], plain[able]
             if view.is_energy:
-                bounds = np.maximum(bounds, found)
-            elif view.together is None:
+                energy = np.maximum(energy, found)
+            else:
                 slow = np.maximum(slow, np.ceil(found * (1 - SLACK)))
                 leaked = assignment.leakage * (slow - assignment.computing)
-                bounds = np.maximum(bounds, plain + leaked)
-            else:
-                bounds = view.together.energy(bounds, slow, found, cycles) * (1 - SLACK)
+                energy = np.maximum(energy, plain + leaked)
+        bounds = energy
+        if last.together is not None:
+            joint = last.together.energy(energy, slow, both, cycles) * (1 - SLACK)
+            bounds = np.maximum(energy, joint)
         bounds[slow > self._known.most_cycles] = math.inf
         return listed, bounds
 

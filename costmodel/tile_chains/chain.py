@@ -60,7 +60,7 @@ def _list_tiles(
     return count
 
 
-@lean
+@part
 def build_slot(
     shape: Shape,
     tiles: Tiles,
@@ -171,7 +171,7 @@ def step_of(
     return place
 
 
-@lean
+@part
 def build_boundary(
     shape: Shape,
     tiles: Tiles,
@@ -309,3 +309,31 @@ def _fill_boundary(
                 chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], all_trips * share, least
             )
         edge_pairs(shape, around, chain, level, i, all_trips)
+
+
+@lean
+def build_levels(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    chain: Chain,
+    first: int,
+    stop: int,
+    scratch: Scratch,
+) -> None:
+    """Fills the tables of levels from the first up to before another, from those outside them.
+
+    Args:
+        shape: the operation.
+        tiles: what fits.
+        around: the assignment.
+        chain: the tables.
+        first: twice the outermost level, and one more if its boundary is there already.
+        stop: twice the level to stop before, and one more if its boundary is wanted.
+        scratch: scratch.
+    """
+    for part_of in range(first, stop):
+        if part_of % 2 == 0:
+            build_boundary(shape, tiles, around, chain, part_of // 2, scratch)
+        else:
+            build_slot(shape, tiles, around, chain, part_of // 2, scratch)

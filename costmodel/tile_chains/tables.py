@@ -10,12 +10,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.tile_chains.chain import build_boundary, build_slot
+from costmodel.tile_chains.chain import build_levels
 from costmodel.tile_chains.chain_arrays import Scratch, empty_chain
 from costmodel.tile_chains.credits import Credits
 from costmodel.tile_chains.entering import Around
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Tiles
+
+FEW = 20_000
+"""Cells of lattices whose tables are filled without a pause."""
 
 
 def products_inside(spatial: Array) -> Array:
@@ -117,10 +120,11 @@ class ChainTables:
             below[:first] = self.around.limit[:first]
         self.around = around
         shape, tiles, chain = self._shape, self.tiles, self.chain
-        for level in range(first, self._levels):
-            build_boundary(shape, tiles, around, chain, level, self._scratch)
-            yield
-            build_slot(shape, tiles, around, chain, level, self._scratch)
+        # Small ones without a pause: to call compiled code takes as long as to fill them.
+        at_once = 2 * self._levels if shape.cells <= FEW else 1
+        for begin in range(2 * first, 2 * self._levels, at_once):
+            stop = min(begin + at_once, 2 * self._levels)
+            build_levels(shape, tiles, around, chain, begin, stop, self._scratch)
             yield
 
     @property

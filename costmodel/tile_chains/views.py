@@ -92,6 +92,8 @@ class View:
         self._crossed = [empty_lines() for _ in range(levels + 1)]
         self._crossed[levels].number[0] = 1
         self._crossed[levels].tensor[0] = self._crossed[levels].other[0] = -1
+        # Tiles that are chosen, and not entered yet: by level, with the step inside.
+        self._chosen: dict[int, tuple[int, int]] = {}
 
     def multiples(self, level: int, step: int) -> Array:
         """`[B]` the tiles of a level that may stand outside a step."""
@@ -103,6 +105,8 @@ class View:
 
     def bounds(self, level: int, step: int, listed: Array) -> FloatArray:
         """`[B]` what all mappings with tiles `[B]` of a level outside a step cost at least."""
+        for chosen in sorted((at for at in self._chosen if at > level), reverse=True):
+            self._enter(chosen, *self._chosen.pop(chosen))
         found = np.empty(len(listed))
         bound_tiles(
             self._shape, self._tiles, self._around, self._chain, self._slot(level, step),
@@ -112,6 +116,14 @@ class View:
 
     def enter(self, level: int, step: int, tile: int) -> int:
         """Chooses a tile outside a step; returns the step outside it, -1 if there is none."""
+        self._chosen.clear()
+        return self._enter(level, step, tile)
+
+    def choose(self, level: int, step: int, tile: int) -> None:
+        """Chooses a tile outside a step, which is entered when something outside it is bounded."""
+        self._chosen[level] = step, tile
+
+    def _enter(self, level: int, step: int, tile: int) -> int:
         slot = self._slot(level, step)
         enter_tile(self._shape, self._tiles, self._around, slot, tile, self._inside[level])
         outside: int = cross_boundary(

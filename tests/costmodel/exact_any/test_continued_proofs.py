@@ -68,7 +68,7 @@ def check(seed: int, most: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             break
         # Now and then, and often amid the tilings of an assignment.
         through = any(tiles for _, tiles in prover._tilings.trail.way)
-        often = 0.0 if stops == MOST_STOPS else 0.3 if through else 0.03
+        often = 0.0 if stops == MOST_STOPS else 0.3 if through else 0.06
         if not prover.built or rng.random() >= often:
             continue
         prover = again(prover, AnyProver, path)
