@@ -48,6 +48,24 @@ def test_iterations_count_true_and_surrogate_queries() -> None:
     np.testing.assert_array_equal(result.curve_loss, [*toy_losses(CODES[:2]), 1.0])
 
 
+def test_batches_that_are_no_better_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a budget of time every batch is looked at whole: both come to the same."""
+    rng, looked = np.random.default_rng(0), list[int]()
+    batches = [np.concatenate([SPACE.sample(rng, 3), CODES[2:]]) for _ in range(200)]
+    quick = Evaluator(ToyModel(), SPACE, iterations=10_000, clock=Clock())
+    whole = Evaluator(ToyModel(), SPACE, iterations=10_000, seconds=1e9, clock=Clock())
+    record = quick._record
+    monkeypatch.setattr(quick, "_record", lambda *given: looked.append(1) or record(*given))
+    for number, batch in enumerate(batches):
+        counted = {"counted": number % 3 > 0, "surrogate_queries": number % 2}
+        np.testing.assert_array_equal(quick(batch, **counted), whole(batch, **counted))
+    found, same = quick.result(), whole.result()
+    for name in ("best_code", "curve_iteration", "curve_loss", "curve_counted"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(same, name))
+    assert (found.iterations, found.true_queries) == (same.iterations, same.true_queries)
+    assert len(looked) < 100
+
+
 def test_uncounted_queries_are_recorded_only() -> None:
     clock = Clock()
     evaluator = Evaluator(SlowModel(clock), SPACE, iterations=20, clock=clock, query_latency=3.0)
