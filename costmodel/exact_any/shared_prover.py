@@ -32,7 +32,7 @@ WINDOW = 1024
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
 
-MOST_MATES = 16
+MOST_MATES = 32
 """Assignments that share outer tables and are bounded together at most."""
 
 MOST_FLOORS = 2
