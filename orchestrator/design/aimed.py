@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from orchestrator.design.aims import aims_of
+from orchestrator.design.aims import aims_of, proof_aims
 from orchestrator.design.bounds import Known
 from orchestrator.design.branching import Branching, Sought, Wish
 from orchestrator.design.plan import DesignPlan
@@ -28,7 +28,7 @@ class AimedBranching:
             begin: whether the whole grid is open; else nothing is.
         """
         self._plan = plan
-        aims = aims_of(plan.design)
+        aims = proof_aims(plan.design)
         known = [Known(aims) for _ in plan.layers]
         self.parts = tuple(
             Branching(
@@ -39,7 +39,7 @@ class AimedBranching:
                 Sought(number, aims, known),
                 begin=begin,
             )
-            for number in range(len(aims))
+            for number in range(len(aims_of(plan.design)))
         )
         self._next = 0
 
@@ -66,7 +66,8 @@ class AimedBranching:
         if missing:
             return f"grid: {'; '.join(why_nowhere(one.workload, ideals) for one in missing)}."
         proven = (found for part in self.parts for found in part.found.values())
-        mapped = any(math.isfinite(found.value) for found in proven)
+        settled = (box.why for part in self.parts for box in part.settled)
+        mapped = any(math.isfinite(found.value) for found in proven) or "power" in settled
         within = f" within the limits ({design.limits})" if mapped else ""
         return (
             f"grid: expected a machine that has a mapping for every workload{within}; "
@@ -86,7 +87,8 @@ class AimedBranching:
     def tell(self, proofs: Mapping[Wish, Proof]) -> None:
         """Takes proofs, of wishes in the order in which they were asked for."""
         for wish, proof in proofs.items():
-            self.parts[wish.aim].tell({wish: proof})
+            # Least energies are the only aim's.
+            self.parts[min(wish.aim, len(self.parts) - 1)].tell({wish: proof})
 
     def stop(self) -> None:
         """Leaves everything open that is not settled."""

@@ -89,6 +89,24 @@ class Aim:
         total = sum(count * bound ** (1 / power) for bound, count in pairs)
         return float(total**power) * (1 - ROUNDING)
 
+    def under_power(self, energy_pj: float, limit_w: float) -> float:
+        """What it is at least where the mean power is limited: the time is energy by power.
+
+        Args:
+            energy_pj: what the energy is at least.
+            limit_w: the most that energy by time may be.
+        """
+        if self.rate or self.objective == "energy":
+            return 0.0
+        # A milliwatt is a picojoule per nanosecond.
+        return self.value(energy_pj, energy_pj / (1e3 * limit_w), 1.0) * (1 - ROUNDING)
+
+    def longest(self, value: float, energy_pj: float) -> float:
+        """How long a mapping of at most this value and at least this energy takes at most, ns."""
+        if self.objective == "latency":
+            return value
+        return float((value / energy_pj) ** (1 / self._power)) * (1 + ROUNDING)
+
     def __str__(self) -> str:
         if self.rate:
             return f"{float(self.rate) / 1e3:.4g} W"
@@ -102,6 +120,19 @@ def aims_of(design: Design) -> tuple[Aim, ...]:
     # As many digits as a float has may not tell a rate exactly.
     rates = [round(Fraction(str(w)) * 1000 / RATE_STEP) * RATE_STEP for w in design.rates_w or ()]
     return (Aim("energy"), Aim("latency"), *(Aim("energy", rate) for rate in rates))
+
+
+def proof_aims(design: Design) -> tuple[Aim, ...]:
+    """All that a design proves: its aims, and least energies where the power is limited."""
+    aims = aims_of(design)
+    limited = power_limit(design) < math.inf and design.objective != "energy"
+    return (*aims, Aim("energy")) if len(aims) == 1 and limited else aims
+
+
+def power_limit(design: Design) -> float:
+    """The most that the mean power may be, W; a chip's is never less than what mappings take."""
+    limits = design.limits
+    return min(limits.power_w or math.inf, limits.chip_power_w or math.inf)
 
 
 def with_rates(design: Design, base: Accelerator, layers: Sequence[Layer], where: str) -> Design:

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from orchestrator.design.aims import Aim
+from orchestrator.design.aims import ROUNDING, Aim, power_limit
 from orchestrator.design.bounds import Known
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import (
@@ -38,10 +38,13 @@ from orchestrator.sweep.proofs import Proof
 # Proofs before the first machine that is proven out of turn.
 FIRST_DIVE = 64
 
-Why = Literal["area", "bound", "dominated", "infeasible", "proven", "open"]
+Why = Literal["area", "power", "bound", "dominated", "infeasible", "proven", "open"]
 
 # Parts of boxes along an axis before what they have brought says how much it brings.
 FEWEST_PARTS = 4
+
+# A bound that is less than this share of another is left as it is.
+NEAR = 0.7
 
 
 class Wish(NamedTuple):
@@ -60,12 +63,13 @@ class Settled(NamedTuple):
 
     box: Box
     why: Why
-    """`area`: too large, all of it; `bound`: no machine of it is better than one that was found;
-    `dominated`: so is the same one with the best value of a key that takes no area; `infeasible`: a
-    layer has no mapping on its ideal; `proven`: the machine itself was; `open`: one
-    machine, of which a layer is not proven in its time, or what a limit of the call has left."""
+    """`area`: too large, all of it; `power`: each takes more than the limit; `bound`: none is
+    better than one that was found; `dominated`: so is the same one with the best value of a key
+    that takes no area; `infeasible`: a layer has no mapping on its ideal; `proven`: the machine
+    itself was; `open`: one machine, of which a layer is not proven in its time, or what a limit of
+    the call has left."""
     bound: float
-    """What no machine of it undercuts, in pJ and ns of the whole workload."""
+    """What no machine of it undercuts that keeps the limits, pJ and ns of the whole workload."""
     area: float
     """The least area of it, in the unit that the design is drawn over."""
 
@@ -126,6 +130,10 @@ class Branching:
         self._counts = [layer.count for layer in layers]
         self._number, self._known = sought.number, sought.known
         self._aim = sought.aims[sought.number]
+        self._limit_w = power_limit(design)
+        # Where the power is limited, the number of the energy, whose least bounds the time.
+        several = design.find == "energy-delay-area" or len(sought.aims) == 1
+        self._energy = None if several else 1
         self._proofs: dict[Wish, Proof] = {}
         self._order = itertools.count()
         self._open: list[tuple[float, int, Box]] = []
@@ -172,7 +180,7 @@ class Branching:
 
     def stop(self) -> None:
         """Leaves everything open that is not settled."""
-        for _, _, box in self._open:
+        for _, _, box in sorted(self._open):
             if not self.settle(box):
                 self.leave(box)
         self._open.clear()
@@ -201,7 +209,8 @@ class Branching:
             _, _, box = heapq.heappop(self._open)
             corner = self._grid.corner(box)
             between = self._between(corner)
-            bound = self._total([lower for lower, _ in between])
+            own, limited = self._total([lower for lower, _ in between]), self._under_power(corner)
+            bound = max(own, limited)
             if self.settle(box):
                 self._learn(box, bound)
                 continue
@@ -210,13 +219,14 @@ class Branching:
                 self._push(box, bound)
                 continue
             alone = machines_in(box) == 1
-            missing = [
-                wish
-                for wish, (lower, upper) in zip(self._wishes_of(box), between, strict=True)
-                if wish not in self._proofs and (alone or lower < upper)
-            ]
+            missing, shares = [], []
+            for aim in self._asked(own, limited, alone=alone):
+                told = between if aim == self._number else self._between(corner, aim)
+                for wish, (lower, upper) in zip(self._wishes_of(box, aim), told, strict=True):
+                    if wish not in self._proofs and (alone or lower < upper):
+                        missing.append(wish)
+                        shares.append(self._counts[wish.layer] * lower)
             if missing:
-                shares = [self._counts[wish.layer] * between[wish.layer][0] for wish in missing]
                 heaviest = np.argsort(shares, kind="stable")[::-1][: -(-len(missing) // 2)]
                 wanted |= dict.fromkeys(missing[place] for place in heaviest)
                 waiting.append((bound, box))
@@ -235,7 +245,7 @@ class Branching:
         for wish, proof in proofs.items():
             self._proofs[wish] = proof
             clock = self._grid.ideal(wish.corner).clock_ghz
-            self._known[wish.layer].add(self._grid.ranks(wish.corner), self._number, proof, clock)
+            self._known[wish.layer].add(self._grid.ranks(wish.corner), wish.aim, proof, clock)
 
     @property
     def front(self) -> list[Found]:
@@ -294,10 +304,46 @@ class Branching:
     def _push(self, box: Box, bound: float) -> None:
         heapq.heappush(self._open, (bound, next(self._order), box))
 
-    def _between(self, corner: Corner) -> list[tuple[float, float]]:
+    def _between(self, corner: Corner, aim: int | None = None) -> list[tuple[float, float]]:
         """Of each layer the bounds on a corner's least."""
         ranks, clock = self._grid.ranks(corner), self._grid.ideal(corner).clock_ghz
-        return [known.between(ranks, self._number, clock) for known in self._known]
+        aim = self._number if aim is None else aim
+        return [known.between(ranks, aim, clock) for known in self._known]
+
+    def _under_power(self, corner: Corner) -> float:
+        """What no machine undercuts that keeps the limit of power, by least energies."""
+        if self._energy is None:
+            return 0.0
+        least = [lower for lower, _ in self._between(corner, self._energy)]
+        if math.inf in least:
+            return math.inf
+        energy = Aim("energy").least_total(least, self._counts)
+        return self._aim.under_power(energy, self._limit_w)
+
+    def _over_power(self, box: Box) -> bool:
+        """Whether the mean power of every machine of a box is above the limit.
+
+        A layer's best mapping takes the least energy at least, and so no longer than what any
+        machine that is no better is known to reach of the aim, by that energy.
+        """
+        worst = None if self._energy is None else self._grid.worst(box)
+        if worst is None:
+            return False
+        least = [lower for lower, _ in self._between(self._grid.corner(box), self._energy)]
+        known = [upper for _, upper in self._between(worst)]
+        if math.inf in (*least, *known) or 0 in least:
+            return False
+        pairs = zip(self._counts, least, known, strict=True)
+        longest = sum(count * self._aim.longest(value, energy) for count, energy, value in pairs)
+        energy = Aim("energy").least_total(least, self._counts)
+        return energy > 1e3 * self._limit_w * longest * (1 + ROUNDING)
+
+    def _asked(self, own: float, limited: float, *, alone: bool) -> list[int]:
+        """Which aims a box's ideal is proven for: what bounds it, or may come to."""
+        if self._energy is None or alone:
+            return [self._number]
+        asked = [self._number] if own >= NEAR * limited else []
+        return [*asked, self._energy] if limited >= NEAR * own or limited == 0 else asked
 
     def _total(self, bounds: Sequence[float]) -> float:
         """Of all layers together."""
@@ -317,6 +363,8 @@ class Branching:
             why = "dominated"
         elif bound == math.inf:
             why = "infeasible"
+        elif self._over_power(box):
+            why = "power"
         elif any(self._beats(found, near, area) for found in self._edge):
             why = "bound"
         if why is not None:
@@ -374,15 +422,17 @@ class Branching:
         bound, area = self._bound(box), self._grid.area(box)
         return -self._above(bound, area), bound if self._design.find == "best" else area
 
-    def _wishes_of(self, box: Box) -> list[Wish]:
+    def _wishes_of(self, box: Box, aim: int | None = None) -> list[Wish]:
         """The proofs of a box's ideal."""
         corner = self._grid.corner(box)
-        return [Wish(layer, corner, self._number) for layer in range(len(self._counts))]
+        aim = self._number if aim is None else aim
+        return [Wish(layer, corner, aim) for layer in range(len(self._counts))]
 
     def _bound(self, box: Box) -> float:
         """What no machine of a box undercuts, by the proofs that are there."""
         corner = self._grid.corner(box)
-        return self._total([lower for lower, _ in self._between(corner)])
+        own = self._total([lower for lower, _ in self._between(corner)])
+        return max(own, self._under_power(corner))
 
     def _above(self, bound: float, area: float) -> float:
         """How far the best machine that is no larger is above a bound, as a share."""

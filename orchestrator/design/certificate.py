@@ -16,7 +16,7 @@ from costmodel.exact.verification import Verdict
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, PositiveNumber, Size, StrictModel, validate
 from orchestrator.design.aimed import AimedBranching
-from orchestrator.design.aims import ROUNDING, aims_of
+from orchestrator.design.aims import ROUNDING, aims_of, proof_aims
 from orchestrator.design.branching import Branching, Why, Wish
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import machines_in
@@ -49,8 +49,8 @@ class _ProofOf(StrictModel):
     seconds: NonNegativeNumber
     """How long it took."""
     aim: Place = 0
-    """Of what: an objective is the only one; of energy-delay-area 0 is the energy, 1 the time, and
-    then come the rates."""
+    """Of what: 0 is the objective, and 1 the energy where power is limited; of energy-delay-area 0
+    is the energy, 1 the time, and then come the rates."""
 
 
 class _BoxOf(StrictModel):
@@ -158,7 +158,7 @@ def verify_design(certificate: DesignCertificate, *, seconds: float | None = Non
         remaining = ends - time.monotonic()
         if remaining <= 0:
             break
-        if said.aim >= len(aims) or said.layer >= len(plan.layers):
+        if said.aim >= len(proof_aims(plan.design)) or said.layer >= len(plan.layers):
             findings.append(f"WRONG: there is no layer {said.layer} or no aim {said.aim}")
             break
         wish = Wish(said.layer, said.corner, said.aim)

@@ -227,6 +227,15 @@ class MachineGrid:
         """
         return len(self.axes[axis].figures) == 1 and takes_no_area(self._field(axis))
 
+    def worst(self, box: Box) -> Corner | None:
+        """The machine of a box that no other one of it is worse than; None: there is none."""
+        if any(
+            stop - first > 1 and len(axis.figures) > 1
+            for axis, (first, stop) in zip(self.axes, box, strict=True)
+        ):
+            return None
+        return self.corner(tuple((first, first + 1) for first, _ in box))
+
     def corner(self, box: Box) -> Corner:
         """Where the ideal of a box takes its figures from."""
         return tuple(

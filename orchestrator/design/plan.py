@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from mapspace.errors import ConfigError
-from orchestrator.design.aims import Aim, aims_of, with_rates
+from orchestrator.design.aims import Aim, proof_aims, with_rates
 from orchestrator.design.branching import Found, Wish
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import MachineGrid
@@ -48,7 +48,7 @@ class DesignPlan:
 
     def problem(self, wish: Wish) -> Problem:
         """What a wish asks to be proven."""
-        machine, aim = self.grid.ideal(wish.corner), aims_of(self.design)[wish.aim]
+        machine, aim = self.grid.ideal(wish.corner), proof_aims(self.design)[wish.aim]
         layer = self.layers[wish.layer].workload
         return Problem(layer, machine, aim.objective, aim.weight(machine.clock_ghz))
 
