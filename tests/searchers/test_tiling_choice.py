@@ -58,7 +58,7 @@ def test_a_process_knows_what_it_was_told_and_how_little_that_is() -> None:
 
 
 class Bodied:
-    """The cheap model's latency, and half off where 4 rows of two vectors are inside of 4 steps of K."""
+    """The cheap model's latency, half of it for 4 rows of two vectors inside of 4 steps of K."""
 
     name, version = "bodied", "1"
 
