@@ -1,6 +1,7 @@
 """Which prover a map space needs: the one for three levels where it can, else the one for any.
 
-Where factors are imperfect there is one that bounds only. What is the same for all comes from here:
+Where factors are imperfect there is one that bounds only; its bounds hold of perfect factors, too,
+and are taken where a map space is too large for a proof. What is the same for all comes from here:
 why there is no proof, loading, a prover, a proof.
 """
 
@@ -16,14 +17,14 @@ from costmodel.exact import prover as three_levels
 from costmodel.exact.face import AnyProof
 from costmodel.exact_any import prover as any_levels
 from costmodel.exact_any.imperfect_prover import ImperfectProver, why_not_imperfect
-from costmodel.exact_any.problem import why_not_any
+from costmodel.exact_any.problem import why_not_any, why_too_large
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 
 
 def why_not(space: MapSpace) -> str | None:
     """Why neither proof nor bound is possible of a map space, in one line; None if one is."""
-    return why_not_imperfect(space) if space.tables.imperfect else why_not_proven(space)
+    return why_not_imperfect(space) if is_bounded_only(space) else why_not_proven(space)
 
 
 def why_not_proven(space: MapSpace) -> str | None:
@@ -36,11 +37,18 @@ def is_older(space: MapSpace) -> bool:
     return problem.why_not(space) is None
 
 
+def is_bounded_only(space: MapSpace) -> bool:
+    """Whether there is a bound and no proof: with imperfect factors, or what is too large."""
+    if is_older(space):
+        return False
+    return space.tables.imperfect or why_too_large(space) is not None
+
+
 def load_prover(space: MapSpace) -> None:
     """Compiles the proof that a map space needs, or loads it compiled."""
     if is_older(space):
         loading.load_compiled()
-    elif not space.tables.imperfect:
+    elif not is_bounded_only(space):
         any_levels.load_compiled()
 
 
@@ -62,7 +70,7 @@ def make_prover(
         return three_levels.Prover(
             space, objective=objective, keep=keep, top=top, threads=threads, build=build
         )
-    if space.tables.imperfect:
+    if is_bounded_only(space):
         return ImperfectProver(space, objective=objective, keep=keep, top=top, build=build)
     return any_levels.AnyProver(space, objective=objective, keep=keep, top=top, build=build)
 

@@ -1,5 +1,6 @@
 """A lower bound where loops have remainders, and the gap of the best mapping known, at any time.
 
+Perfect factors are some of them, so that the bound holds of map spaces without remainders as well.
 Boxes of spatial factors are taken up by rising bound: first what they cost at least in a coarse
 grid of extents, then in two halves, in the end in finer grids. Nothing here looks for mappings:
 what is found elsewhere is offered, and is proven where it reaches the bound.
@@ -163,7 +164,7 @@ class ImperfectProver(ProofRun):
         if problem is not None:
             raise ConfigError(problem)
         if top != 1:
-            raise ConfigError("top: expected 1 where factors are imperfect, for want of a proof.")
+            raise ConfigError("top: expected 1 where there is a bound and no proof.")
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
@@ -395,7 +396,7 @@ class ImperfectProver(ProofRun):
         Raises:
             ConfigError: always.
         """
-        raise ConfigError("progress: bounds of imperfect factors are made anew; start without it.")
+        raise ConfigError("progress: bounds without a proof are made anew; start without it.")
 
     def state_dict(self) -> dict[str, Any]:
         """The steps taken, and the best mapping."""

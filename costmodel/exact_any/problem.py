@@ -22,6 +22,12 @@ def why_not_any(space: MapSpace) -> str | None:
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
+    return why_too_large(space)
+
+
+def why_too_large(space: MapSpace) -> str | None:
+    """Why the proof on any hierarchy has no room for a map space, in one line; None if it has."""
+    name = space.accelerator.name
     cells = count_cells(space.tables.sizes.tolist())
     if cells > MOST_CELLS:
         return (

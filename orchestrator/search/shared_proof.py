@@ -17,7 +17,7 @@ from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, Limit, Pool
 from costmodel.exact.shared_units import SharedUnits, UnitProver, Units, UnitsSettled
-from costmodel.exact_any.choice import is_older
+from costmodel.exact_any.choice import is_bounded_only, is_older
 from costmodel.exact_any.pieces import Piece, PieceProver, Settled
 from costmodel.exact_any.shared_prover import MOST_WORKERS, SharedProver
 from costmodel.map_space.map_space import MapSpace
@@ -194,8 +194,9 @@ def shared_exact(
     if request.workers > MOST_WORKERS:
         raise ArgumentError("workers", f": expected 1 to {MOST_WORKERS}, got {request.workers}.")
     where = f": on {space.accelerator.name} with {space.workload.name}"
-    if space.tables.imperfect:
-        raise ArgumentError("workers", f"{where} there is no proof, since factors are imperfect.")
+    if is_bounded_only(space):
+        why = "factors are imperfect" if space.tables.imperfect else "there are too many mappings"
+        raise ArgumentError("workers", f"{where} there is no proof, since {why}.")
     options = ExactOptions.read(name, None, parameters)
     problem = Problem(
         space.workload, space.accelerator, options.objective, options.keep, options.top

@@ -1,0 +1,64 @@
+"""Map spaces that are too large for a proof have a bound, held against complete enumeration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from small_hierarchies import random_hierarchy
+
+from costmodel import LoopNestModel
+from costmodel.exact_any import problem
+from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
+from costmodel.exact_any.imperfect_prover import ImperfectProver
+from costmodel.exact_imperfect.chain import Chain
+
+
+def _shares(seeds: range, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The share of the least objective that is certain of random problems, if none had room."""
+    monkeypatch.setattr(problem, "MOST_ASSIGNMENTS", 0)
+    found = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        space, codes, objective = random_hierarchy(rng, 2000, networks=seed % 4 == 0)
+        if is_older(space) or not len(codes):
+            continue
+        assert why_not(space) is None
+        assert is_bounded_only(space)
+        values = LoopNestModel().evaluate(space, codes).objective(objective)
+        prover = make_prover(space, objective=objective)
+        assert isinstance(prover, ImperfectProver)
+        # The best one would hide a bound that is too high.
+        prover.offer(codes[[int(values.argmax())]])
+        # Boxes of all spatial factors, and some halves.
+        for _ in range(12):
+            prover._work()
+        unit = 1.0 if objective == "latency" else float(prover.unit_pj)
+        certain = float(prover.value_of(prover.lower_outcome)) * unit
+        found.append(certain / max(float(values.min()), 1e-9))
+    return found
+
+
+def test_no_mapping_is_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = _shares(range(40), monkeypatch)
+    assert len(shares) > 20
+    assert max(shares) <= 1 + 1e-9
+    assert np.median(shares) > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(5))
+def test_no_mapping_of_more_is_below_the_bound(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = _shares(range(1000 + 40 * block, 1040 + 40 * block), monkeypatch)
+    assert max(shares) <= 1 + 1e-9
+
+
+def test_a_bound_that_is_too_high_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Chain.least
+
+    def high(self: Any) -> float:
+        return 2 * honest(self)
+
+    monkeypatch.setattr(Chain, "least", high)
+    assert max(_shares(range(40), monkeypatch)) > 1 + 1e-9
