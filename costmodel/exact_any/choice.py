@@ -41,7 +41,7 @@ def is_bounded_only(space: MapSpace) -> bool:
     """Whether there is a bound and no proof: with imperfect factors, or what is too large."""
     if is_older(space):
         return False
-    return space.tables.imperfect or why_too_large(space) is not None
+    return bool(space.tables.imperfect) or why_too_large(space) is not None
 
 
 def load_prover(space: MapSpace) -> None:
