@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.shape import charges_for_networks
 
 Dimensions = npt.NDArray[np.bool_]
 
@@ -54,6 +55,7 @@ def descents(
     order = space.orders.orders[number].tolist()
     tables = space.orders.spaces[number].tables
     sliding = tables.sliding != 0
+    networks = charges_for_networks(tables)
     found = {}
     for group in space.orders.groups:
         for level in range(group.first, group.stop - 1):
@@ -66,8 +68,11 @@ def descents(
             if not sliding[tables.output] and space.constraints is None:
                 if not _any(sliding, outer):
                     # A loop that leaves X's tile alone may stand outside X.
-                    stays_in = _moved(tables.relevant, outer)
-                    if level == group.first:
+                    # Out of the first one it crosses the network, which tells tiles apart.
+                    crosses = level == group.first
+                    if not (crosses and networks):
+                        stays_in = _moved(tables.relevant, outer)
+                    if crosses:
                         stays_in = stays_in | (spatial[level - 1] > 1)
                 if not _any(sliding, inner):
                     stays_out = _moved(tables.relevant, inner)

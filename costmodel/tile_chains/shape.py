@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.arrays.tables import Array
+from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
 from costmodel.exact.problem import credit_layout, lattice, projections
 from costmodel.map_space.map_space import MapSpace
@@ -148,6 +148,11 @@ def _together(space: MapSpace) -> Array:
 
 def _exchanges(space: MapSpace) -> bool:
     """Whether a loop costs the same on either side of a tile that it does not move."""
-    t, machine = space.tables, space.tables.machine
-    networks = (machine.network, machine.router, machine.ingress, t.hop_energy)
-    return space.constraints is None and not any(costs.any() for costs in networks)
+    return space.constraints is None and not charges_for_networks(space.tables)
+
+
+def charges_for_networks(tables: NestTables) -> bool:
+    """Whether what crosses some network costs energy there."""
+    machine = tables.machine
+    costs = (machine.network, machine.router, machine.ingress, tables.hop_energy)
+    return any(cost.any() for cost in costs)

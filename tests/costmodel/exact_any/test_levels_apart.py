@@ -38,7 +38,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from test_levels_apart import check_floors
 for seed in range(100):
-    check_floors(seed, 200)
+    check_floors(seed, 600)
 print("all equal")
 """
 

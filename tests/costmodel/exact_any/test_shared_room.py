@@ -68,6 +68,11 @@ def test_equals_enumeration() -> None:
     assert sum(binds for _, binds in found) >= 6
 
 
+def test_a_loop_that_crosses_a_network_may_cost_more_outside_a_tile() -> None:
+    """Found by enumeration: of a network's hops the loops of the tile that it carries decide."""
+    assert not _check(1170, 8000)[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_more_equal_enumeration(block: int) -> None:
