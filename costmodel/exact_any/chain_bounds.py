@@ -294,7 +294,7 @@ class ChainBounds:
         if rate > 0:
             prices = yield from self.mix(one, tables, found, a)
         near = floors_of_ports(one.space, limited, found.keeps, of) * FAR >= found.cycles[a]
-        for number, port in enumerate(limited if self._settles else []):
+        for number, port in enumerate(limited):
             if not near[number, 0]:
                 continue
             if one.shape.cells <= FEW_CELLS or number == slowest or port == prices.other:

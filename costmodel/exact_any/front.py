@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.costs import STATUS_OK
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.known import SLACK, Known
-from costmodel.exact_any.prover import AnyProver
+from costmodel.exact_any.known import SLACK, FloatArray, Known
+from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
+from costmodel.exact_any.weighted import LeastSum, Line, least_sum
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -36,6 +39,13 @@ class _Front(Known):
         """The energy that the fastest mappings known, of so many cycles at most, need at least."""
         at = bisect.bisect_right(self.cycles, cycles)
         return self.energies[at - 1] * (1 - SLACK) if at else float("inf")
+
+    def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
+        """Which sets of mappings are beaten by one that is no slower."""
+        least = np.concatenate([[np.inf], self.energies]) * (1 - SLACK)
+        at = np.searchsorted(np.array(self.cycles), cycles, side="right")
+        beaten: npt.NDArray[np.bool_] = energies >= least[at]
+        return beaten
 
     def take(self, codes: Codes) -> None:
         """Keeps of mappings `[B, D]` those that none beats, in place of those that they beat."""
@@ -87,6 +97,7 @@ def prove_front(
     space: MapSpace,
     *,
     keep: Mapping[str, Sequence[str]] | None = None,
+    known: Sequence[Codes] = (),
     say: Callable[[str], None] = lambda text: None,
 ) -> list[FrontPoint]:
     """All points of the energy-latency front, fastest first.
@@ -94,20 +105,26 @@ def prove_front(
     Args:
         space: a map space that can be proven.
         keep: the tensors that a level keeps, for levels where that is not searched.
+        known: mappings `[D]` found elsewhere.
         say: called now and then with how far it is.
 
     Raises:
         ConfigError: the space cannot be proven, or has no feasible mapping.
     """
     limited = any(
-        level.read_bandwidth is not None or level.write_bandwidth is not None
+        getattr(level, key) is not None
         for level in space.accelerator.levels
+        for key in ("read_bandwidth", "write_bandwidth", "bandwidth")
     )
     if is_older(space) and not limited:
         return pareto_front(
             space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts")
         )
     prover = FrontProver(space, keep=keep)
+    if known:
+        prover.offer(np.stack(known))
+    if limited and not keep and _is_one_point(space, prover, say):
+        return prover.points()
     while not prover.finished:
         prover.step()
         bounded, points = prover.bounds_computed, len(prover.points())
@@ -117,3 +134,27 @@ def prove_front(
             f"No mapping of {space.workload.name} on {space.accelerator.name} is feasible."
         )
     return prover.points()
+
+
+def _is_one_point(space: MapSpace, prover: FrontProver, say: Callable[[str], None]) -> bool:
+    """Whether the fewest cycles and the least energy are one mapping's: then no other is left.
+
+    Where words wait for a bandwidth, fewer of them take less of both. What is found is offered.
+    """
+    ends: list[Line] = []
+    for weight in (None, Fraction(0)):
+        proof, line = LeastSum(space, weight), None
+        while line is None or not line.proven:
+            line = proof.run(STEP_SECONDS)
+            say("the fewest cycles" if weight is None else "the least energy")
+        ends.append(line)
+        if line.point is None:
+            return False
+        prover.offer(line.point.code[None])
+    fewest, least = (line.point for line in ends)
+    assert fewest is not None  # both have one
+    assert least is not None
+    between = least_sum(space, least.energy / least.cycles, known=(fewest, least))
+    if between.point is not None:
+        prover.offer(between.point.code[None])
+    return len(prover.points()) == 1

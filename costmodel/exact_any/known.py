@@ -7,6 +7,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, Objective
@@ -16,6 +17,8 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
 from costmodel.space import Codes
 from costmodel.tile_chains.tiles import FloatArray
+
+FloatArray = npt.NDArray[np.float64]
 
 SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
@@ -126,11 +129,18 @@ class Known:
         power = 1 if self.objective == "edp" else 2
         return energy * (its / cycles) ** power * (1 - SLACK)
 
-    @property
-    def most_cycles(self) -> float:
-        """The most cycles that are not too many where they are what is minimised; else inf."""
+    def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
+        """Which sets of mappings cannot be among the best for their cycles.
+
+        Args:
+            energies: `[B]` that they need at least, pJ.
+            cycles: `[B]` that they take at least.
+        """
         worst = self.to_beat
-        return math.inf if worst is None or self._kind != LATENCY else worst[1]
+        if worst is None or self._kind != LATENCY:
+            return np.zeros(cycles.shape, np.bool_)
+        slow: npt.NDArray[np.bool_] = cycles > worst[1]
+        return slow
 
     def beats(self, energy: float, cycles: float) -> bool:
         """Whether a mapping with such bounds could be among the best."""

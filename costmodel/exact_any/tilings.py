@@ -258,7 +258,7 @@ class Tilings:
         if last.together is not None:
             joint = last.together.energy(energy, slow, both, cycles) * (1 - SLACK)
             bounds = np.maximum(energy, joint)
-        bounds[slow > self._known.most_cycles] = math.inf
+        bounds[self._known.too_slow(energy, slow)] = math.inf
         return listed, bounds
 
     def _try(self, one: OneOrder, assignment: Assignment, tiles: Array, cycles: int) -> None:

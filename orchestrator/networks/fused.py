@@ -23,7 +23,6 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
-from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.fused import Pair, Plan, plans
 from costmodel.map_space.map_space import MapSpace
@@ -274,8 +273,7 @@ class PairLines(LayerLines):
             if part is None:
                 return
             if id(part) not in self._whole:
-                for one in prove_front(part.space, say=pause):
-                    part.offer(one.code)
+                part.add_front(pause)
                 self._whole.add(id(part))
             fronts.append(part.points)
         several = [self._together(index, one, other) for one in fronts[0] for other in fronts[1]]

@@ -28,7 +28,7 @@ ROUGH = 0.05
 """Share to which a first line is proven; further ones to a part of the gap that is left."""
 
 PART = Fraction(1, 4)
-"""Of the gap and the time that are left, what a further line is given."""
+"""Of the gap that is left, what a further line may leave."""
 
 LEAST_SLICE = 0.01
 """Seconds of a proof where the time is out."""
@@ -222,7 +222,7 @@ class Jointly:
         if self.objective in ("energy", "latency"):
             self._cut(Fraction(0) if self.objective == "energy" else None, self._gap)
             return self.result()
-        self._cut(self._own_weight(), max(ROUGH, self._gap))
+        self._cut(self._own_weight(), max(ROUGH, self._gap), self._shared(3))
         for weight in (Fraction(0), None):
             # The two ends of the front need no more than a rough bound.
             self._cut(weight, seconds=GLANCE * len(self.layers))
@@ -239,7 +239,7 @@ class Jointly:
                 if w is not None and w not in tried and self._looseness(w) > share
             ]  # fmt: skip
             further = None if loose else self._weight_at(corner)
-            seconds = math.inf if self._left is None else self._left * float(PART)
+            seconds = self._shared(4)
             if loose:
                 loosest = max(loose, key=self._looseness)
                 self._cut(loosest, share, seconds)
@@ -252,6 +252,10 @@ class Jointly:
             else:
                 break
         return self.result()
+
+    def _shared(self, parts: int) -> float:
+        """Seconds of a part of the time that is left."""
+        return math.inf if self._left is None else max(0.0, self._left) / parts
 
     def is_open(self, weight: Weight) -> bool:
         """Whether a proof that the line of a weight waits for was cut short."""

@@ -7,11 +7,13 @@ least weighted sum is a concave function of the weight, and rises by the fewest 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
+from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import LeastSum, Line, Point, point_of
 from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved
@@ -90,6 +92,14 @@ class LayerLines:
         """Whether the least weighted sum is known."""
         return weight in self.lines and self.lines[weight].proven
 
+    @property
+    def is_one_point(self) -> bool:
+        """Whether one mapping known has the fewest cycles and the least energy, both proven."""
+        if not (self.is_proven(None) and self.is_proven(Fraction(0))):
+            return False
+        cycles, energy = (self.lines[weight].bound for weight in (None, Fraction(0)))
+        return any(one.cycles <= cycles and one.energy <= energy for one in self.points)
+
     def looseness(self, weight: Weight) -> Fraction:
         """How far the best mapping known, if any, is above what is certain of a weighted sum."""
         point = self.least(weight)
@@ -121,6 +131,17 @@ class LayerLines:
             line = line._replace(bound=max(line.bound, self.bound_at(weight)))
         self.lines[weight] = line
         return line
+
+    def add_front(self, say: Callable[[str], None]) -> None:
+        """Takes all mappings that no other beats in energy and cycles at once.
+
+        Args:
+            say: called now and then; it may raise to end this.
+        """
+        if self.is_one_point:
+            return
+        for point in prove_front(self.space, known=[one.code for one in self.points], say=say):
+            self.offer(point.code)
 
     def _look(self, weight: Weight, seconds: float | None) -> Line:
         """Proves the least weighted sum, or gets as far as the time allows."""

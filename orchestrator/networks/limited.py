@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.costs import Objective
-from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import Line
 from mapspace.errors import ConfigError, DataError
 from orchestrator.networks.jointly import Choice, Jointly, Optimum
@@ -134,10 +133,6 @@ class Limited(Jointly):
             self._along_fronts()
         return self.result()
 
-    def _shared(self, parts: int) -> float:
-        """Seconds of a part of the time that is left."""
-        return math.inf if self._left is None else max(0.0, self._left) / parts
-
     def result(self) -> Optimum:
         """What is known now.
 
@@ -218,17 +213,13 @@ class Limited(Jointly):
         """Of each layer that a choice better than the best known may have: all."""
         for number, layer in enumerate(self.layers):
             if not isinstance(layer, FixedLines):
-                self._add_front(layer)
+                layer.add_front(self._pause)
             self._say(f"fronts: {number + 1} of {len(self.layers)} layers")
 
     def _pause(self, text: str) -> None:
         """Ends the proof of a front where the time is out."""
         if self._ended:
             raise _TimeIsOutError
-
-    def _add_front(self, layer: LayerLines) -> None:
-        for point in prove_front(layer.space, say=self._pause):
-            layer.offer(point.code)
 
     def _combine(self, weight: Weight) -> None:
         """The best choice within the limit, by slacks that grow until one suffices."""

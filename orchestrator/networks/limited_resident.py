@@ -119,7 +119,7 @@ class LimitedResident(Limited, Resident):
                 slack = None if most is None else Fraction(most) - least
                 lines.add_fronts(weight, slack, self._pause, self._ends)
             elif id(lines) not in self._whole:
-                self._add_front(lines)
+                lines.add_front(self._pause)
                 self._whole.add(id(lines))
             self._say(f"fronts: {number + 1} of {len(everything)} ways")
 
