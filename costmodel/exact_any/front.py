@@ -12,12 +12,13 @@ import numpy.typing as npt
 from costmodel.costs import STATUS_OK
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.known import SLACK, FloatArray, Known
+from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
 from costmodel.exact_any.weighted import LeastSum, Line, least_sum
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.tiles import FloatArray
 from mapspace.errors import ConfigError
 
 

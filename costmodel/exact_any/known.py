@@ -18,8 +18,6 @@ from costmodel.map_space.mapping import Mapping
 from costmodel.space import Codes
 from costmodel.tile_chains.tiles import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
-
 SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
 

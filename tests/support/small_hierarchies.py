@@ -9,7 +9,7 @@ from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
-from costmodel.exact_any.front import FrontProver
+from costmodel.exact_any.front import FrontProver, prove_front
 from costmodel.exact_any.prover import AnyProver
 from mapspace.errors import ConfigError
 
@@ -221,6 +221,10 @@ def check_front_of(space: MapSpace, codes: Codes) -> int:
     where = f"{space.accelerator.model_dump()} of {space.workload}"
     assert [point.latency_cycles for point in points] == cycles[front].tolist(), where
     np.testing.assert_allclose([p.energy_pj for p in points], energy[front], rtol=1e-11)
+    # Where no mapping is feasible it says so.
+    found = prove_front(space) if len(points) else []
+    assert [point.latency_cycles for point in found] == cycles[front].tolist(), where
+    np.testing.assert_allclose([p.energy_pj for p in found], energy[front], rtol=1e-11)
     proven = np.array([point.code for point in points], np.int32).reshape(-1, codes.shape[1])
     again = LoopNestModel().evaluate(space, proven)
     assert again.energy_pj.tolist() == [point.energy_pj for point in points]
