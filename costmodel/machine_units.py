@@ -7,7 +7,7 @@ not in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,24 @@ def idle_leakage_w(machine: Machine, record: Mapping[str, Any]) -> float:
     return max(0.0, whole - in_use)
 
 
+def mean_idle_w(
+    machine: Machine, runs: Iterable[tuple[float, Mapping[str, Any]]], cycles: float
+) -> float:
+    """What leaks on average of instances that mappings which run in turn leave idle, W.
+
+    Args:
+        machine: the machine.
+        runs: the cycles that each takes in all, and its mapping record.
+        cycles: of everything; in those of no run words move at the outermost level alone.
+    """
+    moving, summed = cycles, 0.0
+    for its, record in runs:
+        moving -= its
+        summed += its * idle_leakage_w(machine, record)
+    outside = in_watts(machine.levels[0].leakage_pj, machine.clock_ghz)
+    return (summed + max(0.0, moving) * (leakage_w(machine) - outside)) / cycles
+
+
 def slow_memories(machine: Machine) -> Iterator[tuple[str, float]]:
     """The memories of which an access takes longer than a cycle of the clock, by CACTI's tables.
 
@@ -215,6 +233,11 @@ def chip_text(machine: Machine) -> str:
         listed = ", ".join(f"{name} ({cycle:g} ns)" for name, cycle in slow.items())
         told += f"; slower than a cycle of {1 / machine.clock_ghz:.4g} ns, not counted: {listed}"
     return told
+
+
+def idle_text(watts: float) -> str:
+    """Mean power where idle instances leak as well, W, in words."""
+    return f"{watts:.4g} W with all that is idle leaking, too"
 
 
 def _line(part: Part) -> str:

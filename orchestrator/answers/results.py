@@ -13,6 +13,7 @@ from costmodel.machine_units import (
     chip_text,
     has_real_units,
     idle_leakage_w,
+    idle_text,
     leakage_w,
 )
 from mapspace.storage import Place, place, write_atomically
@@ -298,7 +299,7 @@ class SearchResult(Shown):
             if every_cost or label in ("energy", "latency", "EDP"):
                 yield label, text
             if every_cost and label == "mean power" and has_real_units(self.accelerator):
-                yield "", f"{self.chip_power_w:.4g} W with all that is idle leaking, too"
+                yield "", idle_text(self.chip_power_w)
                 yield "chip", chip_text(self.accelerator)
         yield from self._standing_facts()
         how = f"with {self.searcher}, seed {self.seed}"

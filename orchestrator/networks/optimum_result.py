@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costmodel.machine_units import chip_text, has_real_units
+from costmodel.machine_units import chip_text, has_real_units, idle_text, mean_idle_w
 from mapspace.storage import Place, place
 from orchestrator.networks.network_certificate import NetworkCertificate, certify_network
 from orchestrator.networks.operators import Operators
@@ -65,6 +65,13 @@ class NetworkOptimum(Shown):
         """Of the whole network."""
         found = self.found
         return MappingCosts(float(found.energy), found.cycles, self.accelerator.clock_ghz)
+
+    @property
+    def chip_power_w(self) -> float:
+        """Mean power, W, where the instances that mappings leave idle leak as well."""
+        certified = self.certificate.layers
+        runs = [(layer.count * layer.latency_cycles, layer.record) for layer in certified]
+        return self.costs.power_w + mean_idle_w(self.accelerator, runs, self.found.cycles)
 
     @property
     def proven(self) -> bool:
@@ -134,6 +141,7 @@ class NetworkOptimum(Shown):
             "layers": self.rows(),
             "totals": {
                 **costs.to_dict(),
+                "chip_power_w": self.chip_power_w,
                 "inferences_per_joule": 1e12 / costs.energy_pj,
                 "proven": self.proven,
                 "lower_bound": self.lower_bound,
@@ -163,6 +171,7 @@ class NetworkOptimum(Shown):
         yield "latency", f"{latency_text(costs.latency_cycles, clock)}, one layer after another"
         yield "mean power", f"{costs.power_w:.4g} W"
         if has_real_units(self.accelerator):
+            yield "", idle_text(self.chip_power_w)
             yield "chip", chip_text(self.accelerator)
         yield "EDP", f"{value_text('edp', costs.edp, clock)} (total energy x total time)"
         yield "per joule", f"{1e12 / costs.energy_pj:.4g} inferences (throughput per watt)"

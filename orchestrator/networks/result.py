@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from costmodel.machine_units import mean_idle_w
 from mapspace.storage import Place, place
 from orchestrator.answers.explained import explained_text
 from orchestrator.answers.results import SearchResult
@@ -113,6 +114,7 @@ class NetworkTotals:
         distinct_layers: how many layers those are.
         layers: how many with all their repetitions.
         costs: the sums; the EDP is that of the sums.
+        chip_power_w: mean power with what leaks of idle instances, W.
         utilisation: share of the processing elements that work, on average over the cycles.
         overall: what is certain among all mappings of the machine.
         restricted: among those of the restriction; None without one.
@@ -122,6 +124,7 @@ class NetworkTotals:
     distinct_layers: int
     layers: int
     costs: MappingCosts
+    chip_power_w: float
     utilisation: float
     overall: TotalStanding
     restricted: TotalStanding | None
@@ -134,6 +137,7 @@ class NetworkTotals:
             "distinct_layers": self.distinct_layers,
             "layers": self.layers,
             **self.costs.to_dict(),
+            "chip_power_w": self.chip_power_w,
             "utilisation": self.utilisation,
             "proven_layers": overall.proven_layers,
             "proven": overall.proven,
@@ -297,6 +301,8 @@ def _totals(
         sum_of(result.costs.latency_cycles for _, result in found) + moving.latency_cycles,
         clock,
     )
+    runs = [(count * result.costs.latency_cycles, result.record) for count, result in found]
+    idle = mean_idle_w(found[0][1].accelerator, runs, costs.latency_cycles)
     busy = sum_of(result.utilisation * result.costs.latency_cycles for _, result in found)
     value, degree = costs.objective(objective), DEGREES[objective]
 
@@ -317,6 +323,7 @@ def _totals(
         distinct_layers=len(found),
         layers=sum(count for count, _ in found),
         costs=costs,
+        chip_power_w=costs.power_w + idle,
         utilisation=busy / costs.latency_cycles,
         overall=certain([result.overall for _, result in found]),
         restricted=certain([result.searched for _, result in found]) if restricted else None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from costmodel.machine import Machine
-from costmodel.machine_units import chip_text, has_real_units
+from costmodel.machine_units import chip_text, has_real_units, idle_text
 from orchestrator.networks.operators import moves_fact
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
 from orchestrator.report.text_table import table_lines, wrapped
@@ -106,6 +106,7 @@ def _standing_of(summary: Mapping[str, Any], machine: Machine) -> Iterator[str]:
     yield f"latency         {latency}, one layer after another"
     yield f"mean power      {totals['power_w']:.4g} W"
     if has_real_units(machine):
+        yield f"{'':<16}{idle_text(totals['chip_power_w'])}"
         yield from wrapped(f"{'chip':<16}{chip_text(machine)}")
     edp = value_text("edp", totals["edp"], machine.clock_ghz)
     yield f"EDP             {edp} (total energy x total time)"

@@ -211,6 +211,7 @@ class NetworkTotalsAnswer(Costs):
         complete: whether every layer has one.
         distinct_layers: how many layers those are.
         layers: how many with all their repetitions.
+        chip_power_w: mean power with everything on: what leaks of idle instances, too, W.
         utilisation: share of the elements at work, on average over the time.
         proven_layers: distinct layers whose mapping is proven the best.
         proven: whether no other mappings have less in all.
@@ -225,6 +226,7 @@ class NetworkTotalsAnswer(Costs):
     complete: bool
     distinct_layers: int
     layers: int
+    chip_power_w: float
     utilisation: float
     proven_layers: int
     proven: bool
@@ -288,6 +290,7 @@ class JointTotals(Costs):
     """The network's totals.
 
     Attributes:
+        chip_power_w: mean power with everything on: what leaks of idle instances, too, W.
         inferences_per_joule: networks per joule.
         proven: whether no mappings have less of the objective in all.
         lower_bound: what none are below.
@@ -295,6 +298,7 @@ class JointTotals(Costs):
         lines: bounds of the certificate.
     """
 
+    chip_power_w: float
     inferences_per_joule: float
     proven: bool
     lower_bound: float

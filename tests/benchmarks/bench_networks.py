@@ -24,7 +24,14 @@ MACHINES = (
 NETWORKS = (
     *("alexnet", "vgg16", "resnet50", "mobilenetv2", "bert-base", "bert-base:sequence=512"),
     *("gpt2", "gpt2:phase=decode", "llama3-8b", "llama3-8b:phase=decode", "mixtral-8x7b"),
-    *("mixtral-8x7b:phase=decode", "vit-b16"),
+    *(
+        "mixtral-8x7b:phase=decode",
+        "vit-b16",
+        "mobilenetv3-large",
+        "efficientnet-b0",
+        "unet",
+        "dlrm",
+    ),
 )
 
 

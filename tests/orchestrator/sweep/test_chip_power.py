@@ -10,7 +10,7 @@ import pytest
 
 import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.loop_nest.records import mapping_record
+from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.machine_units import idle_leakage_w, leakage_w
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import prepare_sweep
@@ -74,3 +74,27 @@ def test_results_and_limits_have_it(tmp_path: Path) -> None:
     again = sweep(prepare_sweep(limited, "x.yaml"), tmp_path / "b", execute=map)
     assert again.architectures["within_limits"].sum() == 2
     assert str(Limits(chip_power_w=0.5)) == "chip power at most 0.5 W"
+
+
+@pytest.mark.parametrize("jointly", [False, True])
+@pytest.mark.parametrize("moves", [False, True])
+def test_networks_have_it(jointly: bool, moves: bool) -> None:
+    first = {"name": "first", "workload": WORK, "count": 3}
+    second = {"name": "second", "workload": "gemm:M=6,N=5,K=4", "count": 3, "input": "first"}
+    network = {"name": "two", "layers": [first, {**second, "between": "activation"}]}
+    narrow = {"name": "DRAM", "leakage_pj": 7.0, "bandwidth": 1.0}
+    leaking = {**LEAKING, "levels": [narrow, *LEAKING["levels"][1:]]}
+    machine = accelerator(leaking)
+    found = ms.search_network(network, leaking, jointly=jointly, moves=moves, store=None)
+    totals = found.to_dict()["totals"]
+    assert totals is not None
+    # What the mappings cost on a machine that does not leak, and all of it leaking all the time.
+    levels = [{**level, "leakage_pj": 0.0} for level in leaking["levels"]]
+    energy = 3 * 2 * 24 * machine.levels[0].energies[0] if moves else 0.0
+    for record, one in zip(found.records, (first, second), strict=True):
+        space = MapSpace(workload(one["workload"]), accelerator({**leaking, "levels": levels}))
+        code = record_code(space, record)[None]
+        energy += 3 * float(LoopNestModel().evaluate(space, code).energy_pj[0])
+    power = energy * 1e-12 / totals["latency_s"] + leakage_w(machine)
+    assert totals["chip_power_w"] == pytest.approx(power)
+    assert totals["chip_power_w"] > totals["power_w"]
