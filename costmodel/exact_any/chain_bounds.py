@@ -35,6 +35,9 @@ Opened = tuple[Assignment, list[View]]
 FEW_CELLS = 100_000
 """Larger lattices have tables for ports that are mixed alone, for memory."""
 
+FEW_PORTS = 3
+"""Machines with more limited ports have tables for each on lattices that are as much smaller."""
+
 FAR = 16
 """A port is passed whose cycles are so many times below the least if every word enters once."""
 
@@ -103,6 +106,11 @@ class ChainBounds:
             return []
         return ports(space)
 
+    def _has_tables(self, one: OneOrder) -> bool:
+        """Whether there is room for tables of every limited port."""
+        tables = max(FEW_PORTS, len(self.limited(one.space)))
+        return one.shape.cells * tables <= FEW_CELLS * FEW_PORTS
+
     def bound(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
     ) -> Iterator[None]:
@@ -143,7 +151,7 @@ class ChainBounds:
         """
         (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
         # Where there is room, in the table in which a search looks for it.
-        beside = one.shape.cells <= FEW_CELLS and not prices.leaks
+        beside = self._has_tables(one) and not prices.leaks
         table = nth_table(tables, 0 if number < 0 else 2 + number if beside else 1)
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         limit = self._limit(one, found, of, rows, prices)
@@ -297,7 +305,7 @@ class ChainBounds:
         for number, port in enumerate(limited):
             if not near[number, 0]:
                 continue
-            if one.shape.cells <= FEW_CELLS or number == slowest or port == prices.other:
+            if self._has_tables(one) or number == slowest or port == prices.other:
                 yield from view(2 + number, Prices(port))
         if rate > 0:
             yield from view(1, prices, self._at_rate(rate))

@@ -18,9 +18,6 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import Weights, groups
 
-MOST_PORTS = 3
-"""Ports that are bounded, the outermost ones: each takes a chain of its own."""
-
 
 class Port(NamedTuple):
     """What a level can read, take in, or both, in words per cycle of one instance."""
@@ -32,7 +29,7 @@ class Port(NamedTuple):
 
 
 def ports(space: MapSpace) -> list[Port]:
-    """The limited ports of a machine, the outermost first."""
+    """The limited ports of a machine, the outermost first: each takes a chain of its own."""
     found = []
     for level in range(space.tables.capacity.size):
         read, write = space.tables.bandwidth[level].tolist()
@@ -42,7 +39,7 @@ def ports(space: MapSpace) -> list[Port]:
             Port(level, False, True, write),
             Port(level, True, True, shared),
         ]
-    return [port for port in found if np.isfinite(port.bandwidth)][:MOST_PORTS]
+    return [port for port in found if np.isfinite(port.bandwidth)]
 
 
 class Prices(NamedTuple):

@@ -9,9 +9,13 @@ import pytest
 from mutations import broken
 from small_hierarchies import check_hierarchy, random_ports
 
-from costmodel import LoopNestModel
+from costmodel import LoopNestModel, MapSpace, accelerator
 from costmodel.exact_any import chain_bounds
 from costmodel.exact_any.prover import AnyProver
+from costmodel.workload_families import cnn
+
+SEEDS = (*range(40), 43, 56, 60, 66, 70, 93, 119, 133, 213, 299)
+"""Two ports are seldom slowest by turns: in the last ten, and in two of the others."""
 
 
 def _check(seed: int, most: int) -> tuple[bool, int]:
@@ -29,7 +33,7 @@ def _check(seed: int, most: int) -> tuple[bool, int]:
 
 
 def test_equals_enumeration() -> None:
-    found = [_check(seed, 2000) for seed in range(40)]
+    found = [_check(seed, 2000) for seed in SEEDS]
     assert not any(lost for lost, _ in found)
     assert sum(mixed for _, mixed in found) >= 10
 
@@ -39,6 +43,25 @@ def test_equals_enumeration() -> None:
 def test_more_equal_enumeration(block: int) -> None:
     for seed in range(1000 + 40 * block, 1040 + 40 * block):
         assert not _check(seed, 6000)[0], seed
+
+
+def test_ports_further_in_than_three_others_bound_cycles() -> None:
+    """The MACs' own buffer is the slow one, behind three limited ports that are not."""
+    outer = [
+        {"name": "DRAM", "energy_pj": 200.0, "read_bandwidth": 64.0, "write_bandwidth": 64.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": 128, "bandwidth": 64.0},
+    ]
+    inner = {"name": "L1", "energy_pj": 1.0, "capacity_words": 16, "read_bandwidth": 0.25}
+    machine = {"name": "slow-inside", "mac_energy_pj": 1.0, "levels": [*outer, inner]}
+    space = MapSpace(cnn(N=1, K=4, C=2, P=2, Q=1, R=2, S=1), accelerator(machine))
+    prover = AnyProver(space)
+    # Before anything is bounded by chains: two operands, and results that are read again.
+    macs = 4 * 2 * 2 * 2
+    least = min(int(found.cycles.min()) for _, found in prover._queue.groups)
+    assert least == 4 * (3 * macs - 4 * 2)
+    prover.run()
+    assert prover.best_outcome is not None
+    assert prover.best_outcome[1] == least
 
 
 def test_cycles_that_rise_leave_the_bound_of_the_objective() -> None:
@@ -58,7 +81,7 @@ def test_ports_whose_cycles_are_added_up_are_caught(monkeypatch: pytest.MonkeyPa
         return weight + share * more[0], fixed + share * more[1]
 
     monkeypatch.setattr(chain_bounds, "priced", added)
-    assert any(_check(seed, 2000)[0] for seed in range(40))
+    assert any(_check(seed, 2000)[0] for seed in SEEDS)
 
 
 def test_sums_that_are_to_be_below_the_lesser_end_are_caught(
@@ -69,4 +92,4 @@ def test_sums_that_are_to_be_below_the_lesser_end_are_caught(
     names: dict[str, Any] = {"__name__": "broken"}
     exec(compile(source, "broken", "exec"), names)
     monkeypatch.setattr(chain_bounds.ChainBounds, "_most", names["ChainBounds"]._most)
-    assert any(_check(seed, 2000)[0] for seed in range(40))
+    assert any(_check(seed, 2000)[0] for seed in SEEDS)
