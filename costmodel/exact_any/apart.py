@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
@@ -43,32 +44,36 @@ MOST_BLOCKS = 64
 
 
 class Rows(NamedTuple):
-    """What words that enter a level's tiles may cost, and scratch.
+    """What words that enter a level's tiles may cost, of the tensors that it keeps, and scratch.
 
-    weight `[C, T]` pJ per word; kept `[C]` which of the sets of tensors the level keeps; cells
-    those with room for one at least; fits `[cells, M]` for which; trips `[n]` and words `[T]`
-    scratch.
+    weight `[C, T]` pJ per word; kept those tensors, as bits; cells `[cells]` tiles with room for
+    them that have one point in all dimensions that move none of them; largest what is added to
+    such a cell for the largest extents in these; idle 1 where a loop over one of these may run
+    outside some tile; trips `[n]` and words `[T]` scratch.
     """
 
     weight: FloatArray
-    kept: Array
+    kept: int
     cells: Array
-    fits: Array
+    largest: int
+    idle: int
     trips: FloatArray
     words: FloatArray
 
 
-class LevelRows(NamedTuple):
-    """The rows of a level: which `[G]` row is a set's, paths `[C, T]` whose weights make a row.
+class KeptRows(NamedTuple):
+    """The rows of a level for one set of tensors that it keeps: kept, as bits.
 
-    fits `[cells, M]` 1 where a set of tensors has room, cells those with any, kept `[C]` the set.
+    which `[g]` the sets of kept tensors of all levels, row `[g]` the row of each; paths `[C, T]`
+    whose weights make a row; cells as `Rows` have them; still `[n]` the dimensions that move none.
     """
 
+    kept: int
     which: Array
+    row: Array
     paths: Array
-    fits: Array
     cells: Array
-    kept: Array
+    still: npt.NDArray[np.bool_]
 
 
 @lean
@@ -92,7 +97,8 @@ def least_of_level(
     """
     for c in range(least.size):
         least[c] = np.inf
-    for i in rows.cells:
+    for cell in rows.cells:
+        i = cell + rows.largest
         d, n = 0, shape.sizes.size
         while d < n and tiles.extent[i, d] % around.inner[level, d] == 0:
             d += 1
@@ -109,12 +115,15 @@ def least_of_level(
         if all_trips == 1:
             for t in range(shape.sliding.size):
                 rows.words[t] = tiles.words[i, t]
-            _lower(rows, i, least)
+            _lower(rows, least)
             continue
+        if rows.idle:
+            _fill_entering(shape, tiles, around, crossing, -1, rows)
+            _lower(rows, least)
         for kind in range(shape.class_rest.size):
             if open_dims(shape, kind, rows.trips, 0):
-                _fill_entering(shape, tiles, around, crossing, kind, rows.words)
-                _lower(rows, i, least)
+                _fill_entering(shape, tiles, around, crossing, kind, rows)
+                _lower(rows, least)
 
 
 @part
@@ -124,33 +133,36 @@ def _fill_entering(
     around: Around,
     crossing: Crossing,
     kind: int,
-    words: FloatArray,
+    rows: Rows,
 ) -> None:
-    """The words `[T]` that enter a tile at least where a loop of a class runs innermost outside."""
+    """The words that enter a tile at least where a loop of a class runs innermost outside.
+
+    Class -1: a loop that moves nothing that is kept.
+    """
     credit = around.credit[crossing.level - 1]
     for t in range(shape.sliding.size):
-        if (shape.class_rest[kind] >> t) & 1:
+        if not (rows.kept >> t) & 1:
+            continue
+        if kind < 0 or (shape.class_rest[kind] >> t) & 1:
             place = tiles.place[crossing.outer]
             passes = least_resting(shape, t, place, crossing.trips, credit)
-            words[t] = tiles.words[crossing.inner, t] * passes
+            rows.words[t] = tiles.words[crossing.inner, t] * passes
         else:
             slide = shape.class_slide[kind]
-            words[t] = charge_moving(shape, tiles, around, crossing, t, slide)
+            rows.words[t] = charge_moving(shape, tiles, around, crossing, t, slide)
 
 
 @part
 def _lower(
     rows: Rows,
-    i: int,
     least: FloatArray,
 ) -> None:
-    """Lowers every row's least to what it charges for words, where its tensors fit."""
+    """Lowers every row's least to what it charges for words."""
     for c in range(least.size):
-        if rows.fits[i, rows.kept[c]] == 0:
-            continue
         cost = 0.0
         for t in range(rows.words.size):
-            cost += rows.weight[c, t] * rows.words[t]
+            if (rows.kept >> t) & 1:
+                cost += rows.weight[c, t] * rows.words[t]
         least[c] = min(least[c], cost)
 
 
@@ -183,23 +195,24 @@ class Apart:
         self._least: dict[bytes, FloatArray] = {}
         self._blocks: dict[int, list[Weights]] = {}
 
-    def _rows_of(self, level: int) -> LevelRows:
-        """The rows of an inner level."""
-        lattice, paths = self._one.lattice, self._paths
-        kept = paths.bits[:, level] > 0
+    def _rows_of(self, level: int) -> list[KeptRows]:
+        """The rows of an inner level, by what it keeps."""
+        shape, lattice, paths = self._one.shape, self._one.lattice, self._paths
+        kept = paths.bits[:, level]
         outside = paths.levels & ((1 << level) - 1)
         nearest = np.frexp(outside.astype(np.float64))[1]
-        _, first, which = np.unique(
-            np.where(kept, 1 + nearest, 0), axis=0, return_index=True, return_inverse=True
-        )
-        masks = (kept[first] << np.arange(kept.shape[1])).sum(axis=1)
-        sets, mask = np.unique(masks, return_inverse=True)
-        fits = np.column_stack([lattice.fits(level, int(one_set)) for one_set in sets])
-        cells = np.flatnonzero(fits.any(axis=1))
-        return LevelRows(
-            which.reshape(-1), paths.place[first], np.ascontiguousarray(fits.astype(np.int64)),
-            cells, mask.reshape(-1),
-        )  # fmt: skip
+        masks = (kept << np.arange(kept.shape[1])).sum(axis=1)
+        found = []
+        for mask in np.unique(masks).tolist():
+            which = np.flatnonzero(masks == mask)
+            of = np.where(kept[which] > 0, nearest[which], 0)
+            _, first, row = np.unique(of, axis=0, return_index=True, return_inverse=True)
+            still = ~(shape.relevant[kept[which[0]] > 0] > 0).any(axis=0)
+            one_point = (lattice.place[:, still] == 0).all(axis=1)
+            cells = np.flatnonzero(lattice.fits(level, mask) & one_point)
+            row = row.reshape(-1)
+            found.append(KeptRows(mask, which, row, paths.place[which[first]], cells, still))
+        return found
 
     def _weights(self, a: int) -> tuple[FloatArray, Array]:
         """Weights `[paths, L + 1, T]` of an assignment, and `[L + 1, n]` its factors outside."""
@@ -235,18 +248,30 @@ class Apart:
             np.zeros((levels, tensors), np.int64), np.zeros(levels, np.int64),
             np.full(levels, np.inf),
         )  # fmt: skip
-        total = np.zeros(len(self._rows[0].which))
-        for level, of in enumerate(self._rows, 1):
-            charged = np.ascontiguousarray(weight[of.paths, level, np.arange(tensors)])
+        total = np.zeros(len(self._paths.bits))
+        for level, parts in enumerate(self._rows, 1):
             factors = np.concatenate([[level], outer[level - 1], outer[level], inner[level]])
-            # What it hashes takes much more room than the least.
-            key = blake2b(factors.tobytes() + charged.tobytes(), digest_size=24).digest()
-            if key not in self._least:
-                trips, words = np.zeros(shape.sizes.size), np.zeros(tensors)
-                rows = Rows(charged, of.kept, of.cells, of.fits, trips, words)
-                least = np.empty(len(charged))
-                least_of_level(shape, self._tiles, around, level, rows, least)
-                self._least[key] = least
-                yield None
-            total += self._least[key][of.which]
+            for of in parts:
+                charged = np.ascontiguousarray(weight[of.paths, level, np.arange(tensors)])
+                # What it hashes takes much more room than the least.
+                hashed = factors.tobytes() + bytes([of.kept]) + charged.tobytes()
+                key = blake2b(hashed, digest_size=24).digest()
+                if key not in self._least:
+                    rows = self._kept_rows(of, charged, outer[level], inner[level])
+                    least = np.empty(len(charged))
+                    least_of_level(shape, self._tiles, around, level, rows, least)
+                    self._least[key] = least
+                    yield None
+                total[of.which] += self._least[key][of.row]
         yield total
+
+    def _kept_rows(self, of: KeptRows, charged: FloatArray, outer: Array, inner: Array) -> Rows:
+        """The rows of one set of kept tensors under spatial factors outside and inside."""
+        shape, largest, idle = self._one.shape, 0, False
+        for d in np.flatnonzero(of.still).tolist():
+            own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
+            extent = int(shape.sizes[d] // outer[d])
+            largest += int(np.searchsorted(own, extent) * shape.stride[d])
+            idle = idle or extent > inner[d]
+        trips, words = np.zeros(shape.sizes.size), np.zeros(len(charged[0]))
+        return Rows(charged, of.kept, of.cells, largest, int(idle), trips, words)

@@ -23,14 +23,28 @@ from mapspace.errors import ConfigError
 
 # What a broken rule would claim: (function, what it says there, what it becomes).
 BREAKS = {
-    "all tensors move": ("_fill_entering", "(shape.class_rest[kind] >> t) & 1", "False"),
+    "all tensors move": (
+        "_fill_entering",
+        "kind < 0 or (shape.class_rest[kind] >> t) & 1",
+        "False",
+    ),
     "a row for one set of tensors serves all": (
         "_rows_of",
-        "np.where(kept, 1 + nearest, 0)",
-        "np.where(kept, 1, 0)",
+        "np.where(kept[which] > 0, nearest[which], 0)",
+        "0 * nearest[which]",
     ),
     "the least is that of the last tile": ("_lower", "min(least[c], cost)", "cost"),
-    "no set of tensors is too large": ("_lower", "rows.fits[i, rows.kept[c]] == 0", "True"),
+    "no set of tensors is too large": (
+        "_rows_of",
+        "lattice.fits(level, mask) & one_point",
+        "lattice.fits(level, mask)[-1] & one_point",
+    ),
+    "a tile has one point where nothing moves": (
+        "_kept_rows",
+        "np.searchsorted(own, extent)",
+        "0",
+    ),
+    "no loop outside moves nothing": ("_kept_rows", "extent > inner[d]", "False"),
 }
 
 CHECK = """
