@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from costmodel.costs import STATUS_OK
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.known import SLACK, Known
+from costmodel.exact_any.known import SLACK, Known, Target
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
 from costmodel.exact_any.weighted import LeastSum, Line, least_sum
 from costmodel.loop_nest.model import LoopNestModel
@@ -40,6 +41,10 @@ class _Front(Known):
         """The energy that the fastest mappings known, of so many cycles at most, need at least."""
         at = bisect.bisect_right(self.cycles, cycles)
         return self.energies[at - 1] * (1 - SLACK) if at else float("inf")
+
+    def target(self, cycles: float) -> Target:
+        """What is known of so many cycles holds for more."""
+        return Target(self.limit(cycles), 0.0, math.inf)
 
     def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
         """Which sets of mappings are beaten by one that is no slower."""

@@ -21,6 +21,9 @@ from costmodel.tile_chains.tiles import FloatArray
 SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
 
+POWERS = {"energy": 0, "edp": 1, "ed2p": 2}
+"""The power of cycles beside one of energy."""
+
 Tiling = tuple[object, ...]
 """What two mappings share that differ in the order of loops or the place on a mesh alone."""
 
@@ -46,6 +49,18 @@ def tiling_of(mapping: Mapping, groups: tuple[tuple[int, int], ...]) -> Tiling:
         found.append((tuple(sorted(together, key=repr)), loops))
         together = []
     return tuple(found)
+
+
+class Target(NamedTuple):
+    """What a mapping must be below to be among the best.
+
+    energy: pJ at the cycles asked for; energy x (its cycles / those)^power is to be below it; most:
+    the most cycles.
+    """
+
+    energy: float
+    power: float
+    most: float
 
 
 class _Entry(NamedTuple):
@@ -126,6 +141,13 @@ class Known:
             return energy * (1 - SLACK)
         power = 1 if self.objective == "edp" else 2
         return energy * (its / cycles) ** power * (1 - SLACK)
+
+    def target(self, cycles: float) -> Target:
+        """What mappings of so many cycles at least must be below, however many more they take."""
+        worst, limit = self.to_beat, self.limit(cycles)
+        if self._kind == LATENCY:
+            return Target(limit, 0.0, math.inf if worst is None else worst[1])
+        return Target(limit, float(POWERS[self.objective]), math.inf)
 
     def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
         """Which sets of mappings cannot be among the best for their cycles.

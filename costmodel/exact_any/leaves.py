@@ -10,13 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.exact_any.orders import Tiling, make_places, search_orders
+from costmodel.exact_any.known import Target
+from costmodel.exact_any.orders import Tiling, Wanted, make_places, search_orders
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.ports import port_weights, ports
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import Shape
+from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import Weights, weights
 
 # Orders that are costed at a time where the model alone can say what they cost.
@@ -50,7 +53,8 @@ class Leaves:
         self._rules, self._ranks = rules, rules.ranks()
         self._space, self._shape = space, shape
         levels, tensors = space.tables.capacity.size, shape.sliding.size
-        self._places = make_places(levels, tensors)
+        self._limited = ports(space)
+        self._places = make_places(levels, tensors, len(self._limited))
         self._linear = is_linear(space)
         loops = levels * shape.sizes.size
         self._found = np.zeros((1 if self._linear else BATCH, max(1, loops)), np.int64)
@@ -58,17 +62,31 @@ class Leaves:
         self._assignment: Assignment | None = None
         self._depends: list[tuple[int, Array]] = []
         self._weights: dict[bytes, Weights] = {}
+        self._cycles = np.zeros((0, levels, tensors)), np.zeros(0)
 
     def _weigh(self, assignment: Assignment, extents: Array) -> Weights:
         """The weights of a tiling `[L + 1, n]`; most tilings of an assignment share them."""
         if assignment is not self._assignment:
             self._assignment, self._weights = assignment, {}
             self._depends = self._steps_that_matter(assignment.spatial)
+            self._cycles = self._cycles_of(assignment)
         key = b"".join(extents[level, dims].tobytes() for level, dims in self._depends)
         if key not in self._weights:
             found = weights(self._space, assignment.keeps, assignment.spatial[None], extents[None])
             self._weights[key] = found
         return self._weights[key]
+
+    def _cycles_of(self, assignment: Assignment) -> tuple[FloatArray, FloatArray]:
+        """Cycles of limited ports per word that enters a tile `[P, L, T]`, and `[P]` the others."""
+        spatial = assignment.spatial[None]
+        found = weights(self._space, assignment.keeps, spatial)
+        each = [
+            port_weights(self._space, port, assignment.keeps, spatial, found)
+            for port in self._limited
+        ]
+        weight = [one[0, :-1] for one, _ in each]
+        shape = len(each), *self._cycles[0].shape[1:]
+        return np.array(weight).reshape(shape), np.array([own[0] for _, own in each], float)
 
     def _steps_that_matter(self, spatial: Array) -> list[tuple[int, Array]]:
         """Levels and dimensions whose extents decide how many children share a word.
@@ -114,20 +132,28 @@ class Leaves:
         )
         return tiling, float(found.fixed[0])
 
-    def codes(self, assignment: Assignment, tiles: Array, limit: float) -> list[Codes]:
-        """Batches of mappings `[B, D]` of a tiling, the best of those below a limit among them.
+    def codes(
+        self, assignment: Assignment, tiles: Array, target: Target, cycles: int
+    ) -> list[Codes]:
+        """Batches of mappings `[B, D]` of a tiling, the best of those below a target among them.
 
         Args:
             assignment: what is kept and spread.
             tiles: `[L, n]` extents of every level's tile.
-            limit: of energy, pJ; the model says what a mapping really costs.
+            target: at these cycles; the model says what a mapping really costs.
+            cycles: that every mapping takes at least.
         """
         tiling, fixed = self.tiling(assignment, tiles)
+        wanted = Wanted(
+            target.energy, float(cycles), target.power, target.most, fixed,
+            float(assignment.computing), float(assignment.leakage),
+            float(self._space.tables.machine.waiting), *self._cycles,
+        )  # fmt: skip
         found: list[Codes] = []
         skip = 0
         while True:
             count = search_orders(
-                self._shape, tiling, self._places, limit - fixed, self._linear, skip,
+                self._shape, tiling, self._places, wanted, self._linear, skip,
                 self._found, self._costs,
             )  # fmt: skip
             if count:

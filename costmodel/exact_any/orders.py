@@ -9,6 +9,7 @@ Letters: L levels, n dimensions, T tensors, P = L x T pairs, K loops above the i
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray
+
+SLACK = 1e-12
+"""What is closer than this share counts as equal."""
 
 UNSEEN, RESTING, SLIDING, CLOSED = range(4)
 DEPTH = 160
@@ -46,6 +50,29 @@ class Tiling(NamedTuple):
 
 
 @by_reference
+class Wanted(NamedTuple):
+    """What a mapping must be below, and what decides it beside the energy of words that enter.
+
+    energy: pJ, at cycles, which all mappings take; power: of cycles beside one of energy, so that
+    energy x (its cycles / cycles)^power is to be below it; most: cycles that it may take; fixed: pJ
+    that no order decides, with what leaks in computing cycles; leakage: pJ per further cycle;
+    waiting: cycles on top of those of a port; ports `[P, L, T]` cycles of each limited port per
+    word that enters a tile, own `[P]` those that no order decides.
+    """
+
+    energy: float
+    cycles: float
+    power: float
+    most: float
+    fixed: float
+    computing: float
+    leakage: float
+    waiting: float
+    ports: FloatArray
+    own: FloatArray
+
+
+@by_reference
 class Places(NamedTuple):
     """Scratch of the search, a row per loop placed.
 
@@ -54,7 +81,7 @@ class Places(NamedTuple):
     status, first, moved `[DEPTH, P]`: of a pair, the axis of its innermost loop and the one moved
     since (-1: none); one, far `[DEPTH, P]` how far the innermost loop moves, and all together; new,
     total `[DEPTH, P]` words charged for a credited step, and in all so far; sequence `[DEPTH]` the
-    dimensions that stand, innermost first.
+    dimensions that stand, innermost first; busy `[ports]` cycles.
     """
 
     level: Array
@@ -70,17 +97,18 @@ class Places(NamedTuple):
     new: FloatArray
     total: FloatArray
     sequence: Array
+    busy: FloatArray
 
 
-def make_places(levels: int, tensors: int) -> Places:
-    """Scratch for machines of so many levels."""
+def make_places(levels: int, tensors: int, ports: int) -> Places:
+    """Scratch for machines of so many levels and limited ports."""
     pairs = levels * tensors
     level, left, tried, placed, sequence = (np.zeros(DEPTH, np.int64) for _ in range(5))
     status, first, moved, one, far = (np.zeros((DEPTH, pairs), np.int64) for _ in range(5))
     new, total = (np.zeros((DEPTH, pairs)) for _ in range(2))
-    rest = np.zeros(DEPTH)
+    rest, busy = np.zeros(DEPTH), np.zeros(ports)
     return Places(
-        level, left, tried, placed, rest, status, first, moved, one, far, new, total, sequence
+        level, left, tried, placed, rest, status, first, moved, one, far, new, total, sequence, busy
     )
 
 
@@ -377,15 +405,34 @@ def _cost(
     tiling: Tiling,
     places: Places,
     row: int,
+    wanted: Wanted,
 ) -> float:
-    """What the words that enter tiles cost at least, given the loops that stand."""
-    tensors = shape.sliding.size
-    cost = 0.0
+    """The energy at the wanted cycles that mappings need at least, given the loops that stand."""
+    tensors, ports = shape.sliding.size, wanted.own.size
+    energy = wanted.fixed
+    for p in range(ports):
+        places.busy[p] = wanted.own[p]
     for pair in range(tensors, places.status.shape[1]):
-        weight = tiling.weight[pair // tensors, pair % tensors]
-        if weight > 0:
-            cost += weight * _least_words(shape, tiling, places, row, pair)
-    return cost
+        level, t = pair // tensors, pair % tensors
+        weight = tiling.weight[level, t]
+        counts = weight > 0
+        for p in range(ports):
+            counts = counts or wanted.ports[p, level, t] > 0
+        if not counts:
+            continue
+        words = _least_words(shape, tiling, places, row, pair)
+        energy += weight * words
+        for p in range(ports):
+            places.busy[p] += wanted.ports[p, level, t] * words
+    slow = wanted.cycles
+    for p in range(ports):
+        slow = max(slow, math.ceil(places.busy[p] * (1 - SLACK)) + wanted.waiting)
+    if slow > wanted.most:
+        return math.inf
+    energy += wanted.leakage * (slow - wanted.computing)
+    if slow > wanted.cycles:
+        energy *= (slow / wanted.cycles) ** wanted.power
+    return energy
 
 
 @lean
@@ -393,23 +440,24 @@ def search_orders(
     shape: Shape,
     tiling: Tiling,
     places: Places,
-    limit: float,
+    wanted: Wanted,
     single: bool,
     skip: int,
     found: Array,
     costs: FloatArray,
 ) -> int:
-    """Lists orders of loops whose cost is below a limit.
+    """Lists orders of loops whose cost is below what is wanted.
 
     Args:
         shape: the operation.
         tiling: its tiling.
         places: scratch.
-        limit: of the energy of words that enter the tiles of levels.
-        single: keep the best one only, lowering the limit.
+        wanted: what they are to be below.
+        single: keep the best one only, and look for what is below it from then on.
         skip: orders to pass over, which an earlier call has listed.
         found: `[m, K]` takes the dimensions of all loops, innermost first.
-        costs: `[m]` takes what they cost; less than what they really do, with blocks or networks.
+        costs: `[m]` takes their energy at the wanted cycles; less than what they really need, with
+            blocks or networks.
 
     Returns:
         How many were found; more than m were cut off where it is m and not `single`.
@@ -417,9 +465,10 @@ def search_orders(
     row = 0
     count = 0
     seen = 0
+    limit = wanted.energy
     _begin(shape, tiling, places)
     if _settle(shape, tiling, places, 0):
-        cost = _cost(shape, tiling, places, 0)
+        cost = _cost(shape, tiling, places, 0, wanted)
         if cost < limit and skip == 0:
             costs[0] = cost
             for k in range(places.placed[0]):
@@ -437,7 +486,7 @@ def search_orders(
         _stand(shape, tiling, places, row, d)
         row += 1
         done = _settle(shape, tiling, places, row)
-        cost = _cost(shape, tiling, places, row)
+        cost = _cost(shape, tiling, places, row, wanted)
         if cost < limit and not done:
             continue
         row -= 1

@@ -265,6 +265,8 @@ class Tilings:
         """Evaluates the loop orders of a tiling that could be among the best."""
         self._counts["tilings"] += 1
         orders = self._space.orders
-        for codes in one.leaves.codes(assignment, tiles, self._limit(cycles)):
+        target = self._known.target(cycles)
+        target = target._replace(energy=min(self.below, target.energy))
+        for codes in one.leaves.codes(assignment, tiles, target, cycles):
             self._counts["orders"] += len(codes)
             self._known.take(codes if orders is None else orders.codes(one.number, codes))

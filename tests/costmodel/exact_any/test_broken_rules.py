@@ -127,6 +127,24 @@ BREAKS = {
         "SLIDING if terms > 1 else CLOSED",
         "CLOSED",
     ),
+    "orders take a port's cycles twice": (
+        "exact_any/orders.py",
+        "_cost",
+        "places.busy[p] += wanted.ports[p, level, t] * words",
+        "places.busy[p] += 2 * wanted.ports[p, level, t] * words",
+    ),
+    "orders leak in cycles that they have computed in": (
+        "exact_any/orders.py",
+        "_cost",
+        "slow - wanted.computing",
+        "slow",
+    ),
+    "orders are dearer than their cycles make them": (
+        "exact_any/orders.py",
+        "_cost",
+        "(slow / wanted.cycles) ** wanted.power",
+        "(slow / wanted.cycles) ** (wanted.power + 1)",
+    ),
     "a level is never quite full": (
         "tile_chains/tiles.py",
         "fits",
