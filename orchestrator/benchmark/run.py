@@ -15,7 +15,6 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,7 +43,6 @@ from orchestrator.comparison.page import (
 )
 from orchestrator.comparison.results import ROUNDING, Results, Run
 from orchestrator.runs.lock import Claim
-from orchestrator.runs.mlflow_client import load_mlflow
 from orchestrator.runs.run_folder import Experiment, Say, say
 from orchestrator.store.address import content_digest
 from orchestrator.store.folder import Store
@@ -169,8 +167,8 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         return text_table(result)
 
     def draw(self, result: Results, folder: Path) -> None:
-        """Writes the page and its figures, and what logs them is loaded meanwhile."""
-        draw_report({folder: result}, folder, _load_mlflow)
+        """Writes the page and its figures."""
+        draw_report({folder: result}, folder)
 
     def log(self, result: Results, folder: Path, tracking_uri: str) -> None:
         """A parent run, and a child per method and workload."""
@@ -207,12 +205,6 @@ def run_benchmark(
         store: where searches that were made before are read, and new ones kept; None: nowhere.
     """
     return BenchmarkExperiment(plan, say=progress, store=store).run(folder)
-
-
-def _load_mlflow() -> None:
-    """What is missing is told of when the run is logged."""
-    with suppress(ImportError):
-        load_mlflow()
 
 
 def _together(made: MadeRuns, pairs: Iterable[Pair], folder: Place) -> Sequence[Run]:

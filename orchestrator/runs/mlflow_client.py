@@ -19,6 +19,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -29,6 +30,7 @@ from mapspace.bounded_reading import read_json
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import write_atomically
 from mapspace.strict_yaml import StrictModel, shown, validate
+from orchestrator.runs.mlflow_database import open_database
 from orchestrator.runs.mlflow_empty import lay_out
 
 TRACKING_FILE = "mlflow.json"
@@ -57,7 +59,7 @@ KEY_TAG = "mapspace.key"
 
 # Its modules import each other, and what brings a database to MLflow's layout keeps what it does in
 # its module: of two threads that begin at once, one finds half of either.
-_beginning = threading.Lock()
+_beginning = threading.RLock()
 
 
 def default_uri(folder: str | Path) -> str:
@@ -182,29 +184,45 @@ def load_mlflow() -> None:
 
 @contextmanager
 def connected(tracking_uri: str) -> Iterator[Any]:
-    """An MLflow client for the length of a block.
+    """An MLflow client for the length of a block; of most stores in files it is one of our own.
 
     Raises:
         MapspaceError: the store cannot be reached or written, after MLflow's own retries.
     """
-    load_mlflow()
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-    from sqlalchemy.exc import SQLAlchemyError
-
-    # It tells of every step of making a new store.
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
     try:
         with _beginning:
             lay_out(tracking_uri)
-            client = MlflowClient(tracking_uri=tracking_uri)
+            mlflows_own = partial(_mlflows_own, tracking_uri)
+            client = open_database(tracking_uri, mlflows_own) or mlflows_own()
         yield client
-    except (MlflowException, SQLAlchemyError, OSError) as error:
+    except _failures() as error:
         reason = str(error).strip().splitlines()[0]
         raise MapspaceError(
             f"MLflow at {tracking_uri}: {reason} Nothing is lost: the same command sends what is "
             "missing."
         ) from error
+
+
+def _mlflows_own(tracking_uri: str) -> Any:
+    """MLflow's client of a store."""
+    load_mlflow()
+    from mlflow.tracking import MlflowClient
+
+    # It tells of every step of making a new store.
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    with _beginning:
+        return MlflowClient(tracking_uri=tracking_uri)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a store raises that cannot be reached or written."""
+    own = (OSError, sqlite3.Error)
+    if "mlflow" not in sys.modules:
+        return own
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return (*own, MlflowException, SQLAlchemyError)
 
 
 def metric_name(text: str) -> str:

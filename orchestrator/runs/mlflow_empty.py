@@ -7,10 +7,12 @@ are run once for a version of MLflow, in the user's cache.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import uuid
 from collections.abc import Callable
 from contextlib import closing, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mapspace.private_folder import private_folder, temporary_folder
@@ -25,19 +27,39 @@ def lay_out(tracking_uri: str, *, make: Callable[[Path], None] | None = None) ->
         tracking_uri: any store that MLflow knows.
         make: makes an empty store; None: MLflow's own migrations.
     """
-    import mlflow
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import SQLAlchemyError
-
-    if not tracking_uri.startswith("sqlite:"):
+    database = sqlite_file(tracking_uri)
+    if database is None or database.exists():
         return
-    with suppress(OSError, SQLAlchemyError, sqlite3.Error):
-        database = make_url(tracking_uri).database
-        if not database or database == ":memory:" or Path(database).exists():
-            return
-        source = _kept(f"empty-{mlflow.__version__}.db", make or _migrate)
+    with suppress(OSError, sqlite3.Error):
+        source = empty_store(make)
         if source is not None:
-            _copy(source, Path(database))
+            _copy(source, database)
+
+
+def sqlite_file(tracking_uri: str) -> Path | None:
+    """The file that an address such as `sqlite:////home/me/mlflow.db` names; None for others."""
+    found = re.fullmatch(r"sqlite:///([^?]+)", tracking_uri)
+    return Path(found[1]) if found and found[1] != ":memory:" else None
+
+
+def empty_store(make: Callable[[Path], None] | None = None) -> Path | None:
+    """An empty store in the layout of the MLflow that is installed, which is not to be written.
+
+    Args:
+        make: makes one where none is kept; None: MLflow's own migrations.
+
+    Returns:
+        None where MLflow is not installed, or there is no place of the user's own.
+
+    Raises:
+        OSError: it cannot be written.
+        sqlite3.Error: it cannot be made.
+    """
+    try:
+        installed = version("mlflow")
+    except PackageNotFoundError:
+        return None
+    return _kept(f"empty-{installed}.db", make or _migrate)
 
 
 def _kept(name: str, make: Callable[[Path], None]) -> Path | None:
@@ -87,10 +109,14 @@ def _is_whole(file: Path) -> bool:
 
 def _migrate(file: Path) -> None:
     """Lets MLflow make its tables, and nothing in them: no path of this call is kept."""
+    from mlflow.exceptions import MlflowException
     from mlflow.store.db import utils
+    from sqlalchemy.exc import SQLAlchemyError
 
     engine = utils.create_sqlalchemy_engine_with_retry(f"sqlite:///{file}")
     try:
         utils._initialize_tables(engine)
+    except (MlflowException, SQLAlchemyError) as error:
+        raise sqlite3.Error(str(error)) from error
     finally:
         engine.dispose()

@@ -17,9 +17,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from orchestrator.runs.mlflow_client import LONGEST_PARAM, METRICS_PER_CALL, PARAMS_PER_CALL
+from orchestrator.runs.mlflow_database import (
+    MlflowDatabase,
+    artifact_folder,
+    metric_rows,
+    pair_row,
+    run_row,
+)
 
 Item = TypeVar("Item")
 
@@ -93,6 +99,8 @@ def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def _own_tables(client: Any) -> Any | None:
     """The store where it is SQL, and this process writes to it; None for a server."""
+    if isinstance(client, MlflowDatabase):
+        return client
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = client._tracking_client.store
@@ -100,78 +108,38 @@ def _own_tables(client: Any) -> Any | None:
 
 
 def _insert(store: Any, experiment: Any, runs: Iterable[FinishedRun]) -> None:
-    from mlflow.store.tracking.dbmodels import models
-
-    rows: dict[Any, list[dict[str, Any]]] = {
-        table: []
-        for table in (
-            models.SqlRun,
-            models.SqlTag,
-            models.SqlParam,
-            models.SqlMetric,
-            models.SqlLatestMetric,
-        )
+    rows: dict[str, list[Mapping[str, Any]]] = {
+        table: [] for table in ("runs", "tags", "params", "metrics", "latest_metrics")
     }
     for run in runs:
         key = uuid.uuid4().hex
-        artifacts = f"{experiment.artifact_location}/{key}/artifacts"
-        _write_texts(artifacts, run.texts)
-        rows[models.SqlRun].append(
-            {
-                "run_uuid": key,
-                "name": run.name[:LONGEST_NAME],
-                "source_type": "UNKNOWN",
-                "source_name": "",
-                "entry_point_name": "",
-                "user_id": "unknown",
-                "status": "FINISHED",
-                "start_time": run.started,
-                "end_time": run.ended,
-                "source_version": "",
-                "lifecycle_stage": "active",
-                "experiment_id": int(experiment.experiment_id),
-                "artifact_uri": artifacts,
-            }
-        )
-        for table, content in (
-            (models.SqlTag, _tags(run)),
-            (models.SqlParam, param_texts(run.params)),
-        ):
-            rows[table] += [
-                {"key": name, "value": value, "run_uuid": key} for name, value in content.items()
-            ]
-        metrics = list(_metric_rows(run, key))
-        latest: dict[str, dict[str, Any]] = {}
+        row = run_row(key, run.name[:LONGEST_NAME], experiment, start=run.started, end=run.ended)
+        _write_texts(row["artifact_uri"], run.texts)
+        rows["runs"].append(row)
+        rows["tags"] += [pair_row(key, *one) for one in _tags(run).items()]
+        rows["params"] += [pair_row(key, *one) for one in param_texts(run.params).items()]
+        metrics = [*metric_rows(key, (one for one in run.metrics if not math.isinf(one[1])))]
+        latest: dict[str, Mapping[str, Any]] = {}
         for row in metrics:
-            name, order = row["key"], _order(row)
-            if name not in latest or order > _order(latest[name]):
+            name = row["key"]
+            if name not in latest or _order(row) > _order(latest[name]):
                 latest[name] = row
-        rows[models.SqlMetric] += metrics
-        rows[models.SqlLatestMetric] += latest.values()
+        rows["metrics"] += metrics
+        rows["latest_metrics"] += latest.values()
+    if isinstance(store, MlflowDatabase):
+        store.insert(rows)
+        return
+    from mlflow.store.tracking.dbmodels.models import SqlRun
+
     with store.ManagedSessionMaker(read_only=False) as session:
         for table, found in rows.items():
             if found:
-                session.execute(table.__table__.insert(), found)
+                session.execute(SqlRun.metadata.tables[table].insert(), found)
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, int, float]:
     """Of a metric's entries MLflow's tables show the last by this."""
     return row["step"], row["timestamp"], row["value"]
-
-
-def _metric_rows(run: FinishedRun, key: str) -> Iterator[dict[str, Any]]:
-    # The same entry twice is one.
-    for name, value, step, timestamp in {repr(entry): entry for entry in run.metrics}.values():
-        empty = math.isnan(value)
-        if math.isfinite(value) or empty:
-            yield {
-                "key": name,
-                "value": 0.0 if empty else value,
-                "is_nan": empty,
-                "step": step,
-                "timestamp": timestamp,
-                "run_uuid": key,
-            }
 
 
 def _tags(run: FinishedRun) -> dict[str, str]:
@@ -183,8 +151,8 @@ def _write_texts(artifacts: str, texts: Mapping[str, str]) -> None:
     """Writes artifacts of a run to where its store keeps them."""
     if not texts:
         return
-    parts = urlsplit(artifacts)
-    if parts.scheme not in ("", "file"):
+    target = artifact_folder(artifacts)
+    if target is None:
         import tempfile
 
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
@@ -194,7 +162,6 @@ def _write_texts(artifacts: str, texts: Mapping[str, str]) -> None:
                 (Path(folder) / name).write_text(text)
             get_artifact_repository(artifacts).log_artifacts(folder)
         return
-    target = Path(unquote(parts.path))
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (target / name).write_text(text)

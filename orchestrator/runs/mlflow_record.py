@@ -19,6 +19,7 @@ from orchestrator.runs.mlflow_client import (
     experiment_id,
     remembered_run,
 )
+from orchestrator.runs.mlflow_database import MlflowDatabase
 from orchestrator.runs.mlflow_many import param_texts
 
 
@@ -88,6 +89,9 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def log_params(client: Any, run: str, values: Mapping[str, Any]) -> None:
     """Sends parameters, as JSON where they are no text; what is empty is left out."""
+    if isinstance(client, MlflowDatabase):
+        client.add_params(run, param_texts(values))
+        return
     from mlflow.entities import Param
 
     params = [Param(key, text) for key, text in param_texts(values).items()]
@@ -97,6 +101,9 @@ def log_params(client: Any, run: str, values: Mapping[str, Any]) -> None:
 
 def log_metrics(client: Any, run: str, entries: Iterable[tuple[str, float, int, int]]) -> None:
     """Sends (name, value, step, timestamp in ms) of metrics."""
+    if isinstance(client, MlflowDatabase):
+        client.add_metrics(run, entries)
+        return
     from mlflow.entities import Metric
 
     metrics = [Metric(name, value, timestamp, step) for name, value, step, timestamp in entries]

@@ -54,11 +54,20 @@ def logged(folder: Path, uri: str, name: str) -> tuple[Any, str]:
     return results, mlflow_log.log_results(results, folder, uri)
 
 
-@pytest.fixture(params=["rows", "client"])
+WAYS = ("file", "rows", "client")
+
+
+def choose(way: str, patch: pytest.MonkeyPatch) -> None:
+    """How runs come into the store: without MLflow, as rows of its tables, as into a server."""
+    if way != "file":
+        patch.setattr(mlflow_client, "open_database", lambda uri, mlflows_own: None)
+    if way == "client":
+        patch.setattr(mlflow_many, "_own_tables", lambda client: None)
+
+
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How runs come into the store: as rows of its tables, or as into a server."""
-    if request.param == "client":
-        monkeypatch.setattr(mlflow_many, "_own_tables", lambda client: None)
+    choose(request.param, monkeypatch)
     return str(request.param)
 
 
@@ -105,42 +114,52 @@ def test_the_page_and_its_figures_are_artifacts_of_the_parent(store: str, tmp_pa
     assert "report/drawn-final.png" in found
 
 
-def test_both_ways_leave_the_same(store: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_all_ways_leave_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     monkeypatch.setattr(mlflow_children, "_now", lambda: 1_700_000_000_000)
-    for name in ("rows", "client"):
+    for way in WAYS:
+        folder = tmp_path / way / "run"
+        folder.mkdir(parents=True)
+        results = make_results(name="same")
+        save(results, folder)
+        (folder / "best.jsonl").write_text(json.dumps(RECORD) + "\n")
+        (folder / CERTIFICATES_FOLDER).mkdir()
+        (folder / CERTIFICATES_FOLDER / "left.json").write_text("{}")
+        store = mlflow_client.default_uri(folder)
         with monkeypatch.context() as patch:
-            if name == "client":
-                patch.setattr(mlflow_many, "_own_tables", lambda client: None)
-            results = make_results(name=f"same-{name}")
-            folder = tmp_path / name
-            folder.mkdir()
-            save(results, folder)
-            (folder / "best.jsonl").write_text(json.dumps(RECORD) + "\n")
+            choose(way, patch)
             parent = mlflow_log.log_results(results, folder, store)
-        connection = client(store)
-        experiment = connection.get_run(parent).info.experiment_id
-        runs = {}
-        for run in connection.search_runs([experiment], "tags.`mapspace.kind` = 'search'"):
-            key = run.info.run_id
-            tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
-            history = {
-                metric: sorted(
-                    repr((one.value, one.step, one.timestamp))
-                    for one in connection.get_metric_history(key, metric)
-                )
-                for metric in run.data.metrics
-            }
-            info = (run.info.status, run.info.start_time, run.info.end_time, run.info.user_id)
-            artifacts = sorted(file.path for file in connection.list_artifacts(key))
-            shown = (info, run.data.params, repr(run.data.metrics), history, artifacts)
-            runs[run.info.run_name] = json.loads(
-                json.dumps([tags, shown]).replace(f"same-{name}", "same")
-            )
-        found.append(runs)
-    assert len(found[0]) == 9
-    assert found[0] == found[1]
+        found.append(content(store, tmp_path / way, parent))
+    assert len(found[0]) == 10
+    assert found[0] == found[1] == found[2]
     assert found[0]["annealing / left"][1][-1] == ["best.json"]
+
+
+def content(uri: str, folder: Path, parent: str) -> dict[str, Any]:
+    """What MLflow's client says of every run, but for ids, places and times of the day."""
+    connection = client(uri)
+    runs = {}
+    for run in connection.search_runs([connection.get_run(parent).info.experiment_id]):
+        key = run.info.run_id
+        hidden = {"mlflow.parentRunId": parent, "mapspace.key": ""}
+        tags = {name: hidden.get(name, value) for name, value in run.data.tags.items()}
+        history = {
+            metric: sorted(
+                repr((one.value, one.step, one.timestamp - run.info.start_time))
+                for one in connection.get_metric_history(key, metric)
+            )
+            for metric in run.data.metrics
+        }
+        info = dict(run.info)
+        assert info.pop("end_time") >= run.info.start_time
+        del info["start_time"]
+        artifacts = sorted(file.path for file in connection.list_artifacts(key))
+        shown = (info, run.data.params, repr(run.data.metrics), history, artifacts)
+        text = json.dumps([tags, shown])
+        for place, name in ((parent, "PARENT"), (key, "RUN"), (str(folder), "FOLDER")):
+            text = text.replace(place, name)
+        runs[run.info.run_name] = json.loads(text)
+    return runs
 
 
 def test_a_method_is_a_run_over_all_workloads(store: str, tmp_path: Path) -> None:
@@ -275,7 +294,7 @@ def test_runs_that_a_repeated_request_has_made_twice_are_removed(
         return original(self, *arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_many, "_own_tables", lambda client: None)
+        choose("client", patch)
         patch.setattr(MlflowClient, "create_run", twice)
         results, parent = logged(tmp_path / "run", store, "repeated")
     connection = client(store)

@@ -45,8 +45,9 @@ def progress(done: int, best: float) -> Progress:
 
 
 def client(uri: str) -> Any:
+    """MLflow's own."""
     with connected(uri) as found:
-        return found
+        return getattr(found, "client", found)
 
 
 def history(uri: str, metric: str) -> list[tuple[int, float]]:
