@@ -8,6 +8,12 @@ second is `ms.benchmark` in a Python of its own, without either. A line of JSON 
     python tests/benchmarks/bench_second_run.py --folder FOLDER
 
 A second call with the same folder finds the first run there, and takes a copy of its store.
+
+The share depends on how long a search is, and those take some 10 ms of a processor. `--preset NAME`
+takes workloads, searchers and budgets of a shipped benchmark, with so many seeds that there are
+about 10,000 searches (9,600 of `table1-grid`), a hundredth of them new:
+
+    python tests/benchmarks/bench_second_run.py --folder ANOTHER --preset table1-grid
 """
 
 from __future__ import annotations
@@ -26,7 +32,9 @@ from typing import Any
 
 import numpy as np
 
+from mapspace.strict_yaml import load_yaml
 from orchestrator.comparison.results_files import load
+from orchestrator.runs.experiments import find_experiment
 
 WORKLOADS = (
     *("resnet-conv3", "resnet-conv4", "inception-conv2", "vgg-conv2", "alexnet-conv2"),
@@ -36,16 +44,24 @@ METHODS = ("random", "annealing", "genetic", "structured", "marvel")
 SECONDS = "seconds.json"
 
 
-def experiment(seeds: int, iterations: int) -> dict[str, Any]:
-    """The benchmark with so many seeds."""
+def experiment(preset: str | None, iterations: int) -> dict[str, Any]:
+    """The benchmark, but for its seeds."""
+    if preset is not None:
+        return {**load_yaml(find_experiment(preset)), "name": "second-run"}
     return {
         "kind": "benchmark",
         "name": "second-run",
         "workloads": list(WORKLOADS),
         "searchers": {name: {} for name in METHODS},
-        "seeds": seeds,
         "iterations": iterations,
     }
+
+
+def seeds_of(data: dict[str, Any], searches: int, share: float) -> tuple[int, int]:
+    """Seeds of the second run, and how many of them are new, one at least: exactly that share."""
+    seeds = searches / (len(data["workloads"]) * len(data["searchers"]))
+    new = max(1, round(share * seeds))
+    return round(new / share), new
 
 
 def run(data: dict[str, Any], store: Path, output: Path, how: str = "") -> float:
@@ -68,18 +84,27 @@ def run(data: dict[str, Any], store: Path, output: Path, how: str = "") -> float
     return time.monotonic() - started
 
 
-def measured(folder: Path, seeds: int, more: int, iterations: int, how: str) -> dict[str, Any]:
-    """Seconds of both runs, and whether what both have is the same bit for bit."""
+def measured(folder: Path, data: dict[str, Any], seeds: int, new: int, how: str) -> dict[str, Any]:
+    """Seconds of both runs, and whether what both have is the same bit for bit.
+
+    Args:
+        folder: of both runs and the store.
+        data: the benchmark, but for its seeds.
+        seeds: of the second run.
+        new: those of them that the first has not.
+        how: the second is run; see `run`.
+    """
     first, store = folder / "first", folder / "store"
     if not (folder / SECONDS).exists():
-        (folder / SECONDS).write_text(json.dumps(run(experiment(seeds, iterations), store, first)))
+        alone = run({**data, "seeds": seeds - new}, store, first)
+        (folder / SECONDS).write_text(json.dumps(alone))
     alone = json.loads((folder / SECONDS).read_text())
     second, copy = folder / "second", folder / "copy"
     for old in (second, copy):
         shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(store, copy)
     before_it = _processor_seconds()
-    again = run(experiment(seeds + more, iterations), copy, second, how)
+    again = run({**data, "seeds": seeds}, copy, second, how)
     processor = _processor_seconds() - before_it
     before, after = ({_key(run): run for run in load(place).runs} for place in (first, second))
     equal = all(
@@ -113,9 +138,10 @@ def _key(run: Any) -> tuple[str, str, int]:
 def main() -> None:
     """Measures, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=198)
-    parser.add_argument("--more", type=int, default=2)
-    parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--searches", type=int, default=10_000, help="of the second run, about")
+    parser.add_argument("--new", type=float, default=0.01, help="share of them that is new")
+    parser.add_argument("--preset", help="a shipped benchmark; else many short searches")
+    parser.add_argument("--iterations", type=int, default=1000, help="of a search, without preset")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--python", dest="how", action="store_const", const="python", default="")
     parser.add_argument("--profile", dest="how", action="store_const", const="profile")
@@ -123,7 +149,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        figures = measured(folder, given.seeds, given.more, given.iterations, given.how)
+        data = experiment(given.preset, given.iterations)
+        seeds, new = seeds_of(data, given.searches, given.new)
+        figures = measured(folder, data, seeds, new, given.how)
     print(json.dumps(figures))
 
 
