@@ -16,6 +16,7 @@ import numpy.typing as npt
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.known import SLACK
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.interchange import first_of_alike, interchanges
 from costmodel.tile_chains.ports import Port, leakage, port_weights, port_weights_apart
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import vectors
@@ -71,20 +72,27 @@ class Spreads:
         vectors: per level `[V, n]`.
     """
 
-    def __init__(self, space: MapSpace, rules: Rules) -> None:
-        """Lists the vectors of every level that rules leave."""
+    def __init__(self, space: MapSpace, rules: Rules, *, each: bool = False) -> None:
+        """Lists the vectors of every level that rules leave.
+
+        Args:
+            space: the map space.
+            rules: what is left of it.
+            each: whether spreads whose mappings cost what those of another one do are listed.
+        """
         self._space, self._rules = space, rules
         self.vectors = [
             rules.vectors(level, vectors(space, level))
             for level in range(space.tables.capacity.size)
         ]
+        self._renamings = [] if each else interchanges(space, self.vectors)
 
     def count(self) -> int:
         """How many combinations there are, those whose factors do not divide included."""
         return math.prod(len(rows) for rows in self.vectors)
 
     def choices(self) -> Array:
-        """`[A, L]` combinations whose products divide the sizes."""
+        """`[A, L]` combinations whose products divide the sizes: one of those that are alike."""
         sizes = self._space.tables.sizes
         found = np.zeros((1, 0), np.int64)
         product = np.ones((1, sizes.size), np.int64)
@@ -99,7 +107,8 @@ class Spreads:
                 parts.append(np.column_stack([found[begin + before], allowed]))
                 products.append(here[before, allowed])
             found, product = np.concatenate(parts), np.concatenate(products)
-        return found[self._rules.enough_work(product.prod(axis=1))]
+        found = found[self._rules.enough_work(product.prod(axis=1))]
+        return found[first_of_alike(self.spatial(found), self._renamings)]
 
     def spatial(self, choice: Array) -> Array:
         """`[A, L, n]` factors of combinations `[A, L]`."""

@@ -41,6 +41,5 @@ def lay_out(
     if each:
         shape = shape._replace(exchanges=0)
     leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape, rules)
-    return OneOrder(
-        number, space, rules, shape, leaves, lattice, Spreads(space, rules), Credits(shape)
-    )
+    spreads = Spreads(space, rules, each=each)
+    return OneOrder(number, space, rules, shape, leaves, lattice, spreads, Credits(shape))
