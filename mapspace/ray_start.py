@@ -20,6 +20,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_TRAIN_V2_ENABLED": "1",
     # Every report of a training, with its checkpoint, waits for the next look: 2 s by default.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
+    # After half a second by default a worker is given back for the next task, and on another node
+    # it takes a tenth of a second to get one again (docs/inside/faults.md).
+    "RAY_worker_lease_timeout_milliseconds": "5000",
 }
 # What an embedded Ray reads besides: no provider takes this machine back, so nobody need watch.
 EMBEDDED: Mapping[str, str] = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}

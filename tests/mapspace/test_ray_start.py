@@ -32,6 +32,40 @@ def test_a_ray_with_too_few_processors_is_refused_rather_than_waited_for() -> No
     assert third.startswith("expected a Ray with 3 processors, got one with 2, started in this")
 
 
+# Two tasks wait at any time. What Ray's node was asked for it writes to a file.
+WORKERS = """
+import os, re, time
+os.environ["RAY_debug_dump_period_milliseconds"] = "100"
+import ray
+from pathlib import Path
+from mapspace.ray_start import start_ray
+start_ray(cpus=1)
+
+@ray.remote
+def nap():
+    time.sleep(0.6)
+
+waiting = [nap.remote(), nap.remote()]
+for _ in range(3):
+    ray.get(waiting.pop(0))
+    waiting.append(nap.remote())
+ray.get(waiting)
+time.sleep(1)
+folder = Path(ray._private.worker.global_worker.node.get_session_dir_path())
+said = (folder / "logs" / "debug_state.txt").read_text()
+found = re.search(r"grpc_server\\.ReturnWorkerLease - (\\d+) total", said)
+print(found[1] if found else 0)
+"""
+
+
+def test_a_worker_is_kept_for_the_next_tasks() -> None:
+    """With Ray's own half a second it is given back after each of the five."""
+    answer = subprocess.run(
+        [sys.executable, "-c", WORKERS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert int(answer.stdout) <= 2
+
+
 def test_a_job_server_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     from mapspace.errors import ConfigError
     from mapspace.ray_start import start_ray
