@@ -204,13 +204,22 @@ def tasks_done(nodes: SeparateNodes) -> tuple[int, int]:
 def test_most_of_the_rate_is_left_where_a_node_vanishes_every_half_minute(
     nodes: SeparateNodes,
 ) -> None:
-    """Nine tenths are the aim, measured on docs/inside/faults.md; where calls hang it is half."""
+    """Nine tenths are the aim, measured on docs/inside/faults.md; where calls hang it is half.
+
+    Printed besides: how long new nodes took to come, which they do on the cores of this machine.
+    Where they come slowly, less is asked, but seven tenths at least.
+    """
     nodes.add()
     undisturbed, _ = tasks_done(nodes)
     with nodes.vanishing(30.0, when=lambda: nodes.workers("ray::")) as gone:
         disturbed, missing = tasks_done(nodes)
-    print(f"{undisturbed} tasks, {disturbed} while {len(gone)} of 4 nodes vanished ({missing} out)")
+    there = 1.0 - sum(gone) / (4 * RATE_SECONDS)
+    print(
+        f"{undisturbed} tasks, {disturbed} ({disturbed / undisturbed:.1%}) while {len(gone)} of 4 "
+        f"nodes vanished ({missing} out); a new one came after {sum(gone) / len(gone):.1f} s, so "
+        f"that {there:.1%} of the nodes were there"
+    )
     assert gone
-    assert disturbed >= 0.7 * undisturbed
+    assert disturbed >= max(0.7, min(0.9, there - 0.05)) * undisturbed
     # What is out is under way, two per core, or was and is given out again.
     assert missing <= 16

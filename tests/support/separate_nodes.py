@@ -145,7 +145,7 @@ class SeparateNodes:
     @contextlib.contextmanager
     def vanishing(
         self, every: float, *, when: Callable[[], Any] | None = None
-    ) -> Iterator[list[str]]:
+    ) -> Iterator[list[float]]:
         """Cuts a node every so many seconds of the block; a new one takes its place at once.
 
         Args:
@@ -153,9 +153,9 @@ class SeparateNodes:
             when: waited for before the first.
 
         Yields:
-            The nodes that were cut.
+            Of every node that was cut the seconds until the new one was there.
         """
-        gone: list[str] = []
+        gone: list[float] = []
         over = threading.Event()
 
         def disturb() -> None:
@@ -164,8 +164,8 @@ class SeparateNodes:
             while not over.is_set():
                 began, name = time.monotonic(), self.names[0]
                 self.cut(name)
-                gone.append(name)
                 self.add()
+                gone.append(time.monotonic() - began)
                 over.wait(every / 2)
                 # Given up for lost by now: what it still does nobody waits for.
                 self.remove(name)
