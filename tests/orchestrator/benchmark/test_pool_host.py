@@ -16,7 +16,7 @@ from mapspace.errors import ConfigError, DataError
 from orchestrator.benchmark.config import Benchmark, prepare
 from orchestrator.benchmark.pool_trial import pooled_searches
 from orchestrator.benchmark.search_trial import finished_runs, run_trial
-from orchestrator.comparison.page import REPORT_FILE
+from orchestrator.comparison.page import write_report
 from orchestrator.comparison.results import Run
 from orchestrator.pool.event_log import read_events
 
@@ -165,7 +165,7 @@ def test_a_whole_benchmark(folder: Path) -> None:
     assert calls(folder) == asked
     curves = [(one / "curves.parquet").read_bytes() for one in (folder / "run", again)]
     assert curves[0] == curves[1]
-    assert "2 evaluators, out of order" in (again / REPORT_FILE).read_text()
+    assert "2 evaluators, out of order" in write_report(again).read_text()
 
 
 @pytest.mark.parametrize(
