@@ -192,8 +192,31 @@ def entering_once(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArr
     found = weight[:, :levels].copy()
     for t in range(tables.sliding.size):
         alone = np.zeros(tables.sizes.size, np.bool_)
+        start = tables.term_start[tables.axis_start[t] : tables.axis_start[t + 1] + 1]
+        uses = np.bincount(tables.term_dimension[start[0] : start[-1]], minlength=alone.size)
         for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            if tables.term_start[axis + 1] - tables.term_start[axis] == 1:
-                alone[tables.term_dimension[tables.term_start[axis]]] = True
+            moving = tables.term_dimension[tables.term_start[axis] : tables.term_start[axis + 1]]
+            if moving.size == 1:
+                alone[moving] = True
+            elif (uses[moving] == 1).all():
+                found[:, :, t] *= _places(space, axis, outer[:, :levels])
         found[:, :, t] *= (tables.sizes[alone] // outer[:, :levels][:, :, alone]).prod(axis=2)
     return found
+
+
+def _places(space: MapSpace, axis: int, outer: Array) -> Array:
+    """`[B, L]` places along an axis of several dimensions that an instance needs at least.
+
+    Args:
+        space: the map space.
+        axis: one of its tensors'.
+        outer: `[B, L, n]` spatial factors outside each level.
+    """
+    tables = space.tables
+    terms = slice(tables.term_start[axis], tables.term_start[axis + 1])
+    moving = tables.term_dimension[terms]
+    sizes = tables.sizes[moving]
+    # An instance has some of each dimension; sums of two sets are as many as both, less one.
+    places = 1 + (sizes // outer[:, :, moving] - 1).sum(axis=2)
+    whole = _distinct(sizes, tables.term_coefficient[terms])
+    return np.where((outer[:, :, moving] == 1).all(axis=2), whole, places)

@@ -211,6 +211,24 @@ BREAKS = {
         "weight + rate[:, None, None] * cycles",
         "weight + 2 * rate[:, None, None] * cycles",
     ),
+    "every pair of rows along a window is a place of its own": (
+        "tile_chains/weights.py",
+        "_places",
+        "1 + (sizes // outer[:, :, moving] - 1).sum(axis=2)",
+        "(sizes // outer[:, :, moving]).prod(axis=2)",
+    ),
+    "each of several instances needs all places of a window": (
+        "tile_chains/weights.py",
+        "_places",
+        "outer[:, :, moving] == 1",
+        "outer[:, :, moving] >= 1",
+    ),
+    "places of a window are as many as pairs of rows": (
+        "tile_chains/weights.py",
+        "_places",
+        "_distinct(sizes, tables.term_coefficient[terms])",
+        "sizes.prod()",
+    ),
     "halves of hops are whole ones": (
         "tile_chains/weights.py",
         "_delivery",
