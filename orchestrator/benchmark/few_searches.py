@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import searchers
-from mapspace.forks import fork_map, processors
+from mapspace.forks import MOST_PROCESSES, fork_map, processors
 from mapspace.storage import Place
 from orchestrator.benchmark.live_curves import LiveBenchmark
 
@@ -21,24 +21,28 @@ if TYPE_CHECKING:
     from orchestrator.benchmark.stored_runs import Search
     from orchestrator.comparison.results import Run
 
-# What searches may take that are made here, s: about what Ray and its workers take to start.
+# What searches may take that are made here, s of every fork: about what Ray takes to start.
 FEW_SECONDS = 10.0
+# Trials of a method that a process makes at least, where others make the rest of them.
+FEWEST_TRIALS = 2
 
 
 class _StoppedError(Exception):
     """A limit is reached in the middle of a trial, whose state is written."""
 
 
-def are_few(plan: Plan, known: Sequence[Run], left: Sequence[Search]) -> bool:
+def are_few(plan: Plan, known: Sequence[Run], left: Sequence[Search], forks: int = 1) -> bool:
     """Whether the searches that are left take less time here than Ray takes to start.
 
-    They take what the known ones of the same method on the same workload took. Where time is the
-    budget or is measured, or a method has processes of its own, nothing is done here.
+    They take what the known ones of the same method on the same workload took, shared out to forks
+    of this process. Where time is the budget or is measured, or a method has processes of its own,
+    nothing is done here.
 
     Args:
         plan: the benchmark.
         known: runs that are read.
         left: the others.
+        forks: how many processors they may use.
     """
     benchmark = plan.benchmark
     if benchmark.host != "trials" or benchmark.seconds is not None or plan.cost_model.measured:
@@ -52,7 +56,8 @@ def are_few(plan: Plan, known: Sequence[Run], left: Sequence[Search]) -> bool:
         return False
     means = {pair: float(np.mean(seconds)) for pair, seconds in took.items()}
     # More than it takes where seconds are virtual.
-    return sum(means[label, workload] for label, workload, _ in left) <= FEW_SECONDS
+    seconds = sum(means[label, workload] for label, workload, _ in left)
+    return seconds <= FEW_SECONDS * max(1, min(forks, MOST_PROCESSES, len(left)))
 
 
 def run_here(
@@ -111,9 +116,16 @@ def _groups(
     """The trials that a process makes one after another.
 
     Those of a method are together where there are enough methods: what is compiled for one is then
-    loaded once, which takes as long as dozens of searches.
+    loaded once, which takes as long as dozens of searches. Where a method has many trials, every
+    process gets its part of them, so that none waits for the slowest method's.
     """
     own: dict[str, list[Mapping[str, Any]]] = {}
     for task in tasks:
         own.setdefault(task["searcher"], []).append(task)
-    return [*own.values()] if len(own) > processors else [[task] for task in tasks]
+    if len(own) <= processors:
+        return [[task] for task in tasks]
+    groups = []
+    for trials in own.values():
+        parts = min(processors, max(1, len(trials) // FEWEST_TRIALS))
+        groups += [trials[part::parts] for part in range(parts)]
+    return groups

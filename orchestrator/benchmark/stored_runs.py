@@ -168,7 +168,9 @@ def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:
         except MapspaceError as error:
             store.tell(f"{error} It is searched anew.")
     if found:
-        write_atomically(file, _Noted(rows=tuple(found)).model_dump_json().encode())
+        # As `_Noted` would write them, which makes all of them models once more.
+        noted = (f"[{json.dumps(search)}, {row.model_dump_json()}]" for search, row in found)
+        write_atomically(file, f'{{"rows": [{", ".join(noted)}]}}'.encode())
     return runs
 
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import ConfigError, MapspaceError
+from mapspace.forks import processors
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
 from orchestrator.benchmark.few_searches import are_few, run_here
@@ -100,7 +101,8 @@ def run_searches(
     live.begin(len(known) + len(left), known)
     if not left:
         return MadeRuns(known), {}
-    if (beside is None or not beside.left) and are_few(plan, known, left):
+    forks = live.limits.of(processors())
+    if (beside is None or not beside.left) and are_few(plan, known, left, forks):
         live.say(f"{plan.benchmark.name}: the other {len(left):,} are made in this process")
         made, spent = _run_trials(plan, states, seconds, live, left), dict[str, float]()
     else:

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Canonical:
         return digest(self.form)[:16]
 
 
+@lru_cache(maxsize=1024)
 def canonical(workload: Workload) -> Canonical:
     """The form of a workload, and its names in the order of the form."""
     roles = workload.roles

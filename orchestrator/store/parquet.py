@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import DataError
 from mapspace.storage import opened
-from mapspace.strict_yaml import validate
-from orchestrator.store.rows import COLUMNS, Row
+from orchestrator.store.rows import COLUMNS, Row, checked_row
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -139,11 +138,7 @@ def _checked_rows(file: Place, table: Any) -> Iterator[Row]:
         DataError: one is damaged.
     """
     for values in table.to_pylist():
-        row_id = values.pop("id")
-        row = validate(Row, values, str(file), DataError)
-        if row.id != row_id:
-            raise DataError(f"{file}: the file is damaged (a row is not what its id says).")
-        yield row
+        yield checked_row(values, values.pop("id"), str(file))
 
 
 def _have(table: Any, equal: Mapping[str, str]) -> Any:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -111,7 +112,7 @@ class Row(StrictModel):
 
     def text(self) -> str:
         """The row's file."""
-        return json.dumps(self.model_dump(), sort_keys=True, allow_nan=False) + "\n"
+        return _text(self.model_dump())
 
     def content(self) -> dict[str, Any]:
         """What makes the answer again.
@@ -126,6 +127,30 @@ class Row(StrictModel):
 
 
 COLUMNS: tuple[str, ...] = tuple(Row.model_fields)
+
+
+def checked_row(values: Mapping[str, Any], row_id: int, where: str) -> Row:
+    """The row of values that stand for all of its columns.
+
+    Args:
+        values: by the columns' names.
+        row_id: what their content has to be.
+        where: what a message starts with.
+
+    Raises:
+        DataError: they are no row, or another one.
+    """
+    row = validate(Row, values, where, DataError)
+    # Every column is there and none is changed by the check: this is the text of the row itself,
+    # which would take as long again to make.
+    row.__dict__["name"] = content_id(_text(values).encode())
+    if row.id != row_id:
+        raise DataError(f"{where}: the file is damaged (a row is not what its id says).")
+    return row
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True, allow_nan=False) + "\n"
 
 
 def row_of(

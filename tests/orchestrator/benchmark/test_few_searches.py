@@ -124,6 +124,10 @@ def test_few_is_what_takes_less_time_than_ray_takes_to_start() -> None:
     assert len(left) == 10
     assert are_few(plan, known(FEW_SECONDS / 10), left)
     assert not are_few(plan, known(1.01 * FEW_SECONDS / 10), left)
+    # Of every fork so much, but no more forks than are made.
+    assert are_few(plan, known(2 * FEW_SECONDS / 10), left, 2)
+    assert not are_few(plan, known(2.01 * FEW_SECONDS / 10), left, 2)
+    assert not are_few(plan, known(1.01 * forks.MOST_PROCESSES * FEW_SECONDS / 10), left, 64)
     # Nobody knows what another method takes, and seconds of a budget are those of a worker.
     assert not are_few(plan, known(0.0)[:5], left)
     assert not are_few(plan_of(seeds=10, iterations=None, seconds=1.0), known(0.0), left)
@@ -174,3 +178,6 @@ def test_the_trials_of_a_method_are_made_by_one_process_where_there_are_enough()
         ["c 0", "c 1"],
     ]
     assert few_searches._groups(tasks, 3) == [[task] for task in tasks]
+    many = [{"searcher": name, "file": n} for name in ("a", "b", "c") for n in range(5)]
+    groups = few_searches._groups(many, 2)
+    assert [[task["file"] for task in group] for group in groups] == 3 * [[0, 2, 4], [1, 3]]
