@@ -36,7 +36,7 @@ FEW_CELLS = 100_000
 """Larger lattices have tables for ports that are mixed alone, for memory."""
 
 FEW_PORTS = 3
-"""Machines with more limited ports have tables for each on lattices that are as much smaller."""
+"""Of more limited ports so many have tables of their own, those that take the most cycles."""
 
 FAR = 16
 """A port is passed whose cycles are so many times below the least if every word enters once."""
@@ -106,11 +106,6 @@ class ChainBounds:
             return []
         return ports(space)
 
-    def _has_tables(self, one: OneOrder) -> bool:
-        """Whether there is room for tables of every limited port."""
-        tables = max(FEW_PORTS, len(self.limited(one.space)))
-        return one.shape.cells * tables <= FEW_CELLS * FEW_PORTS
-
     def bound(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
     ) -> Iterator[None]:
@@ -151,8 +146,9 @@ class ChainBounds:
         """
         (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
         # Where there is room, in the table in which a search looks for it.
-        beside = self._has_tables(one) and not prices.leaks
-        table = nth_table(tables, 0 if number < 0 else 2 + number if beside else 1)
+        own = number if len(self.limited(one.space)) <= FEW_PORTS else chains - 2
+        beside = one.shape.cells <= FEW_CELLS and own < FEW_PORTS and not prices.leaks
+        table = nth_table(tables, 0 if number < 0 else 2 + own if beside else 1)
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         limit = self._limit(one, found, of, rows, prices)
         for row in rows.tolist():
@@ -301,12 +297,11 @@ class ChainBounds:
         prices = Prices()
         if rate > 0:
             prices = yield from self.mix(one, tables, found, a)
-        near = floors_of_ports(one.space, limited, found.keeps, of) * FAR >= found.cycles[a]
-        for number, port in enumerate(limited):
-            if not near[number, 0]:
-                continue
-            if self._has_tables(one) or number == slowest or port == prices.other:
-                yield from view(2 + number, Prices(port))
+        least = floors_of_ports(one.space, limited, found.keeps, of)[:, 0]
+        mixed = [n for n, port in enumerate(limited) if n == slowest or port == prices.other]
+        for own, number in self._views(one, least, mixed):
+            if least[number] * FAR >= found.cycles[a]:
+                yield from view(2 + own, Prices(limited[number]))
         if rate > 0:
             yield from view(1, prices, self._at_rate(rate))
         assignment = Assignment(
@@ -314,6 +309,22 @@ class ChainBounds:
             float(leakage(one.space, of.found)[0]),
         )  # fmt: skip
         return assignment, views
+
+    def _views(self, one: OneOrder, least: FloatArray, mixed: list[int]) -> list[tuple[int, int]]:
+        """The ports whose cycles bound tilings, each after the place of its tables.
+
+        Args:
+            one: the order of buffers.
+            least: `[P]` cycles of ports if every word enters once.
+            mixed: those whose cycles are added to energy; where there is room others are beside.
+        """
+        large = one.shape.cells > FEW_CELLS
+        if len(least) <= FEW_PORTS:
+            return [(n, n) for n in range(len(least)) if not large or n in mixed]
+        turns = np.argsort(-least, kind="stable").tolist()
+        first = sorted(turns, key=lambda n: n not in mixed)
+        chosen = mixed if large else first[:FEW_PORTS]
+        return list(enumerate(n for n in turns if n in chosen))
 
     def _price(
         self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, prices: Prices,

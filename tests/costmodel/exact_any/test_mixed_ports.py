@@ -93,3 +93,14 @@ def test_sums_that_are_to_be_below_the_lesser_end_are_caught(
     exec(compile(source, "broken", "exec"), names)
     monkeypatch.setattr(chain_bounds.ChainBounds, "_most", names["ChainBounds"]._most)
     assert any(_check(seed, 2000)[0] for seed in SEEDS)
+
+
+def test_ports_with_tables_of_others_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than three limited ports each that bounds tilings has tables of its own."""
+    honest = chain_bounds.ChainBounds._views
+
+    def crowded(self: Any, one: Any, least: Any, mixed: Any) -> list[tuple[int, int]]:
+        return [(0, number) for _, number in honest(self, one, least, mixed)]
+
+    monkeypatch.setattr(chain_bounds.ChainBounds, "_views", crowded)
+    assert any(_check(seed, 2000)[0] for seed in SEEDS)
