@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from orchestrator.design.aims import aims_of, proof_aims
 from orchestrator.design.bounds import Known
-from orchestrator.design.branching import Branching, Sought, Wish
+from orchestrator.design.branching import Branching, Sought
 from orchestrator.design.plan import DesignPlan
+from orchestrator.design.wishes import Wish
 from orchestrator.sweep.fitting import why_nowhere
 from orchestrator.sweep.proofs import Proof
 
@@ -66,8 +67,9 @@ class AimedBranching:
         if missing:
             return f"grid: {'; '.join(why_nowhere(one.workload, ideals) for one in missing)}."
         proven = (found for part in self.parts for found in part.found.values())
-        settled = (box.why for part in self.parts for box in part.settled)
-        mapped = any(math.isfinite(found.value) for found in proven) or "power" in settled
+        settled = {box.why for part in self.parts for box in part.settled}
+        mapped = any(math.isfinite(found.value) for found in proven)
+        mapped = mapped or not settled.isdisjoint(("limits", "power"))
         within = f" within the limits ({design.limits})" if mapped else ""
         return (
             f"grid: expected a machine that has a mapping for every workload{within}; "

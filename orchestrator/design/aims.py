@@ -43,7 +43,7 @@ class Aim:
     rate: Fraction = Fraction(0)
 
     @property
-    def _power(self) -> int:
+    def power(self) -> int:
         """The power of cycles in it."""
         return {"energy": 0, "latency": 1, "edp": 1, "ed2p": 2}[self.objective]
 
@@ -58,7 +58,7 @@ class Aim:
             return time
         if self.rate:
             return energy_pj + float(self.rate) * time
-        return energy_pj * time**self._power if self._power else energy_pj
+        return energy_pj * time**self.power if self.power else energy_pj
 
     def bounds(self, proof: Proof, clock_ghz: float) -> tuple[float, float]:
         """What a proof of this aim says: no mapping has less than the first, one has the second."""
@@ -69,7 +69,7 @@ class Aim:
             value = self.value(proof.energy_pj, float(proof.latency_cycles), clock_ghz)
         if proof.status == "proven":
             return value, value
-        return (proof.lower_bound or 0.0) / clock_ghz**self._power, value
+        return (proof.lower_bound or 0.0) / clock_ghz**self.power, value
 
     def least_total(self, bounds: Sequence[float], counts: Sequence[int]) -> float:
         """What it is of all layers together at least, whatever mapping each of them gets.
@@ -89,23 +89,11 @@ class Aim:
         total = sum(count * bound ** (1 / power) for bound, count in pairs)
         return float(total**power) * (1 - ROUNDING)
 
-    def under_power(self, energy_pj: float, limit_w: float) -> float:
-        """What it is at least where the mean power is limited: the time is energy by power.
-
-        Args:
-            energy_pj: what the energy is at least.
-            limit_w: the most that energy by time may be.
-        """
-        if self.rate or self.objective == "energy":
-            return 0.0
-        # A milliwatt is a picojoule per nanosecond.
-        return self.value(energy_pj, energy_pj / (1e3 * limit_w), 1.0) * (1 - ROUNDING)
-
     def longest(self, value: float, energy_pj: float) -> float:
         """How long a mapping of at most this value and at least this energy takes at most, ns."""
         if self.objective == "latency":
             return value
-        return float((value / energy_pj) ** (1 / self._power)) * (1 + ROUNDING)
+        return float((value / energy_pj) ** (1 / self.power)) * (1 + ROUNDING)
 
     def __str__(self) -> str:
         if self.rate:
@@ -123,16 +111,14 @@ def aims_of(design: Design) -> tuple[Aim, ...]:
 
 
 def proof_aims(design: Design) -> tuple[Aim, ...]:
-    """All that a design proves: its aims, and least energies where the power is limited."""
-    aims = aims_of(design)
-    limited = power_limit(design) < math.inf and design.objective != "energy"
-    return (*aims, Aim("energy")) if len(aims) == 1 and limited else aims
-
-
-def power_limit(design: Design) -> float:
-    """The most that the mean power may be, W; a chip's is never less than what mappings take."""
-    limits = design.limits
-    return min(limits.power_w or math.inf, limits.chip_power_w or math.inf)
+    """All that a design proves: its aims, and the least energies and times that limits ask for."""
+    aims, limits = aims_of(design), design.limits
+    if len(aims) > 1:
+        return aims
+    energy = (limits.power_w, limits.chip_power_w, limits.energy_mj) != (None, None, None)
+    others = [Aim("energy")] if energy else []
+    others += [Aim("latency")] if limits.latency_ms is not None else []
+    return (*aims, *(one for one in others if one != aims[0]))
 
 
 def with_rates(design: Design, base: Accelerator, layers: Sequence[Layer], where: str) -> Design:

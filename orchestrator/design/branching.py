@@ -20,9 +20,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from orchestrator.design.aims import ROUNDING, Aim, power_limit
+from orchestrator.design.aims import ROUNDING, Aim
 from orchestrator.design.bounds import Known
 from orchestrator.design.config import Design
+from orchestrator.design.limited import Limited
 from orchestrator.design.machine_grid import (
     Box,
     Corner,
@@ -32,30 +33,23 @@ from orchestrator.design.machine_grid import (
     split,
     widths,
 )
+from orchestrator.design.reached import Reached
+from orchestrator.design.wishes import Wish
+from orchestrator.design.within_limits import allowed
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Proof
 
 # Proofs before the first machine that is proven out of turn.
 FIRST_DIVE = 64
 
-Why = Literal["area", "power", "bound", "dominated", "infeasible", "proven", "open"]
+Why = Literal["area", "limits", "power", "bound", "dominated", "infeasible", "proven", "open"]
 
 # Parts of boxes along an axis before what they have brought says how much it brings.
 FEWEST_PARTS = 4
 
-# A bound that is less than this share of another is left as it is.
-NEAR = 0.7
-
-
-class Wish(NamedTuple):
-    """A proof that is needed."""
-
-    layer: int
-    """Which layer."""
-    corner: Corner
-    """Of which machine: the ideal of a box."""
-    aim: int = 0
-    """What is minimised."""
+# By how much proofs multiply from one machine that is proven out of turn to the next; less under
+# limits, where one that keeps them is harder to find.
+DIVES, LIMITED_DIVES = 2.0, 1.25
 
 
 class Settled(NamedTuple):
@@ -63,8 +57,9 @@ class Settled(NamedTuple):
 
     box: Box
     why: Why
-    """`area`: too large, all of it; `power`: each takes more than the limit; `bound`: none is
-    better than one that was found; `dominated`: so is the same one with the best value of a key
+    """`area`: too large, all of it; `limits`: no mappings of its ideal keep those of power, energy
+    and time; `power`: each takes more than the limit; `bound`: none is better than one that was
+    found; `dominated`: so is the same one with the best value of a key
     that takes no area; `infeasible`: a layer has no mapping on its ideal; `proven`: the machine
     itself was; `open`: one machine, of which a layer is not proven in its time, or what a limit of
     the call has left."""
@@ -130,10 +125,12 @@ class Branching:
         self._counts = [layer.count for layer in layers]
         self._number, self._known = sought.number, sought.known
         self._aim = sought.aims[sought.number]
-        self._limit_w = power_limit(design)
-        # Where the power is limited, the number of the energy, whose least bounds the time.
-        several = design.find == "energy-delay-area" or len(sought.aims) == 1
-        self._energy = None if several else 1
+        limits, reached = allowed(design), Reached(layers, sought.aims)
+        self._limited = (
+            None
+            if limits.anything
+            else Limited(grid, sought.aims, self._known, self._counts, limits, reached)
+        )
         self._proofs: dict[Wish, Proof] = {}
         self._order = itertools.count()
         self._open: list[tuple[float, int, Box]] = []
@@ -141,9 +138,10 @@ class Branching:
         self.settled: list[Settled] = []
         self.found: dict[tuple[int, ...], Found] = {}
         self._dive: Box | None = None
-        self._next_dive = FIRST_DIVE
-        # Of boxes that were split: along which axis, how wide it was and their bound.
-        self._parents: dict[Box, tuple[int, float, float]] = {}
+        self._next_dive = float(FIRST_DIVE)
+        # Of boxes that were split: along which axis, how wide it was, their bound, and their least
+        # power by its limit.
+        self._parents: dict[Box, tuple[int, float, float, float]] = {}
         self._gains: list[list[float]] = [[] for _ in grid.axes]
         for root in grid.roots() if begin else ():
             self._open_root(root)
@@ -202,15 +200,13 @@ class Branching:
             if missing:
                 return missing[:most]
             self.judge(self._dive)
-            self._dive, self._next_dive = None, 2 * len(self._proofs)
+            growth = DIVES if self._limited is None else LIMITED_DIVES
+            self._dive, self._next_dive = None, growth * len(self._proofs)
         wanted: dict[Wish, None] = {}
         waiting: list[tuple[float, Box]] = []
         while self._open and len(wanted) < most:
             _, _, box = heapq.heappop(self._open)
-            corner = self._grid.corner(box)
-            between = self._between(corner)
-            own, limited = self._total([lower for lower, _ in between]), self._under_power(corner)
-            bound = max(own, limited)
+            bound = self._bound(box)
             if self.settle(box):
                 self._learn(box, bound)
                 continue
@@ -219,16 +215,8 @@ class Branching:
                 self._push(box, bound)
                 continue
             alone = machines_in(box) == 1
-            missing, shares = [], []
-            for aim in self._asked(own, limited, alone=alone):
-                told = between if aim == self._number else self._between(corner, aim)
-                for wish, (lower, upper) in zip(self._wishes_of(box, aim), told, strict=True):
-                    if wish not in self._proofs and (alone or lower < upper):
-                        missing.append(wish)
-                        shares.append(self._counts[wish.layer] * lower)
-            if missing:
-                heaviest = np.argsort(shares, kind="stable")[::-1][: -(-len(missing) // 2)]
-                wanted |= dict.fromkeys(missing[place] for place in heaviest)
+            if missing := self._missing(box, alone=alone):
+                wanted |= dict.fromkeys(missing)
                 waiting.append((bound, box))
                 continue
             self._learn(box, bound)
@@ -244,8 +232,10 @@ class Branching:
         """Takes proofs, of wishes in the order in which they were asked for."""
         for wish, proof in proofs.items():
             self._proofs[wish] = proof
-            clock = self._grid.ideal(wish.corner).clock_ghz
-            self._known[wish.layer].add(self._grid.ranks(wish.corner), wish.aim, proof, clock)
+            machine, ranks = self._grid.ideal(wish.corner), self._grid.ranks(wish.corner)
+            self._known[wish.layer].add(ranks, wish.aim, proof, machine.clock_ghz)
+            if self._limited is not None:
+                self._limited.reached.add(wish.layer, machine, proof.record)
 
     @property
     def front(self) -> list[Found]:
@@ -282,14 +272,18 @@ class Branching:
         axis = int(np.argmax(brought))
         width = widths(self._grid, box)[axis]
         for part in map(self._trimmed, split(self._grid, box, axis)):
-            self._parents[part] = axis, width, bound
+            self._parents[part] = axis, width, bound, self._ratio(box)
             self._push(part, bound)
 
     def _learn(self, box: Box, bound: float) -> None:
-        """Notes by how much the bound of a half is above that of the whole."""
-        axis, width, before = self._parents.pop(box, (0, 0.0, 0.0))
-        if before > 0 and width > 0 and bound < math.inf:
-            self._gains[axis].append(max(0.0, math.log(bound / before)) / width)
+        """Notes by how much a half is nearer to being settled than the whole was."""
+        axis, width, before, power = self._parents.pop(box, (0, 0.0, 0.0, 0.0))
+        if before <= 0 or width <= 0 or bound == math.inf:
+            return
+        gains = [0.0, math.log(bound / before)]
+        if power > 0 and (ratio := self._ratio(box)) > 0:
+            gains.append(math.log(ratio / power))
+        self._gains[axis].append(max(gains) / width)
 
     def _trimmed(self, box: Box) -> Box:
         """A box without the values that are too large beside the smallest of all others."""
@@ -310,40 +304,29 @@ class Branching:
         aim = self._number if aim is None else aim
         return [known.between(ranks, aim, clock) for known in self._known]
 
-    def _under_power(self, corner: Corner) -> float:
-        """What no machine undercuts that keeps the limit of power, by least energies."""
-        if self._energy is None:
-            return 0.0
-        least = [lower for lower, _ in self._between(corner, self._energy)]
-        if math.inf in least:
-            return math.inf
-        energy = Aim("energy").least_total(least, self._counts)
-        return self._aim.under_power(energy, self._limit_w)
+    def _ratio(self, box: Box) -> float:
+        """The least mean power of a box's machines by its limit, at least; 0: it is not known."""
+        return 0.0 if self._limited is None else self._limited.ratio(box)
 
-    def _over_power(self, box: Box) -> bool:
-        """Whether the mean power of every machine of a box is above the limit.
-
-        A layer's best mapping takes the least energy at least, and so no longer than what any
-        machine that is no better is known to reach of the aim, by that energy.
-        """
-        worst = None if self._energy is None else self._grid.worst(box)
-        if worst is None:
-            return False
-        least = [lower for lower, _ in self._between(self._grid.corner(box), self._energy)]
-        known = [upper for _, upper in self._between(worst)]
-        if math.inf in (*least, *known) or 0 in least:
-            return False
-        pairs = zip(self._counts, least, known, strict=True)
-        longest = sum(count * self._aim.longest(value, energy) for count, energy, value in pairs)
-        energy = Aim("energy").least_total(least, self._counts)
-        return energy > 1e3 * self._limit_w * longest * (1 + ROUNDING)
-
-    def _asked(self, own: float, limited: float, *, alone: bool) -> list[int]:
-        """Which aims a box's ideal is proven for: what bounds it, or may come to."""
-        if self._energy is None or alone:
-            return [self._number]
-        asked = [self._number] if own >= NEAR * limited else []
-        return [*asked, self._energy] if limited >= NEAR * own or limited == 0 else asked
+    def _missing(self, box: Box, *, alone: bool) -> list[Wish]:
+        """The heaviest half of the proofs that are missing of what a box is to be known by."""
+        corner, limited = self._grid.corner(box), None if alone else self._limited
+        asked = [(self._number, corner)]
+        if limited is not None:
+            asked = limited.asked(box, self._own(box))
+        chosen = []
+        for aim, at in asked:
+            missing, shares = [], []
+            for layer, (lower, upper) in enumerate(self._between(at, aim)):
+                wish = Wish(layer, at, aim)
+                if wish in self._proofs or not (alone or lower < upper):
+                    continue
+                if limited is None or not limited.near(wish, lower, upper):
+                    missing.append(wish)
+                    shares.append(self._counts[layer] * lower)
+            heaviest = np.argsort(shares, kind="stable")[::-1][: -(-len(missing) // 2)]
+            chosen += [missing[place] for place in heaviest]
+        return chosen
 
     def _total(self, bounds: Sequence[float]) -> float:
         """Of all layers together."""
@@ -362,8 +345,8 @@ class Branching:
         ):
             why = "dominated"
         elif bound == math.inf:
-            why = "infeasible"
-        elif self._over_power(box):
+            why = "infeasible" if self._own(box) == math.inf else "limits"
+        elif self._ratio(box) > 1 + ROUNDING:
             why = "power"
         elif any(self._beats(found, near, area) for found in self._edge):
             why = "bound"
@@ -408,31 +391,49 @@ class Branching:
         return found
 
     def _promising(self) -> Box:
-        """A machine of the box of which least is known, down the parts of which that holds."""
+        """A machine of the box of which least is known, down the parts of which that holds.
+
+        Under limits the best one is sought from there by the mappings that are known.
+        """
         box = min((box for _, _, box in self._open), key=self._promise)
         while machines_in(box) > 1:
             parts = split(self._grid, box)
             fit = [part for part in parts if not self._grid.too_large(part, self._design.limits)]
             # Where nothing tells them apart, the better half.
             box = min(reversed(fit or parts), key=self._promise)
+        if self._limited is None or self._design.find != "best":
+            return box
+        starts = [tuple(first for first, _ in box), *(found.places for found in self.front)]
+        for places in starts:
+            climbed = self._limited.climbed(places, self._fits)
+            if climbed not in self.found:
+                return tuple((place, place + 1) for place in climbed)
         return box
+
+    def _fits(self, places: tuple[int, ...]) -> bool:
+        """Whether a machine's area is within the limits."""
+        box = tuple((place, place + 1) for place in places)
+        return not self._grid.too_large(box, self._design.limits)
 
     def _promise(self, box: Box) -> tuple[float, float]:
         """The less, the further what was found may be above a machine of the box."""
         bound, area = self._bound(box), self._grid.area(box)
         return -self._above(bound, area), bound if self._design.find == "best" else area
 
-    def _wishes_of(self, box: Box, aim: int | None = None) -> list[Wish]:
+    def _wishes_of(self, box: Box) -> list[Wish]:
         """The proofs of a box's ideal."""
         corner = self._grid.corner(box)
-        aim = self._number if aim is None else aim
-        return [Wish(layer, corner, aim) for layer in range(len(self._counts))]
+        return [Wish(layer, corner, self._number) for layer in range(len(self._counts))]
+
+    def _own(self, box: Box) -> float:
+        """What no machine of a box undercuts, within limits or not."""
+        return self._total([lower for lower, _ in self._between(self._grid.corner(box))])
 
     def _bound(self, box: Box) -> float:
-        """What no machine of a box undercuts, by the proofs that are there."""
-        corner = self._grid.corner(box)
-        own = self._total([lower for lower, _ in self._between(corner)])
-        return max(own, self._under_power(corner))
+        """What no machine of a box undercuts that keeps the limits, by what is proven."""
+        if self._limited is None:
+            return self._own(box)
+        return self._limited.bound(self._grid.corner(box))
 
     def _above(self, bound: float, area: float) -> float:
         """How far the best machine that is no larger is above a bound, as a share."""

@@ -17,10 +17,11 @@ from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, PositiveNumber, Size, StrictModel, validate
 from orchestrator.design.aimed import AimedBranching
 from orchestrator.design.aims import ROUNDING, aims_of, proof_aims
-from orchestrator.design.branching import Branching, Why, Wish
+from orchestrator.design.branching import Branching, Why
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.plan import DesignPlan, planned
+from orchestrator.design.wishes import Wish
 from orchestrator.proofs.certificates import Verification
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Proof, prove_problem
@@ -49,8 +50,8 @@ class _ProofOf(StrictModel):
     seconds: NonNegativeNumber
     """How long it took."""
     aim: Place = 0
-    """Of what: 0 is the objective, and 1 the energy where power is limited; of energy-delay-area 0
-    is the energy, 1 the time, and then come the rates."""
+    """Of what: 0 is the objective, and then come the energy and the time where they, or the power,
+    are limited; of energy-delay-area 0 is the energy, 1 the time, and then come the rates."""
 
 
 class _BoxOf(StrictModel):

@@ -19,7 +19,13 @@ import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
 from costmodel.machine_units import summed_area
-from orchestrator.design.orders import best_of, felt_with, figures_of, has_an_order, takes_no_area
+from orchestrator.design.orders import (
+    extreme_of,
+    felt_with,
+    figures_of,
+    has_an_order,
+    takes_no_area,
+)
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import changed, require_axis
 
@@ -82,6 +88,7 @@ class MachineGrid:
         self.size = math.prod(len(axis.values) for axis in self.axes)
         self._areas: dict[tuple[int, ...], float] = {}
         self._ideals: dict[Corner, Accelerator] = {}
+        self._worst: dict[Corner, Accelerator] = {}
         self._least_of: dict[tuple[Any, ...], Any] = {}
 
     def _axis(self, key: str, values: tuple[Any, ...], grid: Mapping[str, tuple[Any, ...]]) -> Axis:
@@ -227,14 +234,17 @@ class MachineGrid:
         """
         return len(self.axes[axis].figures) == 1 and takes_no_area(self._field(axis))
 
-    def worst(self, box: Box) -> Corner | None:
-        """The machine of a box that no other one of it is worse than; None: there is none."""
-        if any(
-            stop - first > 1 and len(axis.figures) > 1
+    def worst(self, box: Box) -> Accelerator:
+        """A machine that no machine of a box is worse than, though none of the grid may be it."""
+        corner = tuple(
+            tuple(first + int(np.argmin(row[first:stop])) for row in axis.figures)
+            if axis.ordered
+            else (first,)
             for axis, (first, stop) in zip(self.axes, box, strict=True)
-        ):
-            return None
-        return self.corner(tuple((first, first + 1) for first, _ in box))
+        )
+        if corner not in self._worst:
+            self._worst[corner] = self._build(corner, best=False)
+        return self._worst[corner]
 
     def corner(self, box: Box) -> Corner:
         """Where the ideal of a box takes its figures from."""
@@ -262,7 +272,7 @@ class MachineGrid:
             self._ideals[corner] = self._build(corner)
         return self._ideals[corner]
 
-    def _build(self, corner: Corner) -> Accelerator:
+    def _build(self, corner: Corner, *, best: bool = True) -> Accelerator:
         """Each figure from its own value, through the machines of the single values."""
         values = {
             axis.key: axis.values[places[0]]
@@ -291,7 +301,7 @@ class MachineGrid:
                 ]
                 for chosen in itertools.product(*several.values())
             ]
-            levels[position] = best_of(given)
+            levels[position] = extreme_of(given, best=best)
         return machine.model_copy(update={"levels": tuple(levels)})
 
     def _changed(self, parameters: Mapping[str, Any]) -> Accelerator:

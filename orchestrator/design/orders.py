@@ -109,26 +109,33 @@ def _silent(level: Level) -> bool:
     return level.mesh is None and level.spatial is None and free
 
 
-def best_of(levels: list[Level]) -> Level:
-    """A level with the best of every figure of several; none of them may have all of these."""
+def extreme_of(levels: list[Level], *, best: bool) -> Level:
+    """A level with the best or the worst of every figure of several; none of them may have all.
+
+    Args:
+        levels: of one name.
+        best: the best; else the worst.
+    """
     if any(level.capacity_words is None for level in levels):
         raise ConfigError("a capacity without limit is no value of a grid with energies that grow.")
+    most, least = (max, min) if best else (min, max)
     read, fill, update = (
-        min(column) for column in zip(*(level.energies for level in levels), strict=True)
+        least(column) for column in zip(*(level.energies for level in levels), strict=True)
     )
     one = read == fill == update and not isinstance(levels[0].energy_pj, ActionEnergies)
-    best: dict[str, Any] = {
-        key: min(getattr(level, key) for level in levels) for key in _LESS - {"energy_pj"}
+    figures: dict[str, Any] = {
+        key: least(getattr(level, key) for level in levels) for key in _LESS - {"energy_pj"}
     }
     for key in _MORE:
-        rates = [getattr(level, key) for level in levels]
-        best[key] = None if None in rates else max(rates)
-    largest = max(levels, key=lambda level: level.capacity_words or 0)
-    return largest.model_copy(
+        # Without a limit is the most of all.
+        rate = most(math.inf if (x := getattr(level, key)) is None else x for level in levels)
+        figures[key] = None if rate == math.inf else rate
+    sized = most(levels, key=lambda level: level.capacity_words or 0)
+    return sized.model_copy(
         update={
-            **best,
+            **figures,
             "energy_pj": read if one else ActionEnergies(read=read, fill=fill, update=update),
-            "fanout": max(level.fanout for level in levels),
+            "fanout": most(level.fanout for level in levels),
             # It is no component that there is.
             "component": None,
             "area_mm2": None,

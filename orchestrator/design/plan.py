@@ -10,9 +10,10 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from mapspace.errors import ConfigError
 from orchestrator.design.aims import Aim, proof_aims, with_rates
-from orchestrator.design.branching import Found, Wish
+from orchestrator.design.branching import Found
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import MachineGrid
+from orchestrator.design.wishes import Wish
 from orchestrator.sweep.fitting import require_limits, why_nowhere
 from orchestrator.sweep.plan import (
     Architecture,

@@ -80,6 +80,7 @@ class DesignResults(Shown):
             "bound": "no better than one found",
             "dominated": "no better than with the best value of a key that takes no area",
             "area": "larger than the limit",
+            "limits": "above the limits by their least energies and times",
             "power": "above the limit of power",
             "infeasible": "without a mapping",
             "open": "left open",

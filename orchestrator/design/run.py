@@ -20,7 +20,6 @@ from mapspace.errors import ConfigError
 from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.design.aimed import AimedBranching
 from orchestrator.design.aims import aims_of
-from orchestrator.design.branching import Wish
 from orchestrator.design.certificate import certify_design
 from orchestrator.design.config import Design
 from orchestrator.design.further import Step, ends_of_grid, places_further, step_to
@@ -28,6 +27,7 @@ from orchestrator.design.plan import DesignPlan, prepare_design
 from orchestrator.design.results import DesignResults
 from orchestrator.design.trade_front import TradeFront, trade_front
 from orchestrator.design.trade_report import write_trade_report
+from orchestrator.design.wishes import Wish
 from orchestrator.runs.limits import LimitReachedError
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record, digest

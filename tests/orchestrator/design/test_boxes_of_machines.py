@@ -78,6 +78,10 @@ def test_a_box_is_no_better_than_its_ideal(
     valid = np.isfinite(costs.energy_pj)
     assert (at_best.energy_pj[valid] <= costs.energy_pj[valid] * (1 + 1e-12)).all()
     assert (at_best.latency_cycles[valid] <= costs.latency_cycles[valid]).all()
+    at_worst = LoopNestModel().evaluate(MapSpace(work, grid.worst(box)), code)
+    kept = np.isfinite(at_worst.energy_pj)
+    assert (costs.energy_pj[kept] <= at_worst.energy_pj[kept] * (1 + 1e-12)).all()
+    assert (costs.latency_cycles[kept] <= at_worst.latency_cycles[kept]).all()
     assert grid.area_bits(box) <= AreaProxy().bits(machine)
     assert machines_in(box) == len(machines_of(box))
 
@@ -116,6 +120,7 @@ def test_a_box_of_components_is_no_better_than_its_ideal(
         within = tuple(min(max(place, first), stop - 1) for place, (first, stop) in ranges)
         alone = tuple((place, place + 1) for place in within)
         machine, ideal = grid.machine(within), grid.ideal(grid.corner(box))
+        worst = grid.worst(box)
         size = area_mm2(machine)
         assert size is not None
         assert grid.area_mm2(box) <= size == grid.area_mm2(alone)
@@ -133,6 +138,10 @@ def test_a_box_of_components_is_no_better_than_its_ideal(
     valid = np.isfinite(costs.energy_pj)
     assert (at_best.energy_pj[valid] <= costs.energy_pj[valid] * (1 + 1e-12)).all()
     assert (at_best.latency_cycles[valid] <= costs.latency_cycles[valid]).all()
+    at_worst = LoopNestModel().evaluate(MapSpace(work, worst), code)
+    kept = np.isfinite(at_worst.energy_pj)
+    assert (costs.energy_pj[kept] <= at_worst.energy_pj[kept] * (1 + 1e-12)).all()
+    assert (costs.latency_cycles[kept] <= at_worst.latency_cycles[kept]).all()
 
 
 def test_the_ideal_takes_the_least_energy_whatever_size_has_it() -> None:
