@@ -11,7 +11,7 @@ from fused_walk import Walk
 from test_fused import machine_of, pair_of
 from test_jointly import front, some_layers
 
-from costmodel import accelerator
+from costmodel import accelerator, workload
 from costmodel.exact_any.weighted import LeastSum
 from costmodel.fused import Pair
 from orchestrator.networks.fused import PairLines
@@ -76,6 +76,22 @@ def test_no_plan_is_below_its_bound(seed: int) -> None:
                 assert bound <= least * (1 + 1e-9), (weight, plan)
             if step < len(lines.plans):
                 lines._go_on(step, weight, float("inf"))
+
+
+def test_words_are_read_once_at_least() -> None:
+    for text in ("cnn:N=1,K=2,C=2,P=3,Q=2,R=2,S=3", "conv1d:P=4,R=3", "gemm:M=2,N=3,K=4"):
+        work = workload(text)
+        everything = [range(size) for size in work.dimensions.values()]
+        points = [
+            dict(zip(work.dimensions, point, strict=True))
+            for point in itertools.product(*everything)
+        ]
+        for index, tensor in enumerate(work.tensors):
+            words = {
+                tuple(sum(c * point[name] for name, c in axis.terms) for axis in tensor.axes)
+                for point in points
+            }
+            assert PairLines._words_of(work, index) <= len(words), (text, tensor.name)
 
 
 def _least_of(
