@@ -97,7 +97,9 @@ def space(
 def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     """The argument and the options of every command that runs an experiment."""
     for add in (
-        click.option("--json", "as_json", is_flag=True, help="Print where it is as JSON."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print one JSON object on standard output."
+        ),
         click.option("--output", type=PLACE, help="Run folder; else runs/NAME."),
         click.option("--tracking-uri", help="MLflow; else what the kind of run has by itself."),
         click.argument("experiment"),

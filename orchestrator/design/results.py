@@ -85,11 +85,15 @@ class DesignResults(Shown):
             "infeasible": "without a mapping",
             "open": "left open",
         }
-        counts = {
-            word: sum(machines_in(box.box) for box in self.settled if box.why == why)
-            for why, word in words.items()
-        }
-        return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+        counts = self.counts()
+        return ", ".join(f"{counts[why]:,} {word}" for why, word in words.items() if why in counts)
+
+    def counts(self) -> dict[str, int]:
+        """Machines by the reason why they need no more work, over all aims."""
+        found: dict[str, int] = {}
+        for one in self.settled:
+            found[one.why] = found.get(one.why, 0) + machines_in(one.box)
+        return found
 
     def summary(self) -> str:
         """The front, and how much of the grid it took to prove it."""

@@ -20,6 +20,7 @@ from mapspace.errors import ConfigError
 from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.design.aimed import AimedBranching
 from orchestrator.design.aims import aims_of
+from orchestrator.design.answer import answer_of
 from orchestrator.design.certificate import certify_design
 from orchestrator.design.config import Design
 from orchestrator.design.further import Step, ends_of_grid, places_further, step_to
@@ -35,7 +36,8 @@ from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.progress_file import Chart
 from orchestrator.runs.progress_writer import curve
 from orchestrator.runs.ray_runtime import fan_out, ray_runtime
-from orchestrator.runs.run_folder import Experiment
+from orchestrator.runs.run_folder import Experiment, Say
+from orchestrator.schemas.runs import DesignAnswer
 from orchestrator.sweep.proofs import (
     PROOFS_FOLDER,
     Problem,
@@ -133,6 +135,12 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
     def text(self, result: DesignResults, folder: Path) -> str:
         """The front, and how much of the grid it took to prove it."""
         return result.summary()
+
+    def close(
+        self, result: DesignResults, folder: Place, tracking_uri: str | None, echo: Say
+    ) -> DesignAnswer:
+        """As of any run, and what was found."""
+        return {**super().close(result, folder, tracking_uri, echo), **answer_of(result)}
 
     def draw(self, result: DesignResults, folder: Path) -> None:
         """Writes the page, the figure and the front's mappings of the machines proven."""

@@ -67,13 +67,14 @@ ANSWERS: Mapping[str, Any] = {
     "list": runs.ListAnswer,
     "report": runs.ReportAnswer,
     "experiment": runs.RunAnswer,
+    "design": runs.DesignAnswer,
     "text": runs.TextAnswer,
     "evaluate-records": runs.RecordsAnswer,
     "sweep-tables": runs.SweepAnswer,
 }
 """What is printed, by the name of its schema: the command, and what makes it another answer."""
 OF_COMMANDS: Mapping[str, str] = {
-    **dict.fromkeys(("benchmark", "design", "generate", "sweep", "train"), "experiment"),
+    **dict.fromkeys(("benchmark", "generate", "sweep", "train"), "experiment"),
     **dict.fromkeys(("export", "import"), "text"),
     "evaluate": "record",
     "run": "report",

@@ -93,3 +93,99 @@ class RunAnswer(TypedDict):
     mlflow: str | None
     from_store: bool
     seconds: float
+
+
+class FoundMachine(TypedDict):
+    """A machine that was found.
+
+    Attributes:
+        parameters: its value of each key of the grid.
+        energy_pj: of all layers with the mappings that are best for what is sought.
+        latency_s: likewise the time.
+        edp_js: energy x time.
+        power_w: energy by time.
+        area_bits: the area proxy.
+        area_mm2: null where parts have no area.
+        least_of: what it is the least of; of a front of one objective, the objective.
+    """
+
+    parameters: dict[str, Any]
+    energy_pj: float
+    latency_s: float
+    edp_js: float
+    power_w: float
+    area_bits: float | None
+    area_mm2: float | None
+    least_of: str
+
+
+class StepAnswer(TypedDict):
+    """The best machine with the next better value of one key: what binds.
+
+    Attributes:
+        value: what the best machine has.
+        further: the next value of the grid.
+        change: of the objective, as a share; null: some layer has no mapping or is not proven.
+        allowed: whether the machine is within the limits.
+        area: of it, in the unit of the design.
+    """
+
+    key: str
+    value: Any
+    further: Any
+    change: float | None
+    allowed: bool
+    area: float
+
+
+class DesignFound(TypedDict):
+    """The machines that a design has found, and what is proven of them.
+
+    Attributes:
+        find: what was sought: best, front or energy-delay-area.
+        objective: what was minimised.
+        proven: whether no machine of the grid is better than those found.
+        gap: how far these are above the best at most, as a share; null: not known.
+        machines: what was found: the best machine, or the front by rising area.
+        size: machines of the grid.
+        proofs: proofs that it took.
+        problems: proofs of the whole grid.
+        settled: machines by the reason why they need no more work, over all aims.
+        steps: what one step further along each key brings; empty for fronts.
+        ends: the keys of which the best machine has the grid's best value.
+    """
+
+    find: str
+    objective: str
+    proven: bool
+    gap: float | None
+    machines: list[FoundMachine]
+    size: int
+    proofs: int
+    problems: int
+    settled: dict[str, int]
+    steps: list[StepAnswer]
+    ends: list[str]
+
+
+class DesignAnswer(RunAnswer, DesignFound):
+    """What a design came to, and where its files are.
+
+    Attributes:
+        output: the run folder, with all results.
+        page: its page; null where it has none.
+        mlflow: the store that it is logged to; null where there is none.
+        from_store: whether this call took everything from the store of results.
+        seconds: of this call.
+        find: what was sought: best, front or energy-delay-area.
+        objective: what was minimised.
+        proven: whether no machine of the grid is better than those found.
+        gap: how far these are above the best at most, as a share; null: not known.
+        machines: what was found: the best machine, or the front by rising area.
+        size: machines of the grid.
+        proofs: proofs that it took.
+        problems: proofs of the whole grid.
+        settled: machines by the reason why they need no more work, over all aims.
+        steps: what one step further along each key brings; empty for fronts.
+        ends: the keys of which the best machine has the grid's best value.
+    """

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from test_design import GRID, LAYERS, designed, machines_of, swept
 
 import mapspace as ms
 from costmodel import accelerator, workload
 from costmodel.costs import Objective
+from costmodel.loop_nest.record_schema import tidied
 from mapspace.errors import ConfigError
 from orchestrator.design.aims import Aim
+from orchestrator.design.answer import answer_of
 from orchestrator.design.machine_grid import MachineGrid
 from orchestrator.design.reached import Reached
 from orchestrator.design.within_limits import Allowed, Least, _Edge, least_within
+from orchestrator.schemas.runs import DesignFound
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Problem, prove_problem
 
@@ -227,3 +233,22 @@ def test_known_mappings_reach_no_less_than_the_optimum() -> None:
     first = Reached([Layer(work, 1)], aims)
     first.add(0, machines[2], proofs[2].record)
     assert first.least(0, machines[0]).value == math.inf, "tiles of the largest machine do not fit"
+
+
+def test_the_answer_as_json_is_what_was_found(tmp_path: Path) -> None:
+    limits = {"power_w": 0.2}
+    plan, found = designed(tmp_path, workloads=LAYERS[:1], find="best", limits=limits)
+    answer = answer_of(found)
+    assert json.loads(json.dumps(answer)) == answer
+    best = found.machines.best
+    assert best is not None
+    [machine] = answer["machines"]
+    assert machine["parameters"] == {key: best[key] for key in plan.design.grid or {}}
+    assert machine["power_w"] == best["power_w"] <= 0.2
+    assert machine["edp_js"] == pytest.approx(best["edp"] / best["clock_ghz"] * 1e-21, rel=1e-9)
+    assert (answer["proven"], answer["gap"]) == (True, 0.0)
+    assert sum(answer["settled"].values()) == answer["size"] == plan.grid.size
+    assert (answer["proofs"], answer["problems"]) == (found.proofs, plan.grid.size)
+    assert {step["key"] for step in answer["steps"]} | set(answer["ends"]) == set(GRID)
+    schema = tidied(TypeAdapter(DesignFound).json_schema())
+    jsonschema.validate(json.loads(json.dumps(answer)), schema)
