@@ -176,6 +176,8 @@ def load_mlflow() -> None:
     """Imports MLflow, which takes a second; afterwards `connected` does at once."""
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    # MLflow would tell its makers of every command.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with _beginning:
         importlib.import_module("mlflow.tracking")
         # Of a store in a file, imported when it is opened.
