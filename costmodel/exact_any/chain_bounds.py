@@ -83,9 +83,8 @@ class ChainBounds:
     """Raises what all mappings of assignments need, and opens one for its search."""
 
     def __init__(
-        self, objective: Objective, known: Known, counts: dict[str, int], *, settles: bool,
-        prunes: bool,
-    ) -> None:  # fmt: skip
+        self, objective: Objective, known: Known, counts: dict[str, int], *, settles: bool
+    ) -> None:
         """Notes whose bounds are wanted.
 
         Args:
@@ -93,9 +92,7 @@ class ChainBounds:
             known: the best mappings.
             counts: of chains; counted on.
             settles: whether nothing can win that has no better objective than the best.
-            prunes: whether tables leave out what cannot win now; they depend on what is known.
         """
-        self._prunes = prunes
         self._objective, self._kind = objective, objective_kind(objective)
         self._known, self._counts, self._settles = known, counts, settles
         self._mixtures: dict[tuple[int, tuple[int, ...], int, Prices], Prices] = {}
@@ -239,7 +236,7 @@ class ChainBounds:
         Returns:
             The largest of all; None where there is none.
         """
-        if not self._prunes or not self._known.full or not len(rows):
+        if not self._known.full or not len(rows):
             return None
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         once = level_floors(one.space, weight[rows], of.found.outer[rows])

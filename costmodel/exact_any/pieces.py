@@ -74,7 +74,7 @@ class Settled(NamedTuple):
     prices: Prices | None = None
 
 
-Key = tuple[int, int, Bounds, Prices | None]
+Key = tuple[int, int, Bounds, Prices | None, Limit | None]
 """Of an assignment that is searched: what its tables depend on."""
 
 
@@ -86,8 +86,6 @@ class PieceProver(AnyProver):
     """
 
     _takes_up = False
-    # What a table says must not depend on the pieces before.
-    _prunes = False
     _held: tuple[int, list[ChainTables]] | None = None
     _prices: Prices | None = None
     _views = 1
@@ -153,7 +151,7 @@ class PieceProver(AnyProver):
 
     def _open(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         """The tables that a search reads: those that are there, or filled."""
-        key = piece.group, piece.assignments[0], piece.bounds[0], piece.prices
+        key = piece.group, piece.assignments[0], piece.bounds[0], piece.prices, self._known.to_beat
         found = self._opened.pop(key, None)
         if found is None:
             found = yield from self._fill(piece)
@@ -168,7 +166,7 @@ class PieceProver(AnyProver):
         one = self._orders[number]
         tables = self._tables_of(piece.group)
         if tables[0].size <= MOST_BYTES // 4:
-            tables = [ChainTables(one.shape, tables[0].tiles, rows.keeps, one.credits)]
+            tables = [ChainTables(one.shape, tables[0].tiles, rows.keeps, one.credits, exact=True)]
         return tables, (yield from self._bounds.open(one, tables, rows, piece.assignments[0]))
 
     def _bytes(self) -> int:
@@ -200,7 +198,7 @@ class PieceProver(AnyProver):
             one = self._orders[number]
             self._held = None  # make room first
             tiles = one.lattice.tiles(found.keeps)
-            tables = ChainTables(one.shape, tiles, found.keeps, one.credits)
+            tables = ChainTables(one.shape, tiles, found.keeps, one.credits, exact=True)
             self._held = group, [tables]
         return self._held[1]
 

@@ -106,8 +106,6 @@ class AnyProver(ProofRun):
     _settles = True
     # Whether assignments are taken up here, by rising bound.
     _takes_up = True
-    # Whether tables depend on the best known.
-    _prunes = True
 
     def __init__(
         self,
@@ -162,9 +160,7 @@ class AnyProver(ProofRun):
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
         self._room = room
-        self._bounds = ChainBounds(
-            objective, self._known, self._counts, settles=self._settles, prunes=self._prunes
-        )
+        self._bounds = ChainBounds(objective, self._known, self._counts, settles=self._settles)
         self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
         self._dived: tuple[float, float, float] = (math.inf,) * 3
         self._steps = 0

@@ -42,6 +42,8 @@ class ChainTables:
         tiles: Tiles,
         keeps: tuple[int, ...],
         known: Credits | None = None,
+        *,
+        exact: bool = False,
     ) -> None:
         """Makes room; the tables are filled by `fill`.
 
@@ -50,8 +52,9 @@ class ChainTables:
             tiles: what fits.
             keeps: `[L]` kept tensors of every level, as bits.
             known: the credits of the operation, where others read them too.
+            exact: whether they must say what new ones would: a higher limit does not serve then.
         """
-        self._shape, self._keeps = shape, keeps
+        self._shape, self._keeps, self._exact = shape, keeps, exact
         self.tiles = tiles
         self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
         self.around: Around | None = None
@@ -97,7 +100,8 @@ class ChainTables:
             inside: `[L, n]` what tiles of every level will be asked for: multiples of that; None:
                 what this assignment needs. The tables serve others with the same factors outside.
             limit: `[L]` what words that enter the tiles of a level and of those outside it must
-                cost less than; None: whatever they cost. Tables below a higher limit serve as well.
+                cost less than; None: whatever they cost. Tables below a higher limit serve as well,
+                where they need not be exact.
             kept: whether weights outside all fan-outs are those of other assignments, too.
         """
         credit, ended = self._credits.outwards(outer)
@@ -115,7 +119,7 @@ class ChainTables:
             np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
             np.ascontiguousarray(inner), follows, self._idle(spatial), below,
         )  # fmt: skip
-        first = 0 if self.around is None else _first_change(self.around, around)
+        first = 0 if self.around is None else _first_change(self.around, around, self._exact)
         if self.around is not None:
             below[:first] = self.around.limit[:first]
         self.around = around
@@ -152,13 +156,16 @@ class ChainTables:
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        return ChainTables(self._shape, self.tiles, self._keeps, self._credits)
+        return ChainTables(
+            self._shape, self.tiles, self._keeps, self._credits, exact=self._exact
+        )
 
 
-def _first_change(before: Around, around: Around) -> int:
+def _first_change(before: Around, around: Around, exact: bool) -> int:
     """The outermost level whose tables those of another assignment do not serve."""
     for level in range(len(around.limit)):
-        if around.limit[level] > before.limit[level]:
+        limit, old = around.limit[level], before.limit[level]
+        if limit > old or (exact and limit < old):
             return level
         for name in ("outer", "weight", "inner", "follows"):
             if not np.array_equal(getattr(before, name)[level], getattr(around, name)[level]):
