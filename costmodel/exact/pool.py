@@ -6,15 +6,26 @@ not matter who settles it, when, or how often.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 Limit = tuple[float, float]
 """Energy and cycles of the mapping to beat, in the units of the prover."""
 
-Piece = TypeVar("Piece")
+
+class HasTables(Protocol):
+    """A piece."""
+
+    @property
+    def tables(self) -> Hashable:
+        """Pieces with the same of these read the same tables; None: it reads none of its own."""
+        ...
+
+
+Piece = TypeVar("Piece", bound=HasTables)
 Settled = TypeVar("Settled")
 PieceIn = TypeVar("PieceIn", contravariant=True)
 SettledOut = TypeVar("SettledOut", covariant=True)
@@ -44,25 +55,75 @@ class Pool(Protocol[PieceIn, SettledOut]):
         ...
 
 
+SHARE, MOST_BUNDLED = 4, 16
+"""A bundle is a worker's share of what waits, divided by the first, and no more than the second."""
+
+
+class Waiting(Generic[Piece]):
+    """Pieces that wait for a worker, in bundles that read the same tables.
+
+    The more wait, the larger the bundles are, so that tables are filled seldom; in the end they are
+    single pieces.
+    """
+
+    def __init__(self) -> None:
+        """Holds none."""
+        self._pieces: dict[int, tuple[Piece, Limit]] = {}
+        self._alike: dict[Hashable, dict[int, None]] = {}
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._pieces)
+
+    def add(self, number: int, piece: Piece, limit: Limit) -> None:
+        """Takes a piece with its number."""
+        self._pieces[number] = piece, limit
+        self._alike.setdefault(self._key(number, piece), {})[number] = None
+
+    def bundle(self, workers: int) -> list[tuple[int, Piece, Limit]]:
+        """Hands out the first piece that waits, and others that read the same tables."""
+        most = max(1, min(MOST_BUNDLED, len(self._pieces) // (SHARE * workers)))
+        first, (piece, _) = next(iter(self._pieces.items()))
+        key = self._key(first, piece)
+        alike = self._alike[key]
+        numbers = list(itertools.islice(alike, most))
+        for number in numbers:
+            del alike[number]
+        if not alike:
+            del self._alike[key]
+        return [(number, *self._pieces.pop(number)) for number in numbers]
+
+    def clear(self) -> None:
+        """Drops all."""
+        self._pieces.clear()
+        self._alike.clear()
+
+    def _key(self, number: int, piece: Piece) -> Hashable:
+        return number if piece.tables is None else (piece.tables,)
+
+
 class Here(Generic[Piece, Settled]):
-    """A pool of this thread alone: the first piece that came is settled first."""
+    """A pool of this thread alone."""
 
     def __init__(self, prover: Settles[Piece, Settled]) -> None:
         """Has nothing to do yet."""
         self._prover = prover
-        self._waiting: deque[tuple[int, Piece, Limit]] = deque()
+        self._waiting = Waiting[Piece]()
+        self._bundle: deque[tuple[int, Piece, Limit]] = deque()
         self._work: tuple[int, Generator[None, None, Settled]] | None = None
 
     def submit(self, number: int, piece: Piece, limit: Limit) -> None:
         """See `Pool`."""
-        self._waiting.append((number, piece, limit))
+        self._waiting.add(number, piece, limit)
 
     def ready(self, seconds: float) -> Sequence[tuple[int, Settled]]:
         """See `Pool`."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             if self._work is None:
-                number, piece, limit = self._waiting.popleft()
+                if not self._bundle:
+                    self._bundle.extend(self._waiting.bundle(1))
+                number, piece, limit = self._bundle.popleft()
                 self._work = number, self._prover.settle(piece, limit)
             number, work = self._work
             try:
@@ -75,4 +136,5 @@ class Here(Generic[Piece, Settled]):
     def forget(self) -> None:
         """See `Pool`."""
         self._waiting.clear()
+        self._bundle.clear()
         self._work = None

@@ -42,6 +42,11 @@ class Units(NamedTuple):
     first: int
     stop: int
 
+    @property
+    def tables(self) -> None:
+        """None of its own: those of the proof stand from the beginning."""
+        return None
+
 
 class UnitsSettled(NamedTuple):
     """What came of a piece.

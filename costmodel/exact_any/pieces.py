@@ -56,6 +56,12 @@ class Piece(NamedTuple):
     share: Share = Share()
     prices: Prices | None = None
 
+    @property
+    def tables(self) -> tuple[Task, int, int]:
+        """Whose tables it reads: those of one assignment, or of all that keep the same."""
+        alone = self.task in ("mix", "search")
+        return self.task, self.group, self.assignments[0] if alone else -1
+
 
 class Settled(NamedTuple):
     """What came of a piece.

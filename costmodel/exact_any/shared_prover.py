@@ -32,8 +32,12 @@ WINDOW = 1024
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
 
-MOST_MATES = 32
-"""Assignments that share outer tables and are bounded together at most."""
+MOST_MATES, FEW_MATES = 32, 4
+"""Assignments that share outer tables and are bounded together at most, on small lattices and on
+large ones: where outer tables take long, too few would fill them too often."""
+
+MOST_CELLS = 1_000_000
+"""What these have to fill, in cells of the lattice and price lists."""
 
 MOST_FLOORS = 2
 """Spatial factors whose floors are raised together at most."""
@@ -42,12 +46,15 @@ NOTHING = (math.inf, math.inf)
 
 Order = tuple[float, float, float]
 
+Mates = tuple[int, bytes]
+"""Of assignments that share outer tables: the group, and what the outer fan-outs spread."""
+
 
 class Dealt(NamedTuple):
     """How long a piece took, for whoever simulates other workers.
 
     after: how many pieces had been merged when it was dealt; seconds: of processor time; of: whose
-    tables it needs.
+    tables it reads.
     """
 
     after: int
@@ -91,11 +98,11 @@ class SharedProver(AnyProver):
         self._pool = pool
         self._heap: list[tuple[Order, int, Limit, Piece]] = []
         self._numbers = itertools.count()
-        # Per order: how many pieces will still raise floors, and what those before left room; what
-        # all of that needs at least.
+        # Per order: how many pieces will still raise floors, and what those before left room and no
+        # piece bounds yet; what that needs at least.
         self._raising: dict[int, int] = {}
-        self._raised: dict[int, dict[int, list[int]]] = {}
-        self._low = NOTHING
+        self._raised: dict[int, dict[Mates, list[int]]] = {}
+        self._low: dict[int, Limit] = {}
         self._sealed = self._begun = False
         # What is dealt and not merged yet.
         self._pending: dict[int, Piece] = {}
@@ -127,7 +134,7 @@ class SharedProver(AnyProver):
                 if group == piece.group or (piece.task == "floors" and order == number):
                     left[group][list(piece.assignments)] = True
         for raised in self._raised.values():
-            for group, chosen in raised.items():
+            for (group, _), chosen in raised.items():
                 left[group][chosen] = True
         bounded: list[list[int]] = [[] for _ in groups]
         for group, a in sorted(shares):
@@ -210,30 +217,41 @@ class SharedProver(AnyProver):
         chosen = [
             a for a in range(len(energy)) if self._known.beats(float(energy[a]), int(cycles[a]))
         ]
-        if len(self._keeps[number]) == 1:
-            self._add_chains(groups[0], chosen)
-            return
         self._raised[number] = {}
+        if len(self._keeps[number]) == 1:
+            for a in chosen:
+                self._collect(number, groups[0], a)
+            self._add_collected(number)
+            return
         self._raising[number] = -(-len(chosen) // MOST_FLOORS)
         for begin in range(0, len(chosen), MOST_FLOORS):
             some = chosen[begin : begin + MOST_FLOORS]
             least = float(energy[some].min()), float(cycles[some].min())
             self._add(groups[0], some, "floors", least)
 
-    def _add_chains(self, group: int, chosen: list[int]) -> None:
-        """Has assignments bounded: those together that share outer tables."""
-        number, found = self._queue.groups[group]
-        several = [len(rows) > 1 for rows in self._orders[number].spreads.vectors]
+    def _collect(self, number: int, group: int, a: int) -> None:
+        """Has an assignment bounded together with others that share its outer tables."""
+        one = self._orders[number]
+        several = [len(rows) > 1 for rows in one.spreads.vectors]
         # They differ in what the innermost fan-out spreads alone.
         last = max((level for level, some in enumerate(several) if some), default=0)
-        shared: dict[bytes, list[int]] = {}
-        for a in chosen:
-            shared.setdefault(found.choice[a, :last].tobytes(), []).append(a)
-        for mates in shared.values():
-            for begin in range(0, len(mates), MOST_MATES):
-                some = mates[begin : begin + MOST_MATES]
-                least = float(found.energy[some].min()), float(found.cycles[some].min())
-                self._add(group, some, "chains", least)
+        key = group, self._queue.groups[group][1].choice[a, :last].tobytes()
+        mates = self._raised[number].setdefault(key, [])
+        mates.append(a)
+        lists = len(self._bounds.limited(one.space)) + 1
+        if len(mates) >= min(MOST_MATES, max(FEW_MATES, MOST_CELLS // (one.shape.cells * lists))):
+            self._add_chains(group, self._raised[number].pop(key))
+
+    def _add_collected(self, number: int) -> None:
+        """Has all those bounded that wait for others."""
+        for (group, _), mates in self._raised.pop(number).items():
+            self._add_chains(group, mates)
+
+    def _add_chains(self, group: int, mates: list[int]) -> None:
+        """Has assignments bounded that share outer tables."""
+        found = self._queue.groups[group][1]
+        least = float(found.energy[mates].min()), float(found.cycles[mates].min())
+        self._add(group, mates, "chains", least)
 
     def _deal(self) -> Iterator[None]:
         """Has pieces settled, and merges what comes of them as they were dealt."""
@@ -244,17 +262,19 @@ class SharedProver(AnyProver):
         while True:
             while self._heap and dealt < merged + WINDOW:
                 order, _, where, piece = heapq.heappop(self._heap)
-                if self._known.beats(*piece.least):
+                if not self._known.beats(*piece.least):
+                    self._leave_out(piece)
+                else:
                     self._pool.submit(dealt, piece, self._limit())
                     self._pending[dealt] = piece
                     heapq.heappush(out, (order, dealt, where))
-                    self.dealt.append(Dealt(merged, 0.0, _tables(piece)))
+                    self.dealt.append(Dealt(merged, 0.0, piece.tables))
                     dealt += 1
             if merged == dealt:
                 return
             while out[0][1] < merged:
                 heapq.heappop(out)
-            low = [out[0][2], self._low, *(where for _, _, where, _ in self._heap[:1])]
+            low = [out[0][2], *self._low.values(), *(where for _, _, where, _ in self._heap[:1])]
             self._bound = min(low, key=lambda one: self._known.order(*one))
             while merged not in settled:
                 settled.update(self._pool.ready(STEP_SECONDS))
@@ -282,22 +302,30 @@ class SharedProver(AnyProver):
                 self._take_left(piece, left)
 
     def _take_floors(self, piece: Piece, done: Settled) -> None:
-        """Raises floors; after the last of an order has those bounded that they leave room."""
+        """Raises floors, and has those bounded that they leave room."""
         number = self._queue.groups[piece.group][0]
-        left = self._raised[number]
         for group, a, energy in done.floors:
             if not self._queue.is_left(group, a):
                 continue
             found = self._queue.groups[group][1]
             found.energy[a] = max(found.energy[a], energy)
-            left.setdefault(group, []).append(a)
             least = float(found.energy[a]), float(found.cycles[a])
-            self._low = min(self._low, least, key=lambda one: self._known.order(*one))
+            before = self._low.get(number, least)
+            self._low[number] = min(before, least, key=lambda one: self._known.order(*one))
+            self._collect(number, group, a)
+        self._count_floors(number)
+
+    def _leave_out(self, piece: Piece) -> None:
+        """Passes a piece that cannot hold a better mapping any more."""
+        if piece.task == "floors":
+            self._count_floors(self._queue.groups[piece.group][0])
+
+    def _count_floors(self, number: int) -> None:
+        """After the last floors of an order has those bounded that still wait for others."""
         self._raising[number] -= 1
         if self._raising[number] == 0:
-            for group, chosen in left.items():
-                self._add_chains(group, chosen)
-            left.clear()
+            self._add_collected(number)
+            self._low.pop(number, None)
 
     def _take_chains(self, piece: Piece, done: Settled) -> None:
         """Has those searched whose chains leave them room."""
@@ -314,7 +342,3 @@ class SharedProver(AnyProver):
         least = max(energy, left.energy), cycles
         if self._known.beats(*least):
             self._add(piece.group, piece.assignments, "search", least, left.share, piece.prices)
-
-
-def _tables(piece: Piece) -> tuple[Task, int, int]:
-    return piece.task, piece.group, piece.assignments[0]

@@ -156,9 +156,7 @@ class ChainTables:
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        return ChainTables(
-            self._shape, self.tiles, self._keeps, self._credits, exact=self._exact
-        )
+        return ChainTables(self._shape, self.tiles, self._keeps, self._credits, exact=self._exact)
 
 
 def _first_change(before: Around, around: Around, exact: bool) -> int:

@@ -167,6 +167,11 @@ class Tasks(Generic[Item, Answer]):
         return not self._pending
 
     @property
+    def free(self) -> int:
+        """How many more items would be given out at once."""
+        return max(0, self._window - len(self._pending) - len(self._added))
+
+    @property
     def busy(self) -> tuple[int, int]:
         """How many cores have an item at most, and how many there are."""
         cores = self._window // 2 if self._most is None else self._window

@@ -7,15 +7,15 @@ docs/inside/proof-any-levels.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
-from costmodel.exact.pool import Here, Limit, Pool
+from costmodel.exact.pool import Here, Limit, Pool, Waiting
 from costmodel.exact.shared_units import SharedUnits, UnitProver, Units, UnitsSettled
 from costmodel.exact_any.choice import is_bounded_only, is_older
 from costmodel.exact_any.pieces import Piece, PieceProver, Settled
@@ -62,25 +62,26 @@ class Problem(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A piece with its number, as a task takes it; None: the problem's assignments are listed."""
+    """Pieces with numbers and limits, as a task takes them; none: assignments are listed."""
 
     problem: Problem
-    number: int
-    piece: AnyPiece | None
-    limit: Limit
+    pieces: Sequence[tuple[int, AnyPiece, Limit]] = ()
 
 
-def settle(given: Given) -> AnySettled | Literal[True]:
-    """Settles a piece; a worker keeps the prover of the last problem."""
+def settle(given: Given) -> list[AnySettled]:
+    """Settles pieces; a worker keeps the prover of the last problem."""
     problem = given.problem
     key = (problem.workload.hash, problem.accelerator.hash, *map(repr, problem[2:]))
     if key not in _provers:
         _provers.clear()
         _provers[key] = problem.prover()
-    if given.piece is None:
-        return True
-    # Whoever made the piece has made it for this prover.
-    work = _provers[key].settle(cast(Any, given.piece), given.limit)
+    # Whoever made the pieces has made them for this prover.
+    return [
+        _whole(_provers[key].settle(cast(Any, piece), limit)) for _, piece, limit in given.pieces
+    ]
+
+
+def _whole(work: Generator[None, None, AnySettled]) -> AnySettled:
     while True:
         try:
             next(work)
@@ -101,15 +102,24 @@ class OnRay:
         Workers list the assignments while the driver does.
         """
         self._problem = problem
-        self._tasks: Tasks[Given, AnySettled | Literal[True]] = Tasks(
-            settle, [Given(problem, -1, None, (0.0, 0.0))] * workers, cores=workers
+        self._tasks: Tasks[Given, list[AnySettled]] = Tasks(
+            settle, [Given(problem)] * workers, cores=workers
         )
+        self._workers, self._waiting = workers, Waiting[AnyPiece]()
         self._out = set[int]()
 
     def submit(self, number: int, piece: AnyPiece, limit: Limit) -> None:
         """See `Pool`."""
-        self._tasks.add(Given(self._problem, number, piece, limit))
-        self._out.add(number)
+        self._waiting.add(number, piece, limit)
+
+    def _give_out(self) -> None:
+        """Has tasks for workers that are free; what stands in line may still be bundled."""
+        for _ in range(self._tasks.free):
+            if not self._waiting:
+                return
+            bundle = self._waiting.bundle(self._workers)
+            self._out.update(number for number, *_ in bundle)
+            self._tasks.add(Given(self._problem, bundle))
 
     def ready(self, seconds: float) -> Sequence[tuple[int, Any]]:
         """See `Pool`.
@@ -117,18 +127,22 @@ class OnRay:
         Raises:
             MapspaceError: workers kept dying on a piece.
         """
-        found = []
+        found = list[tuple[int, Any]]()
+        self._give_out()
         for given, settled in self._tasks.ready(seconds):
             if settled is None:
                 raise MapspaceError("Workers kept dying on a piece of the proof (out of memory?).")
-            if settled is not True and given.number in self._out:
-                self._out.discard(given.number)
-                found.append((given.number, settled))
+            for (number, *_), one in zip(given.pieces, settled, strict=True):
+                if number in self._out:
+                    self._out.discard(number)
+                    found.append((number, one))
+        self._give_out()
         return found
 
     def forget(self) -> None:
         """See `Pool`."""
         self._tasks.forget()
+        self._waiting.clear()
         self._out.clear()
 
 

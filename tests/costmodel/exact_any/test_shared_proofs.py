@@ -13,6 +13,7 @@ from small_hierarchies import random_hierarchy, random_ports
 from tilings_by_value import least_by_tiling
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.exact import pool as exact_pool
 from costmodel.exact.certificate import certify, read_certificate
 from costmodel.exact.pool import Here, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
@@ -24,7 +25,7 @@ from costmodel.exact_any.share import Left, ShareTrail
 from costmodel.exact_any.shared_prover import SharedProver
 
 SMALL = [
-    (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2),
+    (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2), (exact_pool, "SHARE", 1),
     (shared_prover, "MOST_FLOORS", 1), (pieces, "MOST_WORK", 5), (pieces, "TILING_WORK", 1),
     (share, "SPLIT", 3),
 ]  # fmt: skip
@@ -192,6 +193,7 @@ SETTLE = PieceProver.settle
         [(ShareTrail, "left", without_the_first)],
         [(SharedProver, "_merge", as_they_come), (PieceProver, "settle", noted)],
         [(SharedProver, "_take_floors", lambda self, piece, done: None)],
+        [(SharedProver, "_leave_out", lambda self, piece: None)],
     ],
     ids=[
         "a tile is nobody's",
@@ -199,6 +201,7 @@ SETTLE = PieceProver.settle
         "what is left is forgotten",
         "limits are set as pieces come",
         "floors are the end",
+        "floors that are passed are waited for",
     ],
 )
 def test_broken_shares_are_caught(

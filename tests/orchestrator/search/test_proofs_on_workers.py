@@ -114,12 +114,13 @@ def test_killed_workers_change_nothing(
     def deadly(given: Given) -> Any:
         """Dies once before a piece, and once in the middle of another."""
         pieces.MOST_WORK = 2000
-        flag = tmp_path / str(given.number)
-        if given.piece and given.number in (3, 40) and not flag.exists():
-            flag.touch()
-            if given.number == 40:
-                next(given.problem.prover().settle(given.piece, given.limit), None)
-            os.kill(os.getpid(), signal.SIGKILL)
+        for number, piece, limit in given.pieces:
+            flag = tmp_path / str(number)
+            if number in (3, 40) and not flag.exists():
+                flag.touch()
+                if number == 40:
+                    next(given.problem.prover().settle(piece, limit), None)  # type: ignore[arg-type]
+                os.kill(os.getpid(), signal.SIGKILL)
         return settle(given)
 
     killed = OnRay(problem, 2)
