@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -107,27 +108,46 @@ class PieceProver(AnyProver):
         before = dict(self._counts)
         number, found = self._queue.groups[piece.group]
         one, mates = self._orders[number], np.array(piece.assignments)
-        for a, bounds in zip(piece.assignments, piece.bounds, strict=True):
-            write_bounds(found, a, bounds)
         self._known.start_below(limit)
         self._prices = None
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
-        for _ in self._work_on(piece, one, found, mates, trail):
-            if trail.inside and self._work_since(before) > MOST_WORK:
-                left = trail.left()
-                break
-            pause = time.thread_time()
-            yield
-            paused += time.thread_time() - pause
+        with self._leaving_as_listed(piece):
+            for a, bounds in zip(piece.assignments, piece.bounds, strict=True):
+                write_bounds(found, a, bounds)
+            for _ in self._work_on(piece, one, found, mates, trail):
+                if trail.inside and self._work_since(before) > MOST_WORK:
+                    left = trail.left()
+                    break
+                pause = time.thread_time()
+                yield
+                paused += time.thread_time() - pause
+            raised = tuple(read_bounds(found, a) for a in piece.assignments)
+            floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         counts = {name: number - before[name] for name, number in self._counts.items()}
         if piece.task == "search":
             counts["chains"] = 0  # which tables were there depends on the worker
-        raised = tuple(read_bounds(found, a) for a in piece.assignments)
-        floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         seconds = time.thread_time() - started - paused
         codes = self._known.codes(self._top)
         return Settled(codes, raised, floors, counts, seconds, left, self._prices)
+
+    @contextmanager
+    def _leaving_as_listed(self, piece: Piece) -> Generator[None, None, None]:
+        """What a piece learns of assignments is in what comes of it, and nowhere else."""
+        (number, found), mates = self._queue.groups[piece.group], np.array(piece.assignments)
+        floors = piece.task == "floors"
+        groups = [each for order, each in self._queue.groups if floors and order == number]
+        before = [(each.energy[mates], each.plain[mates]) for each in groups]
+        own = [read_bounds(found, a) for a in piece.assignments]
+        try:
+            yield
+        finally:
+            for each, (energy, plain) in zip(groups, before, strict=True):
+                each.energy[mates], each.plain[mates] = energy, plain
+            for a, bounds in zip(piece.assignments, own, strict=True):
+                write_bounds(found, a, bounds)
+            if floors and number in self._apart:
+                self._apart[number][2].difference_update(piece.assignments)
 
     def _work_on(
         self,

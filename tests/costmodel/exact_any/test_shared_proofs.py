@@ -193,7 +193,6 @@ SETTLE = PieceProver.settle
         [(ShareTrail, "left", without_the_first)],
         [(SharedProver, "_merge", as_they_come), (PieceProver, "settle", noted)],
         [(SharedProver, "_take_floors", lambda self, piece, done: None)],
-        [(SharedProver, "_leave_out", lambda self, piece: None)],
     ],
     ids=[
         "a tile is nobody's",
@@ -201,7 +200,6 @@ SETTLE = PieceProver.settle
         "what is left is forgotten",
         "limits are set as pieces come",
         "floors are the end",
-        "floors that are passed are waited for",
     ],
 )
 def test_broken_shares_are_caught(

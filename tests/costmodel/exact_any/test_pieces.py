@@ -1,0 +1,158 @@
+"""What comes of a piece does not depend on who settles it; none that is passed is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from small_hierarchies import random_hierarchy, random_ports
+
+from costmodel import LoopNestModel, MapSpace
+from costmodel.exact.certificate import certify
+from costmodel.exact.pool import Here, Waiting
+from costmodel.exact_any import pieces, shared_prover
+from costmodel.exact_any.chain_bounds import ChainBounds
+from costmodel.exact_any.pieces import PieceProver
+from costmodel.exact_any.shared_prover import SharedProver
+
+MIXING = (43, 56, 60, 66)
+"""Of the problems with narrow ports some in which two are slowest by turns."""
+
+
+class Two(NamedTuple):
+    """A piece that reads tables."""
+
+    tables: str | None
+
+
+def test_pieces_that_read_the_same_tables_are_given_out_together() -> None:
+    waiting = Waiting[Two]()
+    for number, tables in enumerate("abcabcab" * 4):
+        waiting.add(number, Two(tables), (0.0, 0.0))
+    assert [number for number, *_ in waiting.bundle(1)] == [0, 3, 6, 8, 11, 14, 16, 19]
+    assert [number for number, *_ in waiting.bundle(2)] == [1, 4, 7]
+    assert [number for number, *_ in waiting.bundle(64)] == [2]
+    rest = [number for _ in range(20) for number, *_ in waiting.bundle(64)]
+    assert len(waiting) == 0
+    assert rest == [n for n in range(32) if n not in (0, 1, 2, 3, 4, 6, 7, 8, 11, 14, 16, 19)]
+    for number in range(8):
+        waiting.add(number, Two(None), (0.0, 0.0))
+    assert [number for number, *_ in waiting.bundle(1)] == [0]
+
+
+def small(patch: pytest.MonkeyPatch) -> None:
+    """What takes long is split, and pieces bound few assignments."""
+    for module, name, value in (
+        (shared_prover, "MOST_MATES", 2), (shared_prover, "MOST_FLOORS", 1),
+        (pieces, "MOST_WORK", 5), (pieces, "TILING_WORK", 1),
+    ):  # fmt: skip
+        patch.setattr(module, name, value)
+
+
+def ends_with(space: MapSpace, objective: Any, worker: PieceProver, first: Any) -> str:
+    """The certificate of a proof whose pieces one worker settles."""
+    prover = SharedProver(space, Here(worker), objective=objective)
+    prover.offer(first)
+    prover.run()
+    return certify(prover, 1.0).text()
+
+
+def proofs_before(patch: pytest.MonkeyPatch) -> None:
+    """A worker that has settled the pieces of another proof says what a new one says."""
+    small(patch)
+    for seed in MIXING:
+        space, codes = random_ports(seed, 2000)
+        objective: Any = ("edp", "ed2p")[seed % 2]
+        by_value = LoopNestModel().evaluate(space, codes).objective(objective).argsort()
+        worst, best = codes[by_value[-1:]], codes[by_value[:1]]
+        old, new = (PieceProver(space, objective=objective) for _ in range(2))
+        ends_with(space, objective, old, worst)
+        texts = [ends_with(space, objective, worker, best) for worker in (old, new)]
+        assert texts[0] == texts[1], seed
+
+
+def test_ports_are_mixed_as_if_nothing_was_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs_before(monkeypatch)
+
+
+def test_a_worker_that_remembers_its_mixtures_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChainBounds, "mixed", lambda self, one, found, a, prices: None)
+    with pytest.raises(AssertionError):
+        proofs_before(monkeypatch)
+
+
+def pieces_before(patch: pytest.MonkeyPatch) -> None:
+    """As `proofs_before`, after proofs with higher limits."""
+    small(patch)
+    for seed in range(9000, 9003):
+        space, codes, objective = random_hierarchy(np.random.default_rng(seed), 2000)
+        by_value = LoopNestModel().evaluate(space, codes).objective(objective).argsort()
+        old, new = (PieceProver(space, objective=objective) for _ in range(2))
+        for place in (-1, -2):
+            ends_with(space, objective, old, codes[by_value[place]][None])
+        texts = [
+            ends_with(space, objective, worker, codes[by_value[0]][None]) for worker in (old, new)
+        ]
+        assert texts[0] == texts[1], seed
+
+
+def test_pieces_are_settled_as_if_nothing_was_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces_before(monkeypatch)
+
+
+def test_a_worker_that_remembers_bounds_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PieceProver, "_leaving_as_listed", lambda self, piece: nullcontext())
+    with pytest.raises(AssertionError):
+        pieces_before(monkeypatch)
+
+
+def found_early(patch: pytest.MonkeyPatch, leave_out: Callable[..., None]) -> int:
+    """Floors are passed, since what is nearly the best is found amid them.
+
+    Returns:
+        How many were.
+    """
+    small(patch)
+    patch.setattr(shared_prover, "WINDOW", 1)
+    near, passed = list[Any](), list[int]()
+
+    def finds(self: SharedProver, piece: Any, done: Any) -> None:
+        TAKE_FLOORS(self, piece, done)
+        self._known.take(near[-1])
+
+    def counts(self: SharedProver, piece: Any) -> None:
+        passed.append(int(piece.task == "floors"))
+        leave_out(self, piece)
+
+    patch.setattr(SharedProver, "_take_floors", finds)
+    patch.setattr(SharedProver, "_leave_out", counts)
+    for seed in range(9000, 9040):
+        space, codes, objective = random_hierarchy(np.random.default_rng(seed), 2000)
+        values = LoopNestModel().evaluate(space, codes).objective(objective)
+        above = np.flatnonzero(values > values.min() * (1 + 1e-9))
+        if not above.size:
+            continue
+        near.append(codes[above[values[above].argmin()]][None])
+        prover = SharedProver(
+            space, Here(PieceProver(space, objective=objective)), objective=objective
+        )
+        prover.offer(codes[values.argmax()][None])
+        prover.run()
+        found = LoopNestModel().evaluate(space, prover.codes(1)).objective(objective)[0]
+        assert float(found) <= float(values.min()) * (1 + 2e-12), seed
+    return sum(passed)
+
+
+TAKE_FLOORS, LEAVE_OUT = SharedProver._take_floors, SharedProver._leave_out
+
+
+def test_floors_that_are_passed_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found_early(monkeypatch, LEAVE_OUT) > 1
+
+
+def test_floors_that_are_waited_for_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError):
+        found_early(monkeypatch, lambda self, piece: None)
