@@ -139,6 +139,7 @@ def test_killed_workers_change_nothing(
 def test_workers_that_keep_dying_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = object.__new__(OnRay)
     pool._tasks = object.__new__(Tasks)
+    monkeypatch.setattr(Tasks, "free", 0)
     monkeypatch.setattr(Tasks, "ready", lambda self, seconds: [(None, None)])
     with pytest.raises(MapspaceError, match="kept dying on a piece"):
         pool.ready(0.1)
