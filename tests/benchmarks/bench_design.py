@@ -26,6 +26,7 @@ import numpy as np
 import searchers
 from costmodel import LoopNestModel, MapSpace
 from mapspace.errors import MapspaceError
+from orchestrator.design.aims import aims_of
 from orchestrator.design.config import Design
 from orchestrator.design.plan import DesignPlan, prepare_design
 from orchestrator.design.run import design
@@ -43,7 +44,7 @@ def proven(plan: DesignPlan, places: Places) -> float:
         prove_problem(Problem(layer.workload, machine, plan.design.objective), 30.0)
         for layer in plan.layers
     ]
-    return plan.evaluate(places, proofs).value
+    return plan.evaluate(places, proofs, aims_of(plan.design)[0]).value
 
 
 def short(
@@ -73,7 +74,7 @@ def short(
                 limit_seconds=1.0,
             )
         )
-    return plan.evaluate(places, proofs).value
+    return plan.evaluate(places, proofs, aims_of(plan.design)[0]).value
 
 
 def within(plan: DesignPlan, places: Places) -> bool:
