@@ -108,12 +108,14 @@ class ChainTables:
         if inside is None:
             inside = products_inside(spatial)
         # Outside all fan-outs the tables serve every assignment.
-        serving = kept & (outer[:-1] == 1).all(axis=1)
-        inner = np.where(serving[:, None], 1, inside)
+        outside = (outer[:-1] == 1).all(axis=1)
+        inner = np.where((kept & outside)[:, None], 1, inside)
         paid = np.cumsum(weight[:-1][::-1], axis=0)[::-1] > 0
         follows = np.zeros((self._levels, weight.shape[1]), np.int64)
         follows[:-1] = paid[1:]
         below = np.full(self._levels, np.inf) if limit is None else limit.copy()
+        if self._exact:
+            below[outside] = np.inf  # else no other limit's would be the same
         around = Around(
             np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
             np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,

@@ -24,6 +24,8 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact.pool import Here, Limit, Waiting
 from costmodel.exact_any import apart
@@ -74,6 +76,11 @@ class Measured(PieceProver):
         if piece.task == "chains" and (self._held is None or self._held[0] != piece.group):
             first = (yield from super().settle(piece, limit)).seconds
             self.twice += first
+            for table in self._held[1] if self._held else []:
+                if table.around is not None:
+                    # Other pieces share what is outside all fan-outs alone.
+                    outside = int((table.around.outer[:-1] == 1).all(axis=1).sum())
+                    table.around.limit[outside:] = -np.inf
         done = yield from super().settle(piece, limit)
         self.spent += first + done.seconds
         if first:
