@@ -67,7 +67,8 @@ def test_millions_of_assignments_have_a_bound() -> None:
     space = MapSpace(workload("resnet-conv4"), accelerator("cluster4x64bw"))
     assert why_not_any(space) is None
     prover = AnyProver(space)
-    assert prover.counts["assignments"] == 7264 * 512
+    # Of 7,264 spreads those that are each other's image are one (lemma 16).
+    assert prover.counts["assignments"] == 4126 * 512
     prover.offer(space.sample(np.random.default_rng(0), 8, feasible=True))
     prover.step()
     assert prover.best_outcome is not None
