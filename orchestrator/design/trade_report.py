@@ -13,6 +13,7 @@ from mapspace import storage
 from orchestrator.design.trade_front import TradeFront
 from orchestrator.report.document import LEFT, RIGHT, Cell, Document, Figure, Section, Table
 from orchestrator.report.figure_style import OUTSIDE, plain_figure, plain_ticks, save, styled
+from orchestrator.report.label_places import number_dots
 from orchestrator.report.page import write_page
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import millijoules
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 # Beyond so many points their numbers would hide the dots, in each view.
-MOST_NUMBERS = 60, 25, 25
+MOST_NUMBERS = 60, 40, 40
 MOST_TEXT_ROWS = 30
 SHOWN = {"energy_pj": "energy, mJ", "latency_s": "time, ms"}
 
@@ -110,6 +111,8 @@ def trade_text(results: TradeFront) -> str:
 @styled
 def draw_trade(results: TradeFront, path: Path) -> None:
     """Draws each pair of energy, time and area, the third as the colour."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     area = results.plan.sweep.area_column
     shown = results.architectures[results.architectures["energy_pj"] > 0]
     shown = shown.assign(
@@ -122,19 +125,23 @@ def draw_trade(results: TradeFront, path: Path) -> None:
         (grid[1, 0], (area, "energy_pj", "latency_s")),
         (grid[1, 1], (area, "latency_s", "energy_pj")),
     )
-    for (place, columns), most in zip(views, MOST_NUMBERS, strict=True):
-        _view(figure, figure.add_subplot(place), shown, columns, numbers=most)
+    panels = [_view(figure, figure.add_subplot(place), shown, columns) for place, columns in views]
+    # The scale of one view is not to be taken for the axis of the next.
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(wspace=0.06)
+    # Where dots are is known when all is laid out.
+    figure.draw_without_rendering()
+    front = shown[shown["front"] > 0]
+    numbers = [str(number) for number in front["front"]]
+    for panel, (_, columns), most in zip(panels, views, MOST_NUMBERS, strict=True):
+        if len(front) <= most:
+            dots = front[list(columns[:2])].to_numpy(dtype=np.float64)
+            number_dots(panel, dots, numbers, size=7, radius=3.3)
     save(figure, path)
 
 
-def _view(
-    figure: Drawing,
-    panel: Axes,
-    shown: pd.DataFrame,
-    columns: tuple[str, str, str],
-    *,
-    numbers: int,
-) -> None:
+def _view(figure: Drawing, panel: Axes, shown: pd.DataFrame, columns: tuple[str, str, str]) -> Axes:
     """One pair of quantities; the third is the colour."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -148,12 +155,6 @@ def _view(
     dots = panel.scatter(
         front[across], front[up], c=hues, norm=norm, cmap="viridis", s=42, linewidths=0, zorder=3
     )
-    if len(front) <= numbers:
-        for row in front.to_dict("records"):
-            panel.annotate(
-                str(row["front"]), (row[across], row[up]), xytext=(4, 3),
-                textcoords="offset points", fontsize=7,
-            )  # fmt: skip
     panel.set_xscale("log")
     panel.set_yscale("log")
     plain_ticks(panel, "x")
@@ -165,6 +166,7 @@ def _view(
     bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    return panel
 
 
 def _title(column: str) -> str:
