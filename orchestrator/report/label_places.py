@@ -22,8 +22,9 @@ Box = tuple[float, float, float, float]
 DISTANCES, DIRECTIONS = (8.0, 13.0, 19.0, 26.0, 34.0), 16
 # Beyond so much a line leads from a label to its dot.
 NEAR = 10.0
-# Width of a digit and height of a line by the size of the letters.
-DIGIT, LINE = 0.62, 1.05
+# Width of a digit and height of a line by the size of the letters, and what numbers side by side
+# are apart, points.
+DIGIT, LINE, APART = 0.62, 1.05, 2.5
 
 
 def label_places(
@@ -46,7 +47,7 @@ def label_places(
         for far, turn in itertools.product(DISTANCES, turns.tolist())
     ]
     for (x, y), text in zip(dots.tolist(), texts, strict=True):
-        half = len(text) * DIGIT * size / 2, LINE * size / 2
+        half = (len(text) * DIGIT * size + APART) / 2, LINE * size / 2
 
         def hidden(
             offset: tuple[float, float],
