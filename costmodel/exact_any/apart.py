@@ -193,6 +193,8 @@ class Apart:
         self._paths = Paths(keeps, tensors)
         self._rows = [self._rows_of(level) for level in range(1, levels)]
         self._least: dict[bytes, FloatArray] = {}
+        # Of every assignment the rows' leasts, level by level and by what the level keeps.
+        self._leasts: dict[int, list[list[FloatArray]]] = {}
         self._blocks: dict[int, list[Weights]] = {}
 
     def _rows_of(self, level: int) -> list[KeptRows]:
@@ -249,7 +251,9 @@ class Apart:
             np.full(levels, np.inf),
         )  # fmt: skip
         total = np.zeros(len(self._paths.bits))
+        leasts: list[list[FloatArray]] = []
         for level, parts in enumerate(self._rows, 1):
+            leasts.append([])
             factors = np.concatenate([[level], outer[level - 1], outer[level], inner[level]])
             for of in parts:
                 charged = np.ascontiguousarray(weight[of.paths, level, np.arange(tensors)])
@@ -262,8 +266,25 @@ class Apart:
                     least_of_level(shape, self._tiles, around, level, rows, least)
                     self._least[key] = least
                     yield None
+                leasts[-1].append(self._least[key])
                 total[of.which] += self._least[key][of.row]
+        self._leasts[a] = leasts
         yield total
+
+    def by_level(self, a: int, g: int) -> FloatArray:
+        """`[L]` pJ that words entering each level's tiles cost at least, of what has floors.
+
+        Args:
+            a: the assignment whose spatial factors these are.
+            g: the set of kept tensors.
+        """
+        found = [0.0]
+        for parts, leasts in zip(self._rows, self._leasts[a], strict=True):
+            for of, least in zip(parts, leasts, strict=True):
+                place = int(np.searchsorted(of.which, g))
+                if place < of.which.size and of.which[place] == g:
+                    found.append(float(least[of.row[place]]))
+        return np.array(found)
 
     def _kept_rows(self, of: KeptRows, charged: FloatArray, outer: Array, inner: Array) -> Rows:
         """The rows of one set of kept tensors under spatial factors outside and inside."""

@@ -31,6 +31,9 @@ MOST_ASSIGNMENTS = 20_000_000
 
 _PIECE = 20_000
 
+_PIECE_OF_SETS = 1_000_000
+"""Spreads are listed in pieces: so many with all sets of kept tensors, at least 256."""
+
 
 class Assignments(NamedTuple):
     """Assignments with the same kept tensors.
@@ -177,8 +180,9 @@ def list_assignments(
         Assignments(keeps, choice, *(column[g] for column in columns))
         for g, keeps in enumerate(choices)
     )
-    for begin in range(0, size[1] if choices else 0, _PIECE):
-        piece = slice(begin, begin + _PIECE)
+    step = min(_PIECE, max(256, _PIECE_OF_SETS // max(1, size[0])))
+    for begin in range(0, size[1] if choices else 0, step):
+        piece = slice(begin, begin + step)
         paths = Paths(choices, space.tables.sliding.size)
         _write_floors(space, paths, limited, spreads.spatial(choice[piece]), groups, piece)
         yield None

@@ -9,7 +9,7 @@ Letters: B assignments, L levels, n dimensions, T tensors, P ports.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -79,6 +79,10 @@ def floors_of_ports(
     return np.array(found).reshape(len(limited), len(of.mates))
 
 
+def _unknown(one: OneOrder, found: Assignments, a: int) -> FloatArray | None:
+    return None
+
+
 class ChainBounds:
     """Raises what all mappings of assignments need, and opens one for its search."""
 
@@ -96,6 +100,8 @@ class ChainBounds:
         self._objective, self._kind = objective, objective_kind(objective)
         self._known, self._counts, self._settles = known, counts, settles
         self._mixtures: dict[tuple[int, tuple[int, ...], int, Prices], Prices] = {}
+        # What entering the tiles of each level needs by itself, where that is known (lemma 11).
+        self.entering: Callable[[OneOrder, Assignments, int], FloatArray | None] = _unknown
 
     def limited(self, space: MapSpace) -> list[Port]:
         """The ports whose cycles matter: for energy alone those of machines that leak."""
@@ -240,6 +246,13 @@ class ChainBounds:
             return None
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         once = level_floors(one.space, weight[rows], of.found.outer[rows])
+        if prices.port is None or prices.rate > 0 or prices.leaks:
+            # Energy is a part of what costs, the rest enters once.
+            energy = level_floors(one.space, of.found.weight[rows], of.found.outer[rows])
+            for place, row in enumerate(rows.tolist()):
+                entering = self.entering(one, found, int(of.mates[row]))
+                if entering is not None:
+                    once[place] += np.maximum(0, entering * (1 - SLACK) - energy[place])
         inside = np.cumsum(once[:, ::-1], axis=1)[:, ::-1] - once
         most = [self._most(found, int(of.mates[row]), prices) for row in rows.tolist()]
         left = np.array(most)[:, None] - fixed[rows][:, None] - inside

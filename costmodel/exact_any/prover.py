@@ -43,6 +43,7 @@ from costmodel.space import Codes
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tables import ChainTables
+from costmodel.tile_chains.tiles import FloatArray
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
 
@@ -161,6 +162,9 @@ class AnyProver(ProofRun):
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
         self._room = room
         self._bounds = ChainBounds(objective, self._known, self._counts, settles=self._settles)
+        if self._takes_up:
+            # A piece must not depend on which floors a worker has raised.
+            self._bounds.entering = self._entering
         self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
         self._dived: tuple[float, float, float] = (math.inf,) * 3
         self._steps = 0
@@ -371,6 +375,14 @@ class AnyProver(ProofRun):
                     found.plain[a] = max(found.plain[a], least)
                     found.energy[a] = max(found.energy[a], least)
             raised.add(a)
+
+    def _entering(self, one: OneOrder, found: Assignments, a: int) -> FloatArray | None:
+        """`[L]` what entering the tiles of each level needs by itself, pJ; None: not known."""
+        if one.number not in self._apart:
+            return None
+        apart, _, raised = self._apart[one.number]
+        keeps = self._keeps[one.number]
+        return apart.by_level(a, keeps.index(found.keeps)) if a in raised else None
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""

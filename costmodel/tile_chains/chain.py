@@ -47,17 +47,42 @@ def _list_tiles(
     level: int,
     scratch: Scratch,
 ) -> int:
-    """Lists the tiles of a level that spatial factors outside and inside leave; how many."""
-    first, count = tiles.start[level], 0
-    for i in range(first, tiles.start[level + 1]):
-        d, n = 0, shape.sizes.size
-        while d < n and tiles.extent[i, d] % around.inner[level, d] == 0:
+    """Lists the tiles of a level that spatial factors outside and inside leave; how many.
+
+    What is left outside each extent is in scratch then.
+    """
+    n, left = shape.sizes.size, scratch.left
+    for d in range(n):
+        for row in range(shape.divisor_start[d], shape.divisor_start[d + 1]):
+            covered = shape.divisors[row] * around.outer[level, d]
+            left[row] = 0
+            if shape.divisors[row] % around.inner[level, d] == 0 and shape.sizes[d] % covered == 0:
+                left[row] = shape.sizes[d] // covered
+    count = 0
+    for i in range(tiles.start[level], tiles.start[level + 1]):
+        d = 0
+        while d < n and left[shape.divisor_start[d] + tiles.place[i, d]] > 0:
             d += 1
-        outer = around.outer[level]
-        if d == n and trips_outside(shape, tiles.extent[i], outer, scratch.trips) > 0:
+        if d == n:
             scratch.listed[count] = i
             count += 1
     return count
+
+
+@part
+def _trips_of(
+    shape: Shape,
+    tiles: Tiles,
+    i: int,
+    scratch: Scratch,
+) -> float:
+    """Fills the trips of all loops outside a listed tile; their product."""
+    product = 1.0
+    for d in range(shape.sizes.size):
+        trip = scratch.left[shape.divisor_start[d] + tiles.place[i, d]]
+        scratch.trips[d] = trip
+        product *= trip
+    return product
 
 
 @part
@@ -72,7 +97,6 @@ def build_slot(
     """Fills the tables of a level's slot from those of its boundary."""
     first, trips = tiles.start[level], scratch.trips
     n, tensors = shape.sizes.size, shape.sliding.size
-    outer = around.outer[level]
     for i in range(first, tiles.start[level + 1]):
         chain.slot_free[i] = np.inf
         for t in range(tensors):
@@ -100,7 +124,7 @@ def build_slot(
         i = scratch.listed[m]
         if chain.slot_free[i] == np.inf:
             continue
-        product = trips_outside(shape, tiles.extent[i], outer, trips)
+        product = _trips_of(shape, tiles, i, scratch)
         for t in range(tensors):
             if not around.follows[level, t]:
                 continue
@@ -108,12 +132,9 @@ def build_slot(
             chain.slot_n[i, t] = insert_point(
                 chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t], u, chain.slot_free[i]
             )
-    for t in range(tensors):
-        for d in range(n):
-            if shape.relevant[t, d] or not around.follows[level, t]:
-                continue
-            for m in range(count - 1, -1, -1):
-                _join_covers(shape, tiles, chain, level, scratch.listed[m], d, t)
+    for d in range(n):
+        for m in range(count - 1, -1, -1):
+            _join_covers(shape, tiles, around, chain, level, scratch.listed[m], d)
     if shape.pair_one.size:
         fill_slot_pairs(shape, tiles, around, chain, level, scratch, count)
 
@@ -122,24 +143,29 @@ def build_slot(
 def _join_covers(
     shape: Shape,
     tiles: Tiles,
+    around: Around,
     chain: Chain,
     level: int,
     i: int,
     d: int,
-    t: int,
 ) -> None:
     """Adds the hulls of the tiles that are a prime times larger in a dimension."""
     first = tiles.start[level]
+    if chain.slot_free[i] == np.inf:
+        return  # nor do they have any
     row = shape.divisor_start[d] + tiles.place[i, d]
     for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
         j = covering(shape, tiles, level, i, d, k)
-        if j < 0:
+        if j < 0 or chain.slot_free[first + j] == np.inf:
             continue
-        for h in range(chain.slot_n[first + j, t]):
-            chain.slot_n[i, t] = insert_point(
-                chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t],
-                chain.slot_u[first + j, t, h], chain.slot_c[first + j, t, h],
-            )  # fmt: skip
+        for t in range(shape.sliding.size):
+            if shape.relevant[t, d] or not around.follows[level, t]:
+                continue
+            for h in range(chain.slot_n[first + j, t]):
+                chain.slot_n[i, t] = insert_point(
+                    chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t],
+                    chain.slot_u[first + j, t, h], chain.slot_c[first + j, t, h],
+                )  # fmt: skip
 
 
 @part
@@ -270,6 +296,8 @@ def _fill_boundary(
             continue
         others = charge_others(shape, tiles, around, crossing, kind, -1)
         bound = base + others + free
+        if bound >= around.limit[level]:
+            continue  # no mapping with this tile and such a loop can win
         for t in range(tensors):
             if not (rest >> t) & 1 or not around.follows[level - 1, t]:
                 continue

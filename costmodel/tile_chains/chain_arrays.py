@@ -24,11 +24,15 @@ MOST_POINTS = 4_000_000
 
 @by_reference
 class Scratch(NamedTuple):
-    """Scratch: trips `[n]`; listed `[F of a level]`; jump, per divisor of every dimension."""
+    """Scratch: trips `[n]`; listed `[F of a level]`; per divisor of every dimension jump and left.
+
+    left: trips of the loops outside, 0 where an extent is none of a level's.
+    """
 
     trips: FloatArray
     listed: Array
     jump: Array
+    left: FloatArray
 
 
 @by_reference

@@ -61,11 +61,14 @@ class ChainTables:
         self._credits = known or Credits(shape)
         self.asked = 0
         self._levels = len(keeps)
+        # Where no tile is left, so that nothing further in is filled; else as many as levels.
+        self._empty = self._levels
         self._idled: dict[bytes, Array] = {}
         self._scratch = Scratch(
             np.zeros(shape.sizes.size),
             np.zeros(int(np.diff(self.tiles.start).max()), np.int64),
             np.zeros(shape.divisors.size, np.int64),
+            np.zeros(shape.divisors.size),
         )
 
     def _idle(self, spatial: Array) -> Array:
@@ -125,12 +128,20 @@ class ChainTables:
         if self.around is not None:
             below[:first] = self.around.limit[:first]
         self.around = around
+        if first > self._empty:
+            return
+        self._empty = self._levels
         shape, tiles, chain = self._shape, self.tiles, self.chain
         # Small ones without a pause: to call compiled code takes as long as to fill them.
         at_once = 2 * self._levels if shape.cells <= FEW else 1
         for begin in range(2 * first, 2 * self._levels, at_once):
             stop = min(begin + at_once, 2 * self._levels)
             build_levels(shape, tiles, around, chain, begin, stop, self._scratch)
+            level = begin // 2
+            its = chain.free[tiles.start[level] : tiles.start[level + 1]]
+            if begin % 2 == 0 and stop == begin + 1 and np.isinf(its).all():
+                self._empty = level
+                return
             yield
 
     @property
@@ -142,7 +153,9 @@ class ChainTables:
     def least(self) -> float:
         """The energy of all words that enter the tiles of levels at least; inf if no tiles fit."""
         first = self.first_step
-        return np.inf if first < 0 else float(self.chain.slot_free[first])
+        if first < 0 or self._empty < self._levels:
+            return np.inf
+        return float(self.chain.slot_free[first])
 
     @property
     def first_step(self) -> int:

@@ -31,6 +31,12 @@ BREAKS = {
         "shape.relevant[t, d]",
         "True",
     ),
+    "a class of loops is left out that could win": (
+        "tile_chains/chain.py",
+        "_fill_boundary",
+        "bound >= around.limit[level]",
+        "2 * bound >= around.limit[level]",
+    ),
     "two tensors never rest together across a level": (
         "tile_chains/pairs.py",
         "fill_slot_pairs",

@@ -8,17 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mutations import broken_copy, checked
-from small_hierarchies import random_machine, smaller
+from small_hierarchies import check_proof, random_machine, smaller
 from small_problems import every_mapping, random_parts
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.arrays.projections import PART_OF_INPUT
+from costmodel.costs import OBJECTIVES
 from costmodel.exact_any.apart import Apart
-from costmodel.exact_any.assignments import list_assignments
-from costmodel.exact_any.layout import lay_out
+from costmodel.exact_any.assignments import Assignments, list_assignments
+from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.prover import AnyProver
+from costmodel.tile_chains import tables
 from costmodel.tile_chains.ports import ports
 from costmodel.tile_chains.spatial import keep_choices
+from costmodel.tile_chains.weights import weights
 from mapspace.errors import ConfigError
 
 # What a broken rule would claim: (function, what it says there, what it becomes).
@@ -172,6 +175,72 @@ def test_a_broken_rule_is_caught(name: str | None, tmp_path: Path) -> None:
         assert done.stdout == "all equal\n", done.stderr
     else:
         assert "in check_floors\n    assert floors[key]" in done.stderr, done.stderr
+
+
+def _lost(seed: int, most: int = 800) -> bool:
+    """Whether a random problem whose bypass is searched is proven wrongly."""
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        try:
+            machine = {**random_machine(rng), "bypass": "searched"}
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+        codes = every_mapping(space, most)
+        if codes is not None and len(codes) and len(keep_choices(space)) > 1:
+            break
+    try:
+        check_proof(space, codes, OBJECTIVES[seed % len(OBJECTIVES)])
+    except AssertionError:
+        return True
+    return False
+
+
+def test_tables_below_what_levels_inside_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables end where no tile is left, as those of large problems do."""
+    monkeypatch.setattr(tables, "FEW", 0)
+    assert not any(_lost(seed) for seed in range(30))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_more_tables_below_what_levels_inside_need(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "FEW", 0)
+    assert not any(_lost(seed, 10_000) for seed in range(2000 + 30 * block, 2030 + 30 * block))
+
+
+def test_levels_inside_that_need_too_much_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = AnyProver._entering
+
+    def twice(self: AnyProver, one: OneOrder, found: Assignments, a: int) -> np.ndarray | None:
+        entering = honest(self, one, found, a)
+        return None if entering is None else 2 * entering
+
+    monkeypatch.setattr(AnyProver, "_entering", twice)
+    assert any(_lost(seed) for seed in range(60))
+
+
+def test_tables_that_ended_early_are_filled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FEW", 0)
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("register256"))
+    one, keeps = lay_out(0, space, None), keep_choices(space)[-1]
+    choice = one.spreads.choices()
+    spatial = one.spreads.spatial(choice[[0, -1]])
+    found = weights(space, keeps, spatial)
+
+    def filled(table: tables.ChainTables, a: int, limit: float) -> float:
+        for _ in table.fill(spatial[a], found.outer[a], found.weight[a], None, np.full(4, limit)):
+            pass
+        return table.least
+
+    table = tables.ChainTables(one.shape, one.lattice.tiles(keeps), keeps, one.credits)
+    alone = [filled(table.another(), a, np.inf) for a in range(2)]
+    assert np.isfinite(alone).all()
+    assert filled(table, 0, 0.0) == filled(table, 1, 0.0) == np.inf
+    assert [filled(table, a, np.inf) for a in range(2)] == alone
 
 
 def test_a_floor_counted_by_hand() -> None:
