@@ -32,12 +32,8 @@ WINDOW = 1024
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
 
-MOST_MATES, FEW_MATES = 32, 4
-"""Assignments that share outer tables and are bounded together at most, on small lattices and on
-large ones: where outer tables take long, too few would fill them too often."""
-
-MOST_CELLS = 1_000_000
-"""What these have to fill, in cells of the lattice and price lists."""
+MOST_MATES = 32
+"""Assignments that share outer tables and are bounded together at most."""
 
 MOST_FLOORS = 2
 """Spatial factors whose floors are raised together at most."""
@@ -238,8 +234,7 @@ class SharedProver(AnyProver):
         key = group, self._queue.groups[group][1].choice[a, :last].tobytes()
         mates = self._raised[number].setdefault(key, [])
         mates.append(a)
-        lists = len(self._bounds.limited(one.space)) + 1
-        if len(mates) >= min(MOST_MATES, max(FEW_MATES, MOST_CELLS // (one.shape.cells * lists))):
+        if len(mates) >= MOST_MATES:
             self._add_chains(group, self._raised[number].pop(key))
 
     def _add_collected(self, number: int) -> None:
