@@ -27,7 +27,7 @@ BREAKS = {
     ),
     "a run ends with the first loop that leaves the tensor at rest": (
         "tile_chains/chain.py",
-        "build_slot",
+        "_join_covers",
         "shape.relevant[t, d]",
         "True",
     ),
