@@ -53,7 +53,7 @@ FIRST_FORMAT = "mapspace-certificate-1"
 FIRST_MAPPINGS = 256
 
 
-Ratio = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,20}(/[1-9][0-9]{0,19})?$")]
+Ratio = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,39})?$")]
 """A fraction whose digits bound the time that reading it takes."""
 
 RECORD_PARTS: dict[str, type | tuple[type, ...]] = {

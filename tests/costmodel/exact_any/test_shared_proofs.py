@@ -125,6 +125,11 @@ def test_which_tables_a_worker_keeps_changes_nothing(
     assert len(set(texts)) == 1
 
 
+def test_energies_of_nothing_have_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All energies are zero, so their unit is 2^-89 pJ.
+    check(9109, 2000, monkeypatch)
+
+
 def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> int:
     """As `check`, where every port is limited; returns how often ports were mixed."""
     mixed = 0
