@@ -147,6 +147,8 @@ class ChainBounds:
             listed: which port, -1 for none, and what counts.
             chains: how many price lists have bounded them then.
         """
+        if not len(rows):
+            return
         (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
         # Where there is room, in the table in which a search looks for it.
         own = number if len(self.limited(one.space)) <= FEW_PORTS else chains - 2

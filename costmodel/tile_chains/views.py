@@ -22,8 +22,7 @@ from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.walk import (
     Slot,
     bound_tiles,
-    cross_boundary,
-    enter_tile,
+    enter_and_cross,
     list_multiples,
 )
 
@@ -125,8 +124,7 @@ class View:
 
     def _enter(self, level: int, step: int, tile: int) -> int:
         slot = self._slot(level, step)
-        enter_tile(self._shape, self._tiles, self._around, slot, tile, self._inside[level])
-        outside: int = cross_boundary(
+        outside: int = enter_and_cross(
             self._shape, self._tiles, self._around, slot, tile,
             self._inside[level], self._crossed[level],
         )  # fmt: skip

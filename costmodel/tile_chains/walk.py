@@ -46,7 +46,7 @@ class Slot(NamedTuple):
     trips: FloatArray
 
 
-@lean
+@part
 def cross_boundary(
     shape: Shape,
     tiles: Tiles,
@@ -389,7 +389,7 @@ def _least_outside(
     return least
 
 
-@lean
+@part
 def enter_tile(
     shape: Shape,
     tiles: Tiles,
@@ -405,3 +405,19 @@ def enter_tile(
         possible, line = _through_slot(shape, tiles, around, slot, b, m)
         if possible:
             add_line(lines, line)
+
+
+@lean
+def enter_and_cross(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    slot: Slot,
+    b: int,
+    inside: Lines,
+    crossed: Lines,
+) -> int:
+    """The lines at the boundary of tile b and in the slot outside; as `cross_boundary`."""
+    enter_tile(shape, tiles, around, slot, b, inside)
+    outside: int = cross_boundary(shape, tiles, around, slot, b, inside, crossed)
+    return outside
