@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +89,12 @@ class Spreads:
             rules.vectors(level, vectors(space, level))
             for level in range(space.tables.capacity.size)
         ]
-        self._renamings = [] if each else interchanges(space, self.vectors)
+        self._each = each
+
+    @cached_property
+    def _renamings(self) -> list[Array]:
+        """What leaves costs as they are; who only counts spreads does not look for it."""
+        return [] if self._each else interchanges(self._space, self.vectors)
 
     def count(self) -> int:
         """How many combinations there are, those whose factors do not divide included."""
