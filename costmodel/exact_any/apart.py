@@ -22,14 +22,14 @@ from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.exact_any.assignments import Paths
 from costmodel.exact_any.layout import OneOrder
-from costmodel.tile_chains.chain import step_of
+from costmodel.tile_chains.chain import fill_jumps, fill_left
+from costmodel.tile_chains.chain_arrays import Scratch, make_scratch
 from costmodel.tile_chains.entering import (
     Around,
     Crossing,
     charge_moving,
     least_resting,
     open_dims,
-    trips_outside,
 )
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tables import products_inside
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
     weight `[C, T]` pJ per word; kept those tensors, as bits; cells `[cells]` tiles with room for
     them that have one point in all dimensions that move none of them; largest what is added to
     such a cell for the largest extents in these; idle 1 where a loop over one of these may run
-    outside some tile; trips `[n]` and words `[T]` scratch.
+    outside some tile; words `[T]` and scratch are scratch.
     """
 
     weight: FloatArray
@@ -57,8 +57,8 @@ class Rows(NamedTuple):
     cells: Array
     largest: int
     idle: int
-    trips: FloatArray
     words: FloatArray
+    scratch: Scratch
 
 
 class KeptRows(NamedTuple):
@@ -97,21 +97,23 @@ def least_of_level(
     """
     for c in range(least.size):
         least[c] = np.inf
+    n, scratch = shape.sizes.size, rows.scratch
+    fill_left(shape, around, level, scratch.left)
+    fill_jumps(shape, around.spatial[level - 1], scratch.jump)
     for cell in rows.cells:
-        i = cell + rows.largest
-        d, n = 0, shape.sizes.size
-        while d < n and tiles.extent[i, d] % around.inner[level, d] == 0:
+        i, j, d, all_trips = cell + rows.largest, 0, 0, 1.0
+        while d < n:
+            row = shape.divisor_start[d] + tiles.place[i, d]
+            trips = scratch.left[row]
+            if trips == 0:
+                break
+            scratch.trips[d] = trips
+            all_trips *= trips
+            j += scratch.jump[row]
             d += 1
         if d < n:
             continue
-        j = step_of(shape, tiles, around, level, i)
-        if j < 0:
-            continue
-        outer = around.outer[level - 1]
-        all_trips = trips_outside(shape, tiles.extent[j], outer, rows.trips)
-        if all_trips == 0:
-            continue
-        crossing = Crossing(level, i, j, rows.trips, all_trips)
+        crossing = Crossing(level, i, j, scratch.trips, all_trips)
         if all_trips == 1:
             for t in range(shape.sliding.size):
                 rows.words[t] = tiles.words[i, t]
@@ -121,7 +123,7 @@ def least_of_level(
             _fill_entering(shape, tiles, around, crossing, -1, rows)
             _lower(rows, least)
         for kind in range(shape.class_rest.size):
-            if open_dims(shape, kind, rows.trips, 0):
+            if open_dims(shape, kind, scratch.trips, 0):
                 _fill_entering(shape, tiles, around, crossing, kind, rows)
                 _lower(rows, least)
 
@@ -190,11 +192,13 @@ class Apart:
             full=np.ones(cells, np.int64),
             at=np.tile(np.arange(cells, dtype=np.int32), (levels, 1)),
         )
+        self._scratch = make_scratch(shape, 0)
         self._paths = Paths(keeps, tensors)
         self._rows = [self._rows_of(level) for level in range(1, levels)]
         self._least: dict[bytes, FloatArray] = {}
-        # Of every assignment the rows' leasts, level by level and by what the level keeps.
-        self._leasts: dict[int, list[list[FloatArray]]] = {}
+        # Of every assignment the rows' leasts, level by level and by what the level keeps; None
+        # where no set of kept tensors that does so was looked at.
+        self._leasts: dict[int, list[list[FloatArray | None]]] = {}
         self._blocks: dict[int, list[Weights]] = {}
 
     def _rows_of(self, level: int) -> list[KeptRows]:
@@ -228,11 +232,15 @@ class Apart:
         found = self._blocks[block]
         return np.stack([each.weight[row] for each in found]), found[0].outer[row]
 
-    def floors(self, a: int) -> Iterator[FloatArray | None]:
+    def floors(
+        self, a: int, wanted: npt.NDArray[np.bool_] | None = None
+    ) -> Iterator[FloatArray | None]:
         """`[G]` pJ that words entering tiles cost at least, by set of kept tensors: at the end.
 
         Args:
             a: the assignment whose spatial factors these are.
+            wanted: `[G]` the sets of kept tensors whose floors matter, others may have less; None:
+                all do.
 
         Yields:
             None after every piece of work, at last the floors, without what no tile decides.
@@ -251,11 +259,14 @@ class Apart:
             np.full(levels, np.inf),
         )  # fmt: skip
         total = np.zeros(len(self._paths.bits))
-        leasts: list[list[FloatArray]] = []
+        leasts: list[list[FloatArray | None]] = []
         for level, parts in enumerate(self._rows, 1):
             leasts.append([])
             factors = np.concatenate([[level], outer[level - 1], outer[level], inner[level]])
             for of in parts:
+                if wanted is not None and not wanted[of.which].any():
+                    leasts[-1].append(None)
+                    continue
                 charged = np.ascontiguousarray(weight[of.paths, level, np.arange(tensors)])
                 # What it hashes takes much more room than the least.
                 hashed = factors.tobytes() + bytes([of.kept]) + charged.tobytes()
@@ -266,8 +277,9 @@ class Apart:
                     least_of_level(shape, self._tiles, around, level, rows, least)
                     self._least[key] = least
                     yield None
-                leasts[-1].append(self._least[key])
-                total[of.which] += self._least[key][of.row]
+                found = self._least[key]
+                leasts[-1].append(found)
+                total[of.which] += found[of.row]
         self._leasts[a] = leasts
         yield total
 
@@ -282,7 +294,7 @@ class Apart:
         for parts, leasts in zip(self._rows, self._leasts[a], strict=True):
             for of, least in zip(parts, leasts, strict=True):
                 place = int(np.searchsorted(of.which, g))
-                if place < of.which.size and of.which[place] == g:
+                if least is not None and place < of.which.size and of.which[place] == g:
                     found.append(float(least[of.row[place]]))
         return np.array(found)
 
@@ -294,5 +306,5 @@ class Apart:
             extent = int(shape.sizes[d] // outer[d])
             largest += int(np.searchsorted(own, extent) * shape.stride[d])
             idle = idle or extent > inner[d]
-        trips, words = np.zeros(shape.sizes.size), np.zeros(len(charged[0]))
-        return Rows(charged, of.kept, of.cells, largest, int(idle), trips, words)
+        words = np.zeros(len(charged[0]))
+        return Rows(charged, of.kept, of.cells, largest, int(idle), words, self._scratch)

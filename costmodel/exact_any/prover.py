@@ -366,7 +366,9 @@ class AnyProver(ProofRun):
         for a in chosen.tolist():
             if a in raised:
                 continue
-            for floors in apart.floors(a):
+            # What cannot win now never can.
+            could = [self._known.beats(float(g.energy[a]), int(g.cycles[a])) for g in groups]
+            for floors in apart.floors(a, np.array(could)):
                 if floors is None:
                     yield
                     continue

@@ -36,7 +36,26 @@ from costmodel.tile_chains.pairs import (
     pairs_of_class,
 )
 from costmodel.tile_chains.shape import Shape
-from costmodel.tile_chains.tiles import Tiles
+from costmodel.tile_chains.tiles import FloatArray, Tiles
+
+
+@part
+def fill_left(
+    shape: Shape,
+    around: Around,
+    level: int,
+    left: FloatArray,
+) -> None:
+    """Fills trips of the loops outside a level's tile, by divisor; 0 where it is no extent of one.
+
+    Extents are multiples of what is asked for inside, and divide what is left outside.
+    """
+    for d in range(shape.sizes.size):
+        for row in range(shape.divisor_start[d], shape.divisor_start[d + 1]):
+            covered = shape.divisors[row] * around.outer[level, d]
+            left[row] = 0
+            if shape.divisors[row] % around.inner[level, d] == 0 and shape.sizes[d] % covered == 0:
+                left[row] = shape.sizes[d] // covered
 
 
 @part
@@ -52,12 +71,7 @@ def _list_tiles(
     What is left outside each extent is in scratch then.
     """
     n, left = shape.sizes.size, scratch.left
-    for d in range(n):
-        for row in range(shape.divisor_start[d], shape.divisor_start[d + 1]):
-            covered = shape.divisors[row] * around.outer[level, d]
-            left[row] = 0
-            if shape.divisors[row] % around.inner[level, d] == 0 and shape.sizes[d] % covered == 0:
-                left[row] = shape.sizes[d] // covered
+    fill_left(shape, around, level, left)
     count = 0
     for i in range(tiles.start[level], tiles.start[level + 1]):
         d = 0
@@ -225,7 +239,7 @@ def build_boundary(
             for x in range(shape.pair_one.size):
                 chain.pairs_n[i, x] = insert_pair(chain.pairs[i, x], 0, 1.0, 1.0, 0.0)
         return
-    _fill_jumps(shape, around.spatial[level - 1], scratch.jump)
+    fill_jumps(shape, around.spatial[level - 1], scratch.jump)
     count = _list_tiles(shape, tiles, around, level, scratch)
     for m in range(count):
         i = scratch.listed[m]
@@ -246,7 +260,7 @@ def build_boundary(
 
 
 @part
-def _fill_jumps(
+def fill_jumps(
     shape: Shape,
     factors: Array,
     jump: Array,

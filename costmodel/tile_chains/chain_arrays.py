@@ -13,6 +13,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.tile_chains.hulls import HULL
+from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Tiles
 
 POINTS = 24
@@ -33,6 +34,15 @@ class Scratch(NamedTuple):
     listed: Array
     jump: Array
     left: FloatArray
+
+
+def make_scratch(shape: Shape, most: int) -> Scratch:
+    """Scratch for levels of at most so many tiles."""
+    divisors = shape.divisors.size
+    return Scratch(
+        np.zeros(shape.sizes.size), np.zeros(most, np.int64),
+        np.zeros(divisors, np.int64), np.zeros(divisors),
+    )  # fmt: skip
 
 
 @by_reference

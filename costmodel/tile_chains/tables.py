@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.tile_chains.chain import build_levels
-from costmodel.tile_chains.chain_arrays import Scratch, empty_chain
+from costmodel.tile_chains.chain_arrays import empty_chain, make_scratch
 from costmodel.tile_chains.credits import Credits
 from costmodel.tile_chains.entering import Around
 from costmodel.tile_chains.shape import Shape
@@ -64,12 +64,7 @@ class ChainTables:
         # Where no tile is left, so that nothing further in is filled; else as many as levels.
         self._empty = self._levels
         self._idled: dict[bytes, Array] = {}
-        self._scratch = Scratch(
-            np.zeros(shape.sizes.size),
-            np.zeros(int(np.diff(self.tiles.start).max()), np.int64),
-            np.zeros(shape.divisors.size, np.int64),
-            np.zeros(shape.divisors.size),
-        )
+        self._scratch = make_scratch(shape, int(np.diff(self.tiles.start).max()))
 
     def _idle(self, spatial: Array) -> Array:
         """`[L]` the dimensions, as bits, that may be taken to run inside a level's tile.

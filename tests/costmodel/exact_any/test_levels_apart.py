@@ -274,6 +274,25 @@ def test_a_floor_counted_by_hand() -> None:
     assert floors[7, output] == pytest.approx(8 + 100 * (8 + 8 + 4) + (8 + 4))
 
 
+def test_floors_that_are_not_wanted_are_no_higher() -> None:
+    """Those that matter are what they are where all do, level by level too."""
+    machine = accelerator({"extends": "eyeriss", "bypass": "searched"})
+    space = MapSpace(workload("gemm:M=16,N=8,K=8"), machine)
+    one, keeps = lay_out(0, space, None), keep_choices(space)
+    choice = one.spreads.choices()
+    rng, apart, other = np.random.default_rng(0), *(Apart(one, keeps, choice) for _ in range(2))
+    for a in range(0, len(choice), 7):
+        least = int(rng.integers(len(keeps)))
+        wanted = np.arange(len(keeps)) == least
+        (*_, every), (*_, some) = apart.floors(a), other.floors(a, wanted)
+        assert every is not None
+        assert some is not None
+        assert some[least] == every[least]
+        assert (some <= every).all()
+        assert (some < every).any()
+        np.testing.assert_array_equal(other.by_level(a, least), apart.by_level(a, least))
+
+
 def test_the_best_mapping_may_come_while_floors_rise(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another search finds meanwhile can end all assignments that chains were to bound."""
     machine = accelerator({"extends": "mm256", "bypass": "searched"})
@@ -285,10 +304,10 @@ def test_the_best_mapping_may_come_while_floors_rise(monkeypatch: pytest.MonkeyP
     prover, raised = AnyProver(space), Apart.floors
     called: list[int] = []
 
-    def floors(apart: Apart, a: int) -> Iterator[np.ndarray | None]:
+    def floors(apart: Apart, a: int, wanted: np.ndarray) -> Iterator[np.ndarray | None]:
         called.append(a)
         prover.offer(codes)
-        return raised(apart, a)
+        return raised(apart, a, wanted)
 
     monkeypatch.setattr(Apart, "floors", floors)
     while not prover.finished:
