@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orchestrator.runs.mlflow_calls import Calls, calls_of
 from orchestrator.runs.mlflow_client import LONGEST_PARAM, METRICS_PER_CALL, PARAMS_PER_CALL
 from orchestrator.runs.mlflow_database import (
     MlflowDatabase,
@@ -163,6 +164,7 @@ def _write_texts(artifacts: str, texts: Mapping[str, str], tracking_uri: str | N
 
 def _send_all(client: Any, experiment: str, runs: Iterable[FinishedRun]) -> None:
     """Sends runs, a few at a time; those under way end before an error does."""
+    calls = calls_of(client)
     under_way: set[Future[None]] = set()
     with ThreadPoolExecutor(SENDERS) as senders:
         for run in runs:
@@ -170,27 +172,24 @@ def _send_all(client: Any, experiment: str, runs: Iterable[FinishedRun]) -> None
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 for one in done:
                     one.result()
-            under_way.add(senders.submit(_send, client, experiment, run))
+            under_way.add(senders.submit(_send, calls, client.tracking_uri, experiment, run))
     for one in under_way:
         one.result()
 
 
-def _send(client: Any, experiment: str, run: FinishedRun) -> None:
+def _send(calls: Calls, tracking_uri: str, experiment: str, run: FinishedRun) -> None:
     """Sends a run in as few calls as MLflow has: its server takes a hundredth of a second each."""
-    from mlflow.entities import Metric, Param
-
-    made = client.create_run(
-        experiment, start_time=run.started, run_name=run.name[:LONGEST_NAME], tags=_tags(run)
-    ).info
-    params = [Param(name, text) for name, text in param_texts(run.params).items()]
+    made = calls.begin(experiment, run.name[:LONGEST_NAME], _tags(run), run.started)
+    params = [*param_texts(run.params).items()]
     first, *rest = [*_batches(params, PARAMS_PER_CALL)] or [[]]
-    metrics = (Metric(name, value, when, step) for name, value, step, when in run.metrics)
-    points = list(islice(metrics, METRICS_PER_CALL - len(first)))
-    client.log_batch(made.run_id, metrics=points, params=first)
-    for some in rest:
-        client.log_batch(made.run_id, params=some)
-    for points in _batches(metrics, METRICS_PER_CALL):
-        client.log_batch(made.run_id, metrics=points)
+    points = iter(run.metrics)
+    some = [*islice(points, METRICS_PER_CALL - len(first))]
+    if first or some:
+        calls.log(made.run, first, some)
+    for more in rest:
+        calls.log(made.run, more, [])
+    for some in _batches(points, METRICS_PER_CALL):
+        calls.log(made.run, [], some)
     # The client would ask where they belong.
-    _write_texts(made.artifact_uri, run.texts, client.tracking_uri)
-    client.set_terminated(made.run_id, end_time=run.ended)
+    _write_texts(made.artifacts, run.texts, tracking_uri)
+    calls.end(made.run, run.ended)

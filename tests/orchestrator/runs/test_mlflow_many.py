@@ -15,6 +15,7 @@ import pytest
 from paths import ROOT
 
 from orchestrator.runs import mlflow_many
+from orchestrator.runs.mlflow_calls import OfClient
 from orchestrator.runs.mlflow_many import SENDERS, FinishedRun, log_finished
 
 
@@ -51,6 +52,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setattr(mlflow_many, "_own_tables", lambda client: None)
+    monkeypatch.setattr(mlflow_many, "calls_of", OfClient)
     return Server(tmp_path)
 
 
