@@ -117,6 +117,7 @@ class RunsInMemory(PairedRuns):
         for run in runs:
             found.setdefault((run.searcher, run.workload), []).append(run)
         self._by_pair = {pair: tuple(own) for pair, own in found.items()}
+        self._columns: dict[tuple[Column, str, str], npt.NDArray[Any]] = {}
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -128,8 +129,13 @@ class RunsInMemory(PairedRuns):
         return self._by_pair.get((searcher, workload), ())
 
     def column(self, name: Column, searcher: str, workload: str) -> npt.NDArray[Any]:
-        """`[S]` one value of each of them."""
-        return np.array([getattr(run, name) for run in self.of(searcher, workload)])
+        """`[S]` one value of each of them, not to be changed: tables ask dozens of times."""
+        key = name, searcher, workload
+        if key not in self._columns:
+            column = np.array([getattr(run, name) for run in self.of(searcher, workload)])
+            column.flags.writeable = False
+            self._columns[key] = column
+        return self._columns[key]
 
     def __len__(self) -> int:
         return len(self._runs)

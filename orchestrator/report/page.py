@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mapspace.forks import side_by_side
 from mapspace.storage import write_atomically
 from orchestrator.report.document import LEFT, Document, Figure, Table
+from orchestrator.report.figure_style import plain_figure
 
 if TYPE_CHECKING:
     import jinja2
@@ -45,6 +46,9 @@ def write_page(
     drawn = {figure.key: figures / f"{figure.key}.png" for figure in shown}
     # The last first: a page ends with what takes longest, the replays.
     parts = [partial(figure.draw, drawn[figure.key]) for figure in reversed(shown)]
+    if len(parts) > 1:
+        # Else every fork would import it.
+        plain_figure(1.0, 1.0)
     side_by_side(parts, meanwhile)
 
     def image(figure: Figure) -> str:
