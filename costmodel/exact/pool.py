@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Generator, Hashable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Collection, Generator, Hashable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 Limit = tuple[float, float]
 """Energy and cycles of the mapping to beat, in the units of the prover."""
@@ -102,6 +102,75 @@ class Waiting(Generic[Piece]):
         return number if piece.tables is None else (piece.tables,)
 
 
+class Dealt(NamedTuple):
+    """A piece that was dealt, for whoever simulates other workers.
+
+    after: the first piece that was not merged by then; tables: whose it reads, None: none of its
+    own.
+    """
+
+    after: int
+    tables: Hashable
+
+
+class InOrder(Generic[Piece, Settled]):
+    """Has pieces settled by a pool, and hands them back in the order in which they were dealt.
+
+    Attributes:
+        dealt: all pieces, in their order.
+    """
+
+    def __init__(self, pool: Pool[Piece, Settled]) -> None:
+        """Has dealt nothing."""
+        self.dealt: list[Dealt] = []
+        self._pool = pool
+        self._out: dict[int, Piece] = {}
+        self._settled: dict[int, Settled] = {}
+
+    def __len__(self) -> int:
+        """How many pieces are dealt and not handed back."""
+        return len(self._out)
+
+    @property
+    def pending(self) -> Collection[Piece]:
+        """The pieces that are dealt and not handed back, in their order."""
+        return self._out.values()
+
+    @property
+    def first(self) -> int:
+        """The number of the first of them, or of the next one that will be dealt."""
+        return next(iter(self._out), len(self.dealt))
+
+    def deal(self, piece: Piece, limit: Limit) -> int:
+        """Has a piece settled, and returns its number."""
+        number = len(self.dealt)
+        self.dealt.append(Dealt(self.first, piece.tables))
+        self._out[number] = piece
+        self._pool.submit(number, piece, limit)
+        return number
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the first of them is settled."""
+        return self.first in self._settled
+
+    def wait(self, seconds: float) -> None:
+        """Waits for so many seconds at most for some to be settled."""
+        came = self._pool.ready(seconds)
+        self._settled.update(one for one in came if one[0] in self._out)
+
+    def take(self) -> tuple[Piece, Settled]:
+        """Hands back the first of them, which is settled, and what came of it."""
+        first = self.first
+        return self._out.pop(first), self._settled.pop(first)
+
+    def forget(self) -> None:
+        """Drops what is not handed back yet."""
+        self._pool.forget()
+        self._out.clear()
+        self._settled.clear()
+
+
 class Here(Generic[Piece, Settled]):
     """A pool of this thread alone."""
 
@@ -124,7 +193,7 @@ class Here(Generic[Piece, Settled]):
                 if not self._bundle:
                     self._bundle.extend(self._waiting.bundle(1))
                 number, piece, limit = self._bundle.popleft()
-                self._work = number, self._prover.settle(piece, limit)
+                self._work = number, self._begin(number, piece, limit)
             number, work = self._work
             try:
                 next(work)
@@ -132,6 +201,10 @@ class Here(Generic[Piece, Settled]):
                 self._work = None
                 return [(number, done.value)]
         return []
+
+    def _begin(self, number: int, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
+        """Begins with a piece."""
+        return self._prover.settle(piece, limit)
 
     def forget(self) -> None:
         """See `Pool`."""

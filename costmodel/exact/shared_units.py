@@ -14,7 +14,7 @@ from typing import NamedTuple
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
 from costmodel.exact.parallel_search import Walk, merge
-from costmodel.exact.pool import Limit, Pool
+from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.prover import Prover
 from costmodel.exact.structures import Problem
 from costmodel.exact.workspace import Found, nothing_found
@@ -24,8 +24,11 @@ from costmodel.space import Codes
 WINDOW = 256
 """How many pieces are dealt beyond those that are merged, at most."""
 
-MOST_BOUNDS = 300_000
-"""A piece of more, about a quarter of a second, gives back the units that it has not begun."""
+MOST_BOUNDS = 100_000
+"""A piece of more, about a tenth of a second, gives back the units that it has not begun."""
+
+SPLIT = 8
+"""Into so many runs they are split."""
 
 FIRST_UNITS, MOST_UNITS = 1, 1024
 """Of the first pieces, and of any."""
@@ -81,7 +84,11 @@ class UnitProver(Prover):
 
 
 class SharedWalk(Walk):
-    """Has units searched by a pool."""
+    """Has units searched by a pool.
+
+    Attributes:
+        pieces: those that were dealt.
+    """
 
     def __init__(
         self,
@@ -93,10 +100,7 @@ class SharedWalk(Walk):
         """Begins with nothing dealt; see `Walk`."""
         super().__init__(problem, unit_vector, unit_set, 1)
         self.block = FIRST_UNITS
-        self._pool = pool
-        self._number = 0
-        self._out: dict[int, Units] = {}
-        self._settled: dict[int, UnitsSettled] = {}
+        self.pieces = InOrder(pool)
         self._left: list[Units] = []
         self._beyond: int | None = None
 
@@ -109,21 +113,16 @@ class SharedWalk(Walk):
         if self._beyond is None:
             self._beyond = begin
         self._deal_pieces(end, found)
-        if self._out:
-            number = next(iter(self._out))
-            if number not in self._settled:
-                came = self._pool.ready(WAIT_SECONDS)
-                self._settled.update(one for one in came if one[0] in self._out)
-            if number in self._settled:
-                self._merge(self._out.pop(number), self._settled.pop(number), found)
-        return min([one.first for one in (*self._out.values(), *self._left)] or [self._beyond])
+        if self.pieces and not self.pieces.is_settled:
+            self.pieces.wait(WAIT_SECONDS)
+        if self.pieces.is_settled:
+            self._merge(*self.pieces.take(), found)
+        return min([one.first for one in (*self.pieces.pending, *self._left)] or [self._beyond])
 
     def forget(self) -> None:
         """Drops what is dealt."""
         super().forget()
-        self._pool.forget()
-        self._out.clear()
-        self._settled.clear()
+        self.pieces.forget()
         self._left.clear()
         self._beyond = None
 
@@ -137,7 +136,7 @@ class SharedWalk(Walk):
         """Deals what was left first; what lies beyond `end` cannot win in this round."""
         assert self._beyond is not None  # the caller has looked
         limit = int(found.limit[0]), int(found.limit[1])
-        while len(self._out) < WINDOW:
+        while len(self.pieces) < WINDOW:
             if self._left and self._left[0].first < end:
                 piece = heapq.heappop(self._left)
             elif self._beyond < end:
@@ -145,9 +144,7 @@ class SharedWalk(Walk):
                 self._beyond = piece.stop
             else:
                 return
-            self._pool.submit(self._number, piece, limit)
-            self._out[self._number] = piece
-            self._number += 1
+            self.pieces.deal(piece, limit)
 
     def _merge(self, piece: Units, done: UnitsSettled, found: Found) -> None:
         """Takes over what came of a piece; pieces become such as take about MOST_BOUNDS."""
@@ -155,14 +152,20 @@ class SharedWalk(Walk):
             energy=done.energy, cycles=done.cycles, rows=done.rows, counts=done.counts
         ))  # fmt: skip
         if done.next < piece.stop:
-            heapq.heappush(self._left, Units(done.next, piece.stop))
+            run = -(-(piece.stop - done.next) // SPLIT)
+            for first in range(done.next, piece.stop, run):
+                heapq.heappush(self._left, Units(first, min(first + run, piece.stop)))
             self.block = max(1, self.block // 2)
         elif piece.stop - piece.first == self.block and done.counts.sum() < MOST_BOUNDS // 2:
             self.block = min(MOST_UNITS, 2 * self.block)
 
 
 class SharedUnits(Prover):
-    """The proof of `Prover`, shared out."""
+    """The proof of `Prover`, shared out.
+
+    Attributes:
+        dealt: the pieces, in their order.
+    """
 
     def __init__(
         self,
@@ -187,11 +190,14 @@ class SharedUnits(Prover):
         Raises:
             ConfigError: as there.
         """
+        self.dealt: list[Dealt] = []
         self._pool = pool
         super().__init__(space, objective=objective, keep=keep, top=top, threads=1, build=build)
 
     def _make_walk(self) -> Walk:
-        return SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pool)
+        walk = SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pool)
+        self.dealt = walk.pieces.dealt
+        return walk
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings as `Prover` does, before pieces are dealt; later ones are passed.

@@ -110,16 +110,28 @@ class ChainBounds:
         return ports(space)
 
     def bound(
-        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array
-    ) -> Iterator[None]:
-        """Raises the floors of assignments that share outer tables."""
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> Generator[None, None, bool]:  # fmt: skip
+        """Raises the floors of assignments that share outer tables.
+
+        Args:
+            one: the order of buffers.
+            tables: the tables.
+            found: all assignments.
+            mates: those that share outer tables.
+            enough: whether to leave further price lists to a later call.
+
+        Returns:
+            Whether any are left.
+        """
         tables[0].asked += 1
         of, space = weigh(one, found, mates, shared=True), one.space
         everyone = np.arange(len(mates))
         yield from self._by(one, tables, found, of, everyone, (-1, Prices()), 1)
         limited, leaks = self.limited(space), self._kind == ENERGY
-        if not limited:
-            return
+        if not limited or enough():
+            return bool(limited)
         least = floors_of_ports(space, limited, found.keeps, of)
         turns = np.argsort(-least, axis=0, kind="stable")
         for turn, numbers in enumerate(turns):
@@ -131,6 +143,9 @@ class ChainBounds:
                 yield from self._by(one, tables, found, of, rows, (number, prices), turn + 2)
             changed = found.slowest[mates] != before
             yield from self._together(one, nth_table(tables, 1), found, of, changed)
+            if turn + 1 < len(turns) and enough():
+                return True
+        return False
 
     def _by(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, of: Weighed,

@@ -6,7 +6,6 @@ not matter who settles it, when, or how often.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -35,6 +34,9 @@ MOST_WORK = 300_000
 
 MOST_BYTES = 1 << 29
 """What the tables of assignments may take that a worker has searched, with those of the last."""
+
+MOST_CHAIN_WORK = 1_500_000
+"""Cells of tables inside fan-outs after which chains leave further price lists to another piece."""
 
 TILING_WORK = 120
 """What a tiling takes, in tiles that are bounded in one view."""
@@ -68,17 +70,18 @@ class Settled(NamedTuple):
     """What came of a piece.
 
     codes `[0 .. top, D]` the best mappings below the limit; bounds: of its assignments; floors: of
-    raised ones that are below the limit, with group and assignment; counts: what it took; seconds:
-    of processor time; left: shares that are still to be searched; prices: what was mixed.
+    raised ones that are below the limit, with group and assignment; counts: what it took; left:
+    shares that are still to be searched; prices: what was mixed; unbounded: whether chains by
+    further price lists are left.
     """
 
     codes: Codes
     bounds: tuple[Bounds, ...]
     floors: tuple[tuple[int, int, float], ...]
     counts: dict[str, int]
-    seconds: float
     left: tuple[Left, ...]
     prices: Prices | None = None
+    unbounded: bool = False
 
 
 Key = tuple[int, int, Bounds, Prices | None, Limit | None]
@@ -95,6 +98,7 @@ class PieceProver(AnyProver):
     _takes_up = False
     _held: tuple[int, list[ChainTables]] | None = None
     _prices: Prices | None = None
+    _unbounded = False
     _views = 1
 
     @cached_property
@@ -104,32 +108,28 @@ class PieceProver(AnyProver):
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """Does what a piece asks for, for what is below a limit."""
-        started, paused = time.thread_time(), 0.0
         before = dict(self._counts)
         number, found = self._queue.groups[piece.group]
         one, mates = self._orders[number], np.array(piece.assignments)
         self._known.start_below(limit)
-        self._prices = None
+        self._prices, self._unbounded = None, False
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
         with self._leaving_as_listed(piece):
             for a, bounds in zip(piece.assignments, piece.bounds, strict=True):
                 write_bounds(found, a, bounds)
-            for _ in self._work_on(piece, one, found, mates, trail):
+            for _ in self._work_on(piece, one, found, trail):
                 if trail.inside and self._work_since(before) > MOST_WORK:
                     left = trail.left()
                     break
-                pause = time.thread_time()
                 yield
-                paused += time.thread_time() - pause
             raised = tuple(read_bounds(found, a) for a in piece.assignments)
             floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         counts = {name: number - before[name] for name, number in self._counts.items()}
         if piece.task == "search":
             counts["chains"] = 0  # which tables were there depends on the worker
-        seconds = time.thread_time() - started - paused
         codes = self._known.codes(self._top)
-        return Settled(codes, raised, floors, counts, seconds, left, self._prices)
+        return Settled(codes, raised, floors, counts, left, self._prices, self._unbounded)
 
     @contextmanager
     def _leaving_as_listed(self, piece: Piece) -> Generator[None, None, None]:
@@ -154,14 +154,20 @@ class PieceProver(AnyProver):
         piece: Piece,
         one: OneOrder,
         found: Assignments,
-        mates: Array,
         trail: ShareTrail,
     ) -> Iterator[None]:
+        mates = np.array(piece.assignments)
         if piece.task == "floors":
             yield from self._raise_floors(one, mates)
             return
         if piece.task == "chains":
-            yield from self._bounds.bound(one, self._tables_of(piece.group), found, mates)
+            tables, before = self._tables_of(piece.group), self._counts["chains"]
+            most = MOST_CHAIN_WORK // one.shape.cells
+
+            def enough() -> bool:
+                return self._counts["chains"] - before > most
+
+            self._unbounded = yield from self._bounds.bound(one, tables, found, mates, enough)
             return
         a = piece.assignments[0]
         if found.rate[a] > 0:

@@ -11,12 +11,11 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.costs import Objective
-from costmodel.exact.pool import Limit, Pool
+from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
 from costmodel.exact_any.assignment_queue import Standing
 from costmodel.exact_any.pieces import Piece, Settled, Task, read_bounds, write_bounds
@@ -46,24 +45,8 @@ Mates = tuple[int, bytes]
 """Of assignments that share outer tables: the group, and what the outer fan-outs spread."""
 
 
-class Dealt(NamedTuple):
-    """How long a piece took, for whoever simulates other workers.
-
-    after: how many pieces had been merged when it was dealt; seconds: of processor time; of: whose
-    tables it reads.
-    """
-
-    after: int
-    seconds: float
-    of: tuple[Task, int, int]
-
-
 class SharedProver(AnyProver):
-    """The proof of `AnyProver`, shared out.
-
-    Attributes:
-        dealt: the pieces, in their order.
-    """
+    """The proof of `AnyProver`, shared out."""
 
     _takes_up = False
 
@@ -90,8 +73,7 @@ class SharedProver(AnyProver):
         Raises:
             ConfigError: as there.
         """
-        self.dealt: list[Dealt] = []
-        self._pool = pool
+        self._pieces = InOrder(pool)
         self._heap: list[tuple[Order, int, Limit, Piece]] = []
         self._numbers = itertools.count()
         # Per order: how many pieces will still raise floors, and what those before left room and no
@@ -100,9 +82,12 @@ class SharedProver(AnyProver):
         self._raised: dict[int, dict[Mates, list[int]]] = {}
         self._low: dict[int, Limit] = {}
         self._sealed = self._begun = False
-        # What is dealt and not merged yet.
-        self._pending: dict[int, Piece] = {}
         super().__init__(space, objective=objective, keep=keep, top=top, build=build)
+
+    @property
+    def dealt(self) -> list[Dealt]:
+        """The pieces, in their order."""
+        return self._pieces.dealt
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings as `AnyProver` does, before pieces are dealt; later ones are passed.
@@ -119,7 +104,7 @@ class SharedProver(AnyProver):
         groups = self._queue.groups
         left = [np.zeros(len(found.energy), np.bool_) for _, found in groups]
         shares: dict[tuple[int, int], list[Left]] = {}
-        for piece in (*self._pending.values(), *(entry[-1] for entry in self._heap)):
+        for piece in (*self._pieces.pending, *(entry[-1] for entry in self._heap)):
             if piece.task in ("mix", "search"):
                 key, one = (piece.group, piece.assignments[0]), Left(piece.least[0], piece.share)
                 left_of = self._queue.shares.get(key, [one]) if piece.task == "mix" else [one]
@@ -250,38 +235,30 @@ class SharedProver(AnyProver):
 
     def _deal(self) -> Iterator[None]:
         """Has pieces settled, and merges what comes of them as they were dealt."""
-        settled: dict[int, Settled] = {}
         # Bounds of what is dealt, those of what is merged already among them.
         out: list[tuple[Order, int, Limit]] = []
-        merged = dealt = 0
         while True:
-            while self._heap and dealt < merged + WINDOW:
+            while self._heap and len(self._pieces) < WINDOW:
                 order, _, where, piece = heapq.heappop(self._heap)
-                if not self._known.beats(*piece.least):
-                    self._leave_out(piece)
+                if self._known.beats(*piece.least):
+                    heapq.heappush(out, (order, self._pieces.deal(piece, self._limit()), where))
                 else:
-                    self._pool.submit(dealt, piece, self._limit())
-                    self._pending[dealt] = piece
-                    heapq.heappush(out, (order, dealt, where))
-                    self.dealt.append(Dealt(merged, 0.0, piece.tables))
-                    dealt += 1
-            if merged == dealt:
+                    self._leave_out(piece)
+            if not self._pieces:
                 return
-            while out[0][1] < merged:
+            while out[0][1] < self._pieces.first:
                 heapq.heappop(out)
             low = [out[0][2], *self._low.values(), *(where for _, _, where, _ in self._heap[:1])]
             self._bound = min(low, key=lambda one: self._known.order(*one))
-            while merged not in settled:
-                settled.update(self._pool.ready(STEP_SECONDS))
+            while not self._pieces.is_settled:
+                self._pieces.wait(STEP_SECONDS)
                 yield
-            self._merge(merged, self._pending.pop(merged), settled.pop(merged))
-            merged += 1
+            self._merge(*self._pieces.take())
 
-    def _merge(self, number: int, piece: Piece, done: Settled) -> None:
+    def _merge(self, piece: Piece, done: Settled) -> None:
         """Takes over what came of a piece, and adds those that follow from it."""
         if len(done.codes):
             self._known.take(done.codes)
-        self.dealt[number] = self.dealt[number]._replace(seconds=done.seconds)
         for name, count in done.counts.items():
             self._counts[name] += count
         if piece.task == "floors":
@@ -323,13 +300,18 @@ class SharedProver(AnyProver):
             self._low.pop(number, None)
 
     def _take_chains(self, piece: Piece, done: Settled) -> None:
-        """Has those searched whose chains leave them room."""
-        found = self._queue.groups[piece.group][1]
+        """Has those searched whose chains leave them room, or bounded by further price lists."""
+        found, left = self._queue.groups[piece.group][1], []
         for a, bounds in zip(piece.assignments, done.bounds, strict=True):
             write_bounds(found, a, bounds)
             energy, cycles, *_, chains, _ = bounds
             if chains > 0 and self._known.beats(energy, cycles):
-                self._add_bounded(piece.group, a)
+                left.append(a)
+        if done.unbounded and left:
+            self._add_chains(piece.group, left)
+            return
+        for a in left:
+            self._add_bounded(piece.group, a)
 
     def _take_left(self, piece: Piece, left: Left) -> None:
         """Has a share searched that was left."""

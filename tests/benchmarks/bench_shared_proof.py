@@ -1,6 +1,7 @@
 """A proof shared out: processor seconds alone and of its pieces, and what workers would gain.
 
     python tests/benchmarks/bench_shared_proof.py register256 resnet-conv4 --lengths FILE.json
+    python tests/benchmarks/bench_shared_proof.py mm256-bw-bypass inception-conv2
 
 What 2, 16 and 64 workers would take is a simulation with the measured lengths of the pieces.
 Listing the assignments comes first. A worker that is free takes a bundle of what is dealt, as those
@@ -8,7 +9,9 @@ on Ray do; a piece is dealt after as many others were merged as were when it was
 one takes the driver its measured time, and a bundle comes back as a whole. A worker whose last
 piece read other tables fills them from nothing: pieces of chains are settled twice here where
 tables change, and what the second time saves is what filling takes; pieces of floors begin with no
-level known. Starting workers and sending pieces count as nothing.
+level known. Of three levels the tables stand from the beginning, and every worker has its own; what
+a round has dealt and ends without is measured, too, and holds workers up. Starting workers and
+sending pieces count as nothing.
 `--lengths` keeps the lengths, and simulates with those that are there; `--alone SECONDS` gives what
 the proof alone takes, where that was measured before.
 """
@@ -20,81 +23,143 @@ import heapq
 import json
 import time
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, Limit, Waiting
+from costmodel.exact.shared_units import SharedUnits, UnitProver
 from costmodel.exact_any import apart
 from costmodel.exact_any.chain_bounds import Opened
-from costmodel.exact_any.choice import load_prover
+from costmodel.exact_any.choice import is_older, load_prover, make_prover
 from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled, write_bounds
-from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.shared_prover import SharedProver
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.space import Codes
 from costmodel.tile_chains.tables import ChainTables
 from searchers import Evaluator, make
 
 
 class Length(NamedTuple):
-    """Of a piece: how many were merged when it was dealt, what it is, and what it took.
+    """Of a piece: the first that was not merged when it was dealt, what it is, and what it took.
 
-    seconds: of processor time without filling tables.
+    seconds: of processor time without filling tables; dropped: its round ended without it.
     """
 
     after: int
     task: str
     tables: str
     seconds: float
+    dropped: bool = False
 
 
-class Measured(PieceProver):
-    """Notes how long pieces take, and how long the tables that they read."""
+class Measured(Here[Any, Any]):
+    """A pool of this thread alone that notes how long pieces take.
+
+    Attributes:
+        worker: who settles them.
+        seconds: of every piece, by its number.
+        spent: seconds in all, of what was settled twice as well.
+        dropped: pieces whose round ended without them.
+        begun: the processor time when the first was dealt.
+    """
+
+    def __init__(self, worker: Filling | UnitProver) -> None:
+        """Has settled nothing."""
+        super().__init__(worker)
+        self.worker, self.spent = worker, 0.0
+        self.seconds: dict[int, float] = {}
+        self.dropped: set[int] = set()
+        self.begun: float | None = None
+
+    def submit(self, number: int, piece: Any, limit: Limit) -> None:
+        """See `Pool`."""
+        self.begun = self.begun or time.process_time()
+        super().submit(number, piece, limit)
+
+    def _begin(self, number: int, piece: Any, limit: Limit) -> Generator[None, None, Any]:
+        took, work = 0.0, super()._begin(number, piece, limit)
+        while True:
+            started, settled = time.thread_time(), None
+            try:
+                next(work)
+            except StopIteration as done:
+                settled = done.value
+            took += time.thread_time() - started
+            if settled is not None:
+                break
+            yield
+        self.spent += took
+        self.seconds[number] = took - getattr(self.worker, "filling", 0.0)
+        return settled
+
+    def forget(self) -> None:
+        """Drops what waits; other workers may have begun with it, so that its lengths are noted."""
+        before = set(self.seconds)
+        while self._work is not None or self._bundle or self._waiting:
+            self.ready(1.0)
+        self.dropped |= set(self.seconds) - before
+        super().forget()
+
+
+class Filling(PieceProver):
+    """Settles pieces, and notes how long tables take that another worker would fill again.
+
+    Attributes:
+        filling: seconds of the last piece.
+        fresh: seconds from nothing, by tables.
+        searched: a piece of every assignment that was searched.
+        largest: bytes of the largest tables of one of these.
+        twice: seconds of what was settled a second time.
+    """
 
     def __init__(self, space: MapSpace) -> None:
         """Has settled nothing."""
         super().__init__(space)
         self.searched: dict[str, Piece] = {}
         self.fresh: dict[str, float] = {}
-        self.largest, self.spent, self.twice, self._filling = 1, 0.0, 0.0, 0.0
+        self.largest, self.twice, self.filling = 1, 0.0, 0.0
         self._floors = apart.least_of_level
         apart.least_of_level = self._least_of_level
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """See `PieceProver`."""
-        self._filling, first = 0.0, 0.0
+        self.filling, key = 0.0, name(piece)
         if piece.task == "search":
-            self.searched[name(piece)] = piece
+            self.searched[key] = piece
         if piece.task == "floors":
             for found, _, raised in self._apart.values():
                 found._least.clear()
                 found._blocks.clear()
                 raised.clear()
-        if piece.task == "chains" and (self._held is None or self._held[0] != piece.group):
-            first = (yield from super().settle(piece, limit)).seconds
-            self.twice += first
-            for table in self._held[1] if self._held else []:
-                if table.around is not None:
-                    # Other pieces share what is outside all fan-outs alone.
-                    outside = int((table.around.outer[:-1] == 1).all(axis=1).sum())
-                    table.around.limit[outside:] = -np.inf
+        if piece.task != "chains" or (self._held is not None and self._held[0] == piece.group):
+            done = yield from super().settle(piece, limit)
+            if piece.task == "floors":
+                self.fresh[key] = max(self.fresh.get(key, 0.0), self.filling)
+            return done
+        started = time.thread_time()
+        yield from super().settle(piece, limit)
+        self.filling = first = time.thread_time() - started
+        for table in self._held[1] if self._held else []:
+            if table.around is not None:
+                # Other pieces share what is outside all fan-outs alone.
+                outside = int((table.around.outer[:-1] == 1).all(axis=1).sum())
+                table.around.limit[outside:] = -np.inf
+        started = time.thread_time()
         done = yield from super().settle(piece, limit)
-        self.spent += first + done.seconds
-        if first:
-            key = name(piece)
-            self.fresh[key] = max(self.fresh.get(key, 0.0), first - done.seconds)
-        if piece.task == "floors":
-            key = name(piece)
-            self.fresh[key] = max(self.fresh.get(key, 0.0), self._filling)
-        return done._replace(seconds=done.seconds - self._filling)
+        second = time.thread_time() - started
+        self.twice += second
+        self.fresh[key] = max(self.fresh.get(key, 0.0), first - second)
+        return done
 
     def _fill(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         started = time.thread_time()
         filled = yield from super()._fill(piece)
-        self._filling += time.thread_time() - started
+        self.filling += time.thread_time() - started
         self.largest = max(self.largest, sum(table.size for table in filled[0]))
         return filled
 
@@ -104,12 +169,17 @@ class Measured(PieceProver):
         self._floors(*given)
         _, _, around, level, *_ = given
         if (around.outer[level] == 1).all():
-            self._filling += time.thread_time() - started
+            self.filling += time.thread_time() - started
+
+
+def said(tables: Hashable) -> str:
+    """Whose tables a piece reads, as lengths have it."""
+    return " ".join(map(str, tables)) if isinstance(tables, tuple) else ""
 
 
 def name(piece: Piece) -> str:
     """Whose tables a piece reads."""
-    return " ".join(map(str, piece.tables))
+    return said(piece.tables)
 
 
 def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, float]:
@@ -132,10 +202,10 @@ def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, fl
 
 
 class Waits(NamedTuple):
-    """A piece that waits in a simulation; tables: whose it reads."""
+    """A piece that waits in a simulation; tables: whose it reads, None: none of its own."""
 
     number: int
-    tables: str
+    tables: str | None
 
 
 class Simulation:
@@ -149,6 +219,7 @@ class Simulation:
         self._idle = deque(range(workers))
         self._last = [""] * workers
         self._searched: list[dict[str, None]] = [{} for _ in range(workers)]
+        self._floors: list[dict[str, None]] = [{} for _ in range(workers)]
         self._settled, self._dealt, self._merged = set[int](), 0, 0
         self._driver = float(found["head"])
         # When, and what ends then: pieces on a worker, or nothing but the driver's turn.
@@ -172,14 +243,23 @@ class Simulation:
             return
         while self._dealt < len(self._lengths):
             one = self._lengths[self._dealt]
-            if one.after > self._merged:
+            if one.after > self._merged and not self._round_ends(one.after):
                 break
-            self._waiting.add(self._dealt, Waits(self._dealt, one.tables), (0.0, 0.0))
+            self._waiting.add(self._dealt, Waits(self._dealt, one.tables or None), (0.0, 0.0))
             self._dealt += 1
-        if self._merged in self._settled:
+        if self._merged in self._settled and not self._lengths[self._merged].dropped:
             self._merged += 1
             self._driver = now + self._found["each"]
             heapq.heappush(self._events, (self._driver, -1, ()))
+
+    def _round_ends(self, after: int) -> bool:
+        """Drops what waits, if all that is dealt and not merged was dropped."""
+        left = self._lengths[self._merged : after]
+        if after != self._dealt or not all(one.dropped for one in left):
+            return False
+        self._waiting.clear()
+        self._merged = after
+        return True
 
     def _give(self, worker: int, now: float) -> None:
         """Has a worker settle a bundle."""
@@ -190,16 +270,36 @@ class Simulation:
     def _takes(self, worker: int, one: Length) -> float:
         """Seconds that a piece takes on a worker, with the tables that it has to fill."""
         fill = self._found["fresh"].get(one.tables, 0.0)
-        last, self._last[worker] = self._last[worker], one.tables
-        if one.task != "search":
+        if one.task == "chains":
+            last, self._last[worker] = self._last[worker], one.tables
             return one.seconds + (fill if last != one.tables else 0.0)
-        has = self._searched[worker]
+        has = self._searched[worker] if one.task == "search" else self._floors[worker]
         # Those used last are at the end.
         missing = has.pop(one.tables, one) is one
         has[one.tables] = None
-        while len(has) > self._found["kept"]:
+        while one.task == "search" and len(has) > self._found["kept"]:
             del has[next(iter(has))]
         return one.seconds + (fill if missing else 0.0)
+
+
+def parts(space: MapSpace) -> tuple[Measured, SharedProver | SharedUnits]:
+    """A proof shared out, its tables or list left to its first steps, and who measures it."""
+    if is_older(space):
+        pool = Measured(UnitProver(space, threads=1))
+        return pool, SharedUnits(space, pool, build=False)
+    pool = Measured(Filling(space))
+    return pool, SharedProver(space, pool, build=False)
+
+
+def run(proof: AnyProof, codes: Codes, seconds: float | None) -> dict[str, Any]:
+    """Runs a proof from a mapping on; what it took, and when it began."""
+    started = time.process_time()
+    proof.offer(codes)
+    proof.run(seconds)
+    took = time.process_time() - started
+    found = {"seconds": took, "started": started, "gap": proof.gap, "finished": proof.finished}
+    print(json.dumps(found | {"counts": proof.counts}), flush=True)
+    return found
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -209,33 +309,31 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     evaluator = Evaluator(LoopNestModel(), space, objective="edp", iterations=options.iterations)
     make("structured", space, seed=0).run(evaluator)
     assert evaluator.best_code is not None
-    worker = Measured(space)
-    started = time.process_time()
-    shared = SharedProver(space, Here(worker))
-    head = time.process_time() - started
-    found: dict[str, Any] = {"head": head}
-    proofs: list[tuple[str, AnyProver | None, float]] = [("shared", shared, head)]
+    first = evaluator.best_code[None]
+    pool, proof = parts(space)
+    shared = run(proof, first, options.seconds)
+    assert pool.begun is not None
+    found: dict[str, Any] = {"head": pool.begun - shared["started"], "shared": shared}
+    driver = shared["seconds"] - found["head"] - pool.spent
+    found["each"] = driver / len(proof.dealt)
+    found["kept"], found["fresh"] = 1, {}
+    if isinstance(pool.worker, Filling):
+        shared["seconds"] -= pool.worker.twice
+        found["kept"] = max(1, MOST_BYTES // pool.worker.largest)
+        found["fresh"] = pool.worker.fresh | from_nothing(space, pool.worker.searched)
+    found["lengths"] = [
+        Length(
+            one.after,
+            str(one.tables[0]) if isinstance(one.tables, tuple) else "units",
+            said(one.tables),
+            pool.seconds.get(number, 0.0),
+            number in pool.dropped,
+        )
+        for number, one in enumerate(proof.dealt)
+    ]
     found["alone"] = {"seconds": options.alone, "gap": 0.0}
     if options.alone is None:
-        proofs.append(("alone", None, 0.0))
-    for name_of, made, before in proofs:
-        started = time.process_time()
-        proof = made or AnyProver(space)
-        proof.offer(evaluator.best_code[None])
-        proof.run(options.seconds)
-        found[name_of] = {"seconds": before + time.process_time() - started, "gap": proof.gap}
-        found[name_of] |= {"finished": proof.finished, "counts": proof.counts}
-        print(name_of, json.dumps(found[name_of]), flush=True)
-    found["kept"] = max(1, MOST_BYTES // worker.largest)
-    found["fresh"] = worker.fresh | from_nothing(space, worker.searched)
-    lengths = [
-        Length(one.after, one.of[0], " ".join(map(str, one.of)), one.seconds)
-        for one in shared.dealt
-    ]
-    found["lengths"] = lengths
-    driver = found["shared"]["seconds"] - head - worker.spent
-    found["each"] = driver / len(shared.dealt)
-    found["shared"]["seconds"] -= worker.twice
+        found["alone"] = run(make_prover(space, threads=1, build=False), first, options.seconds)
     return found
 
 
@@ -253,11 +351,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = json.loads(file.read_text()) if file and file.exists() else measure(options)
     if file is not None:
         file.write_text(json.dumps(found))
-    for name in ("alone", "shared"):
-        said = found[name]
-        print(f"{name}: {said['seconds']:.1f} processor s, gap {said['gap']:.2%}")
+    for which in ("alone", "shared"):
+        its = found[which]
+        print(f"{which}: {its['seconds']:.1f} processor s, gap {its['gap']:.2%}")
     print(f"listing: {found['head']:.2f} s, merging a piece: {found['each'] * 1000:.2f} ms")
-    for task in ("floors", "chains", "mix", "search"):
+    for task in ("floors", "chains", "mix", "search", "units"):
         took = [one[3] for one in found["lengths"] if one[1] == task]
         fills = [fill for key, fill in found["fresh"].items() if key.startswith(task)]
         if took:

@@ -110,7 +110,7 @@ def check_larger() -> int:
         alone.run()
         prover = in_any_order(space, objective, worst)
         assert prover.best_outcome == alone.best_outcome
-        pieces += prover._walk._number  # type: ignore[attr-defined]
+        pieces += len(prover.dealt)
     return pieces
 
 
@@ -136,7 +136,7 @@ def forgets_what_is_left(self: SharedWalk, piece: Units, done: UnitsSettled, fou
 
 def as_they_come(self: SharedWalk, piece: Units, done: UnitsSettled, found: Any) -> None:
     """Limits are set by pieces that nobody has merged yet."""
-    for other in list(self._settled.values()):
+    for other in list(self.pieces._settled.values()):
         MERGE(self, Units(0, 0), other._replace(next=0), found)
     MERGE(self, piece, done, found)
 

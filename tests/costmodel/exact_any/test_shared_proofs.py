@@ -27,7 +27,7 @@ from costmodel.exact_any.shared_prover import SharedProver
 SMALL = [
     (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2), (exact_pool, "SHARE", 1),
     (shared_prover, "MOST_FLOORS", 1), (pieces, "MOST_WORK", 5), (pieces, "TILING_WORK", 1),
-    (share, "SPLIT", 3),
+    (share, "SPLIT", 3), (pieces, "MOST_CHAIN_WORK", 1),
 ]  # fmt: skip
 """Limits come from pieces before, and what takes long is split."""
 
@@ -96,7 +96,7 @@ def check_space(
     reached = LoopNestModel().evaluate(space, prover.codes(1)).objective(objective)[0]
     assert float(reached) <= float(values.min()) * (1 + 2e-12), f"{objective} of {space.workload}"
     assert texts[0] == texts[1]
-    return Counter(one.of[0] for one in prover.dealt)
+    return Counter(one.tables[0] for one in prover.dealt)  # type: ignore[index]
 
 
 def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,17 +130,37 @@ def test_energies_of_nothing_have_a_certificate(monkeypatch: pytest.MonkeyPatch)
     check(9109, 2000, monkeypatch)
 
 
-def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> int:
-    """As `check`, where every port is limited; returns how often ports were mixed."""
-    mixed = 0
+def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> Counter[str]:
+    """As `check`, where every port is limited; `again`: how often price lists were left."""
+    tasks, again = Counter[str](), list[bool]()
+
+    def counts(self: SharedProver, piece: Piece, done: Settled) -> None:
+        again.append(done.unbounded)
+        take(self, piece, done)
+
+    take = SharedProver._take_chains
+    patch.setattr(SharedProver, "_take_chains", counts)
     for seed in seeds:
         space, codes = random_ports(seed, 1000)
-        mixed += check_space(space, codes, ("edp", "ed2p")[seed % 2], patch)["mix"]
-    return mixed
+        tasks += check_space(space, codes, ("edp", "ed2p")[seed % 2], patch)
+    return tasks + Counter(again=sum(again))
 
 
-def test_ports_are_mixed_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_ports(range(6), monkeypatch) > 6
+def test_ports_are_bounded_and_mixed_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = check_ports(range(6), monkeypatch)
+    assert tasks["mix"] > 6
+    assert tasks["again"] > 6
+
+
+def test_price_lists_that_are_forgotten_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgets(self: SharedProver, piece: Piece, done: Settled) -> None:
+        if not done.unbounded:
+            take(self, piece, done)
+
+    take = SharedProver._take_chains
+    monkeypatch.setattr(SharedProver, "_take_chains", forgets)
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check_ports(range(6), monkeypatch)
 
 
 @pytest.mark.slow
@@ -168,11 +188,11 @@ def without_the_first(trail: ShareTrail) -> tuple[Left, ...]:
     return LEFT(trail)[1:]
 
 
-def as_they_come(self: SharedProver, number: int, piece: Piece, done: Settled) -> None:
+def as_they_come(self: SharedProver, piece: Piece, done: Settled) -> None:
     """What was found by pieces that nobody has merged yet sets limits."""
     for code in (done.codes, *COME):
         self._known.take(code)
-    MERGE(self, number, piece, done)
+    MERGE(self, piece, done)
 
 
 OWN, LEFT, MERGE = ShareTrail.own, ShareTrail.left, SharedProver._merge
