@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from small_hierarchies import random_hierarchy, random_ports
 
-from costmodel import LoopNestModel, MapSpace
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact.certificate import certify
-from costmodel.exact.pool import Here, Waiting
+from costmodel.exact.pool import Here, Limit, Waiting
 from costmodel.exact_any import pieces, shared_prover
 from costmodel.exact_any.chain_bounds import ChainBounds
-from costmodel.exact_any.pieces import PieceProver
+from costmodel.exact_any.pieces import Piece, PieceProver, Settled
+from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.shared_prover import SharedProver
+from costmodel.tile_chains import chain_arrays, tables
 
 MIXING = (43, 56, 60, 66)
 """Of the problems with narrow ports some in which two are slowest by turns."""
@@ -30,8 +32,8 @@ class Two(NamedTuple):
 
 def test_pieces_that_read_the_same_tables_are_given_out_together() -> None:
     waiting = Waiting[Two]()
-    for number, tables in enumerate("abcabcab" * 4):
-        waiting.add(number, Two(tables), (0.0, 0.0))
+    for number, read in enumerate("abcabcab" * 4):
+        waiting.add(number, Two(read), (0.0, 0.0))
     assert [number for number, *_ in waiting.bundle(1)] == [0, 3, 6, 8, 11, 14, 16, 19]
     assert [number for number, *_ in waiting.bundle(2)] == [1, 4, 7]
     assert [number for number, *_ in waiting.bundle(64)] == [2]
@@ -107,6 +109,64 @@ def test_a_worker_that_remembers_bounds_is_caught(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(PieceProver, "_leaving_as_listed", lambda self, piece: nullcontext())
     with pytest.raises(AssertionError):
         pieces_before(monkeypatch)
+
+
+TWO_FAN_OUTS = {
+    "name": "two fan-outs",
+    "mac_energy_pj": 1.0,
+    "levels": [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "L3", "capacity_words": 4096, "energy_pj": 8.0, "fanout": 4},
+        {"name": "L2", "capacity_words": 512, "energy_pj": 2.5, "fanout": 4},
+        {"name": "L1", "capacity_words": 64, "energy_pj": 0.6},
+        {"name": "R", "capacity_words": 16, "energy_pj": 0.2},
+    ],
+}
+
+
+class SettlesBefore(PieceProver):
+    """Has settled every piece of chains for a higher limit before."""
+
+    def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
+        """See `PieceProver`."""
+        if piece.task == "chains":
+            yield from super().settle(piece, (limit[0] * 1.1, limit[1]))
+        return (yield from super().settle(piece, limit))
+
+
+def limits_before(patch: pytest.MonkeyPatch) -> None:
+    """A worker that has settled pieces for higher limits says what a new one says."""
+    # Points that tiles above the limit add to full hulls lower what is below it.
+    patch.setattr(chain_arrays, "HULL", 2)
+    space = MapSpace(workload("gemm:M=48,N=36,K=60"), accelerator(TWO_FAN_OUTS))
+    alone = AnyProver(space, top=100)
+    alone.offer(space.sample(np.random.default_rng(0), 100, feasible=True))
+    alone.run()
+    near = alone.codes(100)
+    value = LoopNestModel().evaluate(space, near).objective("edp")
+    for first in near[::5]:
+        texts = []
+        for worker in (SettlesBefore(space), PieceProver(space)):
+            prover = SharedProver(space, Here(worker))
+            prover.offer(first[None])
+            prover.run()
+            best = LoopNestModel().evaluate(space, prover.codes(1)).objective("edp")[0]
+            assert float(best) <= float(value[0]) * (1 + 2e-12)
+            texts.append(certify(prover, 1.0).text())
+        assert texts[0] == texts[1]
+
+
+def test_limits_of_pieces_before_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_before(monkeypatch)
+
+
+def test_tables_of_higher_limits_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_change = tables._first_change
+    monkeypatch.setattr(
+        tables, "_first_change", lambda before, around, exact: first_change(before, around, False)
+    )
+    with pytest.raises(AssertionError):
+        limits_before(monkeypatch)
 
 
 def found_early(patch: pytest.MonkeyPatch, leave_out: Callable[..., None]) -> int:
