@@ -9,7 +9,7 @@ Letters: B assignments, L levels, n dimensions, T tensors, P ports.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +22,10 @@ from costmodel.exact_any.assignments import Assignments, port_floors
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.leaves import Assignment
+from costmodel.exact_any.runs import levels_outside
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
-from costmodel.tile_chains.tables import ChainTables, nth_table, products_inside
+from costmodel.tile_chains.tables import ChainTables, nth_table, paid_inside, products_inside
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.views import Together, View
 from costmodel.tile_chains.weights import Weights, level_floors, weights
@@ -62,6 +63,19 @@ class Weighed(NamedTuple):
     spatial: Array
     found: Weights
     inside: Array | None
+
+
+class Outside(NamedTuple):
+    """What several sets that are bounded in a row ask of energy's tables outside all fan-outs.
+
+    inside `[l, n]` what tiles of these levels are multiples of; limit `[l]` what words that enter
+    them cost less than where it can win, None: whatever they cost; follows `[l, T]` 1 where a level
+    further in pays for a tensor.
+    """
+
+    inside: Array
+    limit: FloatArray | None
+    follows: Array
 
 
 def weigh(one: OneOrder, found: Assignments, mates: Array, *, shared: bool) -> Weighed:
@@ -110,8 +124,8 @@ class ChainBounds:
         return ports(space)
 
     def bound(
-        self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array,
-        enough: Callable[[], bool] = lambda: False,
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, of: Weighed,
+        outside: Outside | None = None, enough: Callable[[], bool] = lambda: False,
     ) -> Generator[None, None, bool]:  # fmt: skip
         """Raises the floors of assignments that share outer tables.
 
@@ -119,16 +133,20 @@ class ChainBounds:
             one: the order of buffers.
             tables: the tables.
             found: all assignments.
-            mates: those that share outer tables.
+            of: those that share outer tables.
+            outside: of several such sets that share tables outside all fan-outs; None: of one.
             enough: whether to leave further price lists to a later call.
 
         Returns:
             Whether any are left.
         """
         tables[0].asked += 1
-        of, space = weigh(one, found, mates, shared=True), one.space
+        space, mates = one.space, of.mates
+        if outside is not None and of.inside is not None:
+            levels = len(outside.inside)
+            of = of._replace(inside=np.concatenate([outside.inside, of.inside[levels:]]))
         everyone = np.arange(len(mates))
-        yield from self._by(one, tables, found, of, everyone, (-1, Prices()), 1)
+        yield from self._by(one, tables, found, of, everyone, (-1, Prices()), 1, outside)
         limited, leaks = self.limited(space), self._kind == ENERGY
         if not limited or enough():
             return bool(limited)
@@ -147,9 +165,22 @@ class ChainBounds:
                 return True
         return False
 
+    def outside(self, one: OneOrder, run: Sequence[tuple[Assignments, Weighed]]) -> Outside | None:
+        """What tables outside all fan-outs are to serve of a run; None where it is one set."""
+        if len(run) < 2:
+            return None
+        levels, limit = levels_outside(one), None
+        follows = np.max([paid_inside(of.found.weight[0])[:levels] for _, of in run], axis=0)
+        inside = np.gcd.reduce([of.inside[:levels] for _, of in run if of.inside is not None])
+        for found, of in run:
+            its = self._limit(one, found, of, np.arange(len(of.mates)), Prices())
+            if its is not None:
+                limit = its[:levels] if limit is None else np.maximum(limit, its[:levels])
+        return Outside(inside, limit, follows)
+
     def _by(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, of: Weighed,
-        rows: Array, listed: tuple[int, Prices], chains: int,
+        rows: Array, listed: tuple[int, Prices], chains: int, outside: Outside | None = None,
     ) -> Iterator[None]:  # fmt: skip
         """Raises the floors of some of the assignments by one price list.
 
@@ -161,6 +192,7 @@ class ChainBounds:
             rows: which of these.
             listed: which port, -1 for none, and what counts.
             chains: how many price lists have bounded them then.
+            outside: what tables outside all fan-outs are to serve beside; None: nothing.
         """
         if not len(rows):
             return
@@ -171,11 +203,16 @@ class ChainBounds:
         table = nth_table(tables, 0 if number < 0 else 2 + own if beside else 1)
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         limit = self._limit(one, found, of, rows, prices)
+        if limit is not None and outside is not None and outside.limit is not None:
+            levels = len(outside.inside)
+            limit[:levels] = np.maximum(limit[:levels], outside.limit)
         for row in rows.tolist():
             mate = int(of.mates[row])
             if found.chains[mate] >= chains or not self._could_win(found, mate):
                 continue  # by a proof before this one, or it is settled
-            yield from self._fill(table, of, row, weight, limit, kept=tables[0].asked > SOON)
+            follows = None if outside is None else outside.follows
+            kept = tables[0].asked > SOON
+            yield from self._fill(table, of, row, weight, limit, kept=kept, follows=follows)
             least = (fixed[row] + table.least) * (1 - SLACK)
             if number < 0 or prices.leaks:
                 if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
@@ -294,11 +331,13 @@ class ChainBounds:
 
     def _fill(
         self, table: ChainTables, of: Weighed, row: int, weight: FloatArray,
-        limit: FloatArray | None, *, kept: bool = True,
+        limit: FloatArray | None, *, kept: bool = True, follows: Array | None = None,
     ) -> Iterator[None]:  # fmt: skip
         """Fills tables for one of the assignments, with weights `[B, L + 1, T]`."""
         spatial, outer = of.spatial[row], of.found.outer[row]
-        yield from table.fill(spatial, outer, weight[row], of.inside, limit, kept=kept)
+        yield from table.fill(
+            spatial, outer, weight[row], of.inside, limit, kept=kept, more=follows
+        )
         self._counts["chains"] += 1
 
     def open(

@@ -16,7 +16,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact.pool import Limit
 from costmodel.exact_any.assignments import Assignments
-from costmodel.exact_any.chain_bounds import Opened
+from costmodel.exact_any.chain_bounds import Opened, weigh
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
@@ -167,7 +167,9 @@ class PieceProver(AnyProver):
             def enough() -> bool:
                 return self._counts["chains"] - before > most
 
-            self._unbounded = yield from self._bounds.bound(one, tables, found, mates, enough)
+            of = weigh(one, found, mates, shared=True)
+            bounding = self._bounds.bound(one, tables, found, of, enough=enough)
+            self._unbounded = yield from bounding
             return
         a = piece.assignments[0]
         if found.rate[a] > 0:
@@ -228,10 +230,16 @@ class PieceProver(AnyProver):
         if self._held is None or self._held[0] != group:
             number, found = self._queue.groups[group]
             one = self._orders[number]
-            self._held = None  # make room first
+            held, self._held = [] if self._held is None else self._held[1], None
             tiles = one.lattice.tiles(found.keeps)
-            tables = ChainTables(one.shape, tiles, found.keeps, one.credits, exact=True)
-            self._held = group, [tables]
+            if held and held[0].may_serve(one.shape):
+                # Tiles as they were are read by what was searched.
+                for table in held:
+                    table.turn_to(tiles, found.keeps)
+            else:
+                held.clear()  # make room first
+                held = [ChainTables(one.shape, tiles, found.keeps, one.credits, exact=True)]
+            self._held = group, held
         return self._held[1]
 
 

@@ -14,7 +14,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -32,17 +32,18 @@ from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, list_assignments
-from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
+from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds, Weighed, weigh
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, why_not_any
+from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
 from costmodel.exact_any.tilings import Tilings
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
-from costmodel.tile_chains.tables import ChainTables
+from costmodel.tile_chains.tables import ChainTables, turn_all_to
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
@@ -237,21 +238,44 @@ class AnyProver(ProofRun):
                 if found.energy[a] > energy:
                     queue.again(group, a)
                     continue
-            held = self._held_of(one, tables, group, found.keeps)
             if known:
+                held = self._held_of(one, tables, group, found.keeps)
                 yield from self._take_up(one, held, group, a)
                 continue
-            mates = self._mates(one, found, a, queue.left(group))
+            run = yield from self._run(one, group, a)
+            outside = self._bounds.outside(one, [(queue.groups[g][1], of) for g, of in run])
+            for each, of in run:
+                found = queue.groups[each][1]
+                mates = self._could_win(found, of.mates)
+                if not mates.size:
+                    continue  # their floors, or what others found meanwhile, ended them
+                held = self._held_of(one, tables, each, found.keeps)
+                queue.bounding(each, mates)
+                yield from self._bounds.bound(one, held, found, of, outside)
+                mates = self._could_win(found, mates)
+                yield from self._dive(one, held, found, mates)
+                for mate in self._could_win(found, mates).tolist():
+                    queue.wait(each, mate)
+
+    def _run(
+        self, one: OneOrder, group: int, a: int
+    ) -> Generator[None, None, list[tuple[int, Weighed]]]:
+        """What chains are to bound in a row: of each group assignments that share outer tables."""
+        alone = one.shape.cells <= MOST_HELD or not self._known.full
+        near, leaders = Near(self._queue, self._known, one), [(group, a)]
+        if not alone:
+            for _, chosen in near.groups(group, a):
+                yield from self._raise_floors(one, chosen)
+            leaders = list(itertools.islice(near.leaders(group, a), MOST_IN_A_ROW))
+        run: list[tuple[int, Weighed]] = []
+        for each, leader in leaders:
+            found = self._queue.groups[each][1]
+            mates = self._mates(one, found, leader, self._queue.left(each))
             yield from self._raise_floors(one, mates)
             mates = self._could_win(found, mates)
-            if not mates.size:
-                continue  # their floors, or what others found meanwhile, ended them
-            queue.bounding(group, mates)
-            yield from self._bounds.bound(one, held, found, mates)
-            mates = self._could_win(found, mates)
-            yield from self._dive(one, held, found, mates)
-            for mate in self._could_win(found, mates).tolist():
-                queue.wait(group, mate)
+            if mates.size:
+                run.append((each, weigh(one, found, mates, shared=True)))
+        return run
 
     def _held_of(
         self,
@@ -264,10 +288,15 @@ class AnyProver(ProofRun):
         if group in tables:
             tables[group] = tables.pop(group)
             return tables[group]
+        held: list[ChainTables] = []
         while len(tables) >= max(1, MOST_HELD // one.shape.cells):
-            del tables[next(iter(tables))]
-        tables[group] = [ChainTables(one.shape, one.lattice.tiles(keeps), keeps, one.credits)]
-        return tables[group]
+            held = tables.pop(next(iter(tables)))
+        if held and held[0].may_serve(one.shape):
+            turn_all_to(held, one.lattice, keeps)
+        else:
+            held = [ChainTables(one.shape, one.lattice.tiles(keeps), keeps, one.credits)]
+        tables[group] = held
+        return held
 
     def _dive(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array

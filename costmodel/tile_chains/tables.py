@@ -15,7 +15,7 @@ from costmodel.tile_chains.chain_arrays import empty_chain, make_scratch
 from costmodel.tile_chains.credits import Credits
 from costmodel.tile_chains.entering import Around
 from costmodel.tile_chains.shape import Shape
-from costmodel.tile_chains.tiles import FloatArray, Tiles
+from costmodel.tile_chains.tiles import FloatArray, Lattice, Tiles
 
 FEW = 20_000
 """Cells of lattices whose tables are filled without a pause."""
@@ -26,10 +26,18 @@ def products_inside(spatial: Array) -> Array:
     return np.cumprod(spatial[::-1], axis=0)[::-1]
 
 
+def paid_inside(weight: FloatArray) -> Array:
+    """`[L, T]` 1 where a level further in pays for a tensor, by weights `[L + 1, T]`."""
+    follows = np.zeros((len(weight) - 1, weight.shape[1]), np.int64)
+    follows[:-1] = np.cumsum(weight[1:-1][::-1], axis=0)[::-1] > 0
+    return follows
+
+
 class ChainTables:
     """Bounds of everything outside a tile, for assignments that keep the same tensors.
 
     Attributes:
+        keeps: `[L]` kept tensors of every level, as bits.
         tiles: what fits.
         chain: the tables, for `around`.
         around: the assignment that they are for; None before the first.
@@ -54,7 +62,7 @@ class ChainTables:
             known: the credits of the operation, where others read them too.
             exact: whether they must say what new ones would: a higher limit does not serve then.
         """
-        self._shape, self._keeps, self._exact = shape, keeps, exact
+        self._shape, self.keeps, self._exact = shape, keeps, exact
         self.tiles = tiles
         self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
         self.around: Around | None = None
@@ -63,8 +71,29 @@ class ChainTables:
         self._levels = len(keeps)
         # Where no tile is left, so that nothing further in is filled; else as many as levels.
         self._empty = self._levels
+        # Levels whose tables are for the tiles as they are; the others' are for earlier ones.
+        self._valid = self._levels
         self._idled: dict[bytes, Array] = {}
         self._scratch = make_scratch(shape, int(np.diff(self.tiles.start).max()))
+
+    def may_serve(self, shape: Shape) -> bool:
+        """Whether the tables may be filled for other kept tensors of an operation.
+
+        How many points a pair keeps depends on how many tiles there are.
+        """
+        return self._shape is shape and not shape.pair_one.size
+
+    def turn_to(self, tiles: Tiles, keeps: tuple[int, ...]) -> None:
+        """Serves other kept tensors from now on; levels outside that keep the same stay filled."""
+        same = alike(self.keeps, keeps)
+        self.tiles, self.keeps, self.asked = tiles, keeps, 0
+        self._idled.clear()
+        self._valid = min(self._valid, same)
+        if tiles.start[-1] > self.chain.free.size:
+            self.chain = empty_chain(tiles, self._shape.sliding.size, self._shape.pair_one.size)
+            self._valid = 0
+        if np.diff(tiles.start).max() > self._scratch.listed.size:
+            self._scratch = make_scratch(self._shape, int(np.diff(tiles.start).max()))
 
     def _idle(self, spatial: Array) -> Array:
         """`[L]` the dimensions, as bits, that may be taken to run inside a level's tile.
@@ -77,7 +106,7 @@ class ChainTables:
             return self._idled[key]
         found = self._idled[key] = np.zeros(self._levels, np.int64)
         for level in range(1, self._levels if shape.exchanges else 0):
-            kept = ((self._keeps[level] >> np.arange(shape.sliding.size)) & 1) > 0
+            kept = ((self.keeps[level] >> np.arange(shape.sliding.size)) & 1) > 0
             if shape.sliding[kept].any():
                 continue
             moved = (shape.relevant[kept] > 0).any(axis=0)
@@ -87,7 +116,7 @@ class ChainTables:
 
     def fill(
         self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None = None,
-        limit: FloatArray | None = None, *, kept: bool = True,
+        limit: FloatArray | None = None, *, kept: bool = True, more: Array | None = None,
     ) -> Iterator[None]:  # fmt: skip
         """Fills the tables for an assignment, in pieces.
 
@@ -101,6 +130,8 @@ class ChainTables:
                 cost less than; None: whatever they cost. Tables below a higher limit serve as well,
                 where they need not be exact.
             kept: whether weights outside all fan-outs are those of other assignments, too.
+            more: `[l, T]` 1 where others that read the tables of the outermost levels pay further
+                in; where two tensors can rest as a pair it is not looked at.
         """
         credit, ended = self._credits.outwards(outer)
         if inside is None:
@@ -108,9 +139,14 @@ class ChainTables:
         # Outside all fan-outs the tables serve every assignment.
         outside = (outer[:-1] == 1).all(axis=1)
         inner = np.where((kept & outside)[:, None], 1, inside)
-        paid = np.cumsum(weight[:-1][::-1], axis=0)[::-1] > 0
-        follows = np.zeros((self._levels, weight.shape[1]), np.int64)
-        follows[:-1] = paid[1:]
+        follows = paid_inside(weight)
+        if not self._shape.pair_one.size:
+            # Who does not pay for a tensor reads the same where it is followed.
+            if more is not None:
+                follows[: len(more)] |= more
+            if self._shape.cells > FEW:
+                # In the outermost slot nothing has cost anything: one table serves everything.
+                inner[0], follows[0] = 1, 1
         below = np.full(self._levels, np.inf) if limit is None else limit.copy()
         if self._exact:
             below[outside] = np.inf  # else no other limit's would be the same
@@ -120,6 +156,7 @@ class ChainTables:
             np.ascontiguousarray(inner), follows, self._idle(spatial), below,
         )  # fmt: skip
         first = 0 if self.around is None else _first_change(self.around, around, self._exact)
+        first, self._valid = min(first, self._valid), self._levels
         if self.around is not None:
             below[:first] = self.around.limit[:first]
         self.around = around
@@ -166,7 +203,7 @@ class ChainTables:
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        return ChainTables(self._shape, self.tiles, self._keeps, self._credits, exact=self._exact)
+        return ChainTables(self._shape, self.tiles, self.keeps, self._credits, exact=self._exact)
 
 
 def _first_change(before: Around, around: Around, exact: bool) -> int:
@@ -179,6 +216,20 @@ def _first_change(before: Around, around: Around, exact: bool) -> int:
             if not np.array_equal(getattr(before, name)[level], getattr(around, name)[level]):
                 return level
     return len(around.limit)
+
+
+def alike(keeps: tuple[int, ...], others: tuple[int, ...]) -> int:
+    """How many levels, from the outermost, keep the same tensors."""
+    pairs = zip(keeps, others, strict=True)
+    return next((level for level, (one, two) in enumerate(pairs) if one != two), len(keeps))
+
+
+def turn_all_to(tables: list[ChainTables], lattice: Lattice, keeps: tuple[int, ...]) -> None:
+    """Has tables of one lattice serve other kept tensors; nobody else reads their tiles."""
+    before = tables[0]
+    tiles = lattice.tiles(keeps, before.tiles, alike(before.keeps, keeps))
+    for table in tables:
+        table.turn_to(tiles, keeps)
 
 
 def nth_table(tables: list[ChainTables], number: int) -> ChainTables:

@@ -23,6 +23,8 @@ FloatArray = npt.NDArray[np.float64]
 class Tiles(NamedTuple):
     """Tiles that fit a level and all levels outside it, one level's after another's, by cell.
 
+    There may be more room than there are tiles.
+
     start `[L + 1]`; cell `[F]` in the lattice; extent and place `[F, n]` extents and their
     positions among the divisors; words `[F, T]` of every tensor, kept or not; full `[F]` 1 where
     the tile reaches the level's least utilisation and constraints leave it; at `[L, cells]` the
@@ -84,33 +86,55 @@ class Lattice:
         fitting: npt.NDArray[np.bool_] = used <= tables.capacity[level]
         return fitting
 
-    def tiles(self, keeps: tuple[int, ...]) -> Tiles:
+    def tiles(self, keeps: tuple[int, ...], over: Tiles | None = None, same: int = 0) -> Tiles:
         """The tiles of every level.
 
         Args:
             keeps: `[L]` the tensors that each level keeps, as bits.
+            over: those of other kept tensors, which nobody reads any more: written over, if there
+                is room.
+            same: how many levels, from the outermost, keep the same there.
         """
-        machine = self._space.tables.machine
+        before = 0 if over is None else int(over.start[same])
         fitting = np.ones(self._shape.cells, np.bool_)
-        at = np.full((len(keeps), self._shape.cells), -1, np.int32)
-        parts, full = [], []
-        for level, kept in enumerate(keeps):
-            fitting = fitting & self.fits(level, kept)
-            found = np.flatnonzero(fitting)
-            at[level, found] = np.arange(len(found))
-            parts.append(found)
-            tensors = [t for t in range(len(self.words)) if (kept >> t) & 1]
-            used = self.words[tensors][:, found].sum(axis=0)
-            extent = self.extent[found]
-            left = ((extent >= self._low[level]) & (extent <= self._high[level])).all(axis=1)
-            full.append((used >= machine.least_words[level]) & left)
-        cell = np.concatenate(parts)
+        if over is not None and same:
+            fitting = over.at[same - 1] >= 0
+        parts: list[Array] = []
+        for level in range(same, len(keeps)):
+            fitting = fitting & self.fits(level, keeps[level])
+            parts.append(np.flatnonzero(fitting))
+        stops = before + np.cumsum([len(part) for part in parts])
+        if over is None:
+            over = self._room(len(keeps), int(stops[-1]))
+        elif len(parts) and stops[-1] > over.cell.size:
+            return self.tiles(keeps)
+        found = over._replace(start=np.concatenate([over.start[: same + 1], stops]))
+        for level, part in enumerate(parts, same):
+            self._list_level(found, level, keeps[level], part)
+        return found
+
+    def _room(self, levels: int, size: int) -> Tiles:
+        """Room for so many tiles."""
+        dimensions, tensors = self.extent.shape[1], len(self.words)
         return Tiles(
-            start=np.concatenate([[0], np.cumsum([len(part) for part in parts])]),
-            cell=cell,
-            extent=np.ascontiguousarray(self.extent[cell]),
-            place=np.ascontiguousarray(self.place[cell]),
-            words=np.ascontiguousarray(self.words[:, cell].T.astype(np.float64)),
-            full=np.concatenate(full).astype(np.int64),
-            at=at,
+            start=np.zeros(1, np.int64),
+            cell=np.empty(size, np.int64),
+            extent=np.empty((size, dimensions), np.int64),
+            place=np.empty((size, dimensions), np.int64),
+            words=np.empty((size, tensors)),
+            full=np.empty(size, np.int64),
+            at=np.empty((levels, self._shape.cells), np.int32),
         )
+
+    def _list_level(self, found: Tiles, level: int, kept: int, cells: Array) -> None:
+        """Writes down the tiles of a level, by its cells."""
+        rows = slice(int(found.start[level]), int(found.start[level + 1]))
+        found.at[level] = -1
+        found.at[level, cells] = np.arange(len(cells))
+        found.cell[rows], found.place[rows] = cells, self.place[cells]
+        extent, words = self.extent[cells], self.words[:, cells]
+        found.extent[rows], found.words[rows] = extent, words.T
+        tensors = [t for t in range(len(words)) if (kept >> t) & 1]
+        left = ((extent >= self._low[level]) & (extent <= self._high[level])).all(axis=1)
+        least = self._space.tables.machine.least_words[level]
+        found.full[rows] = (words[tensors].sum(axis=0) >= least) & left

@@ -11,6 +11,7 @@ from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
 from costmodel.exact_any.front import FrontProver, prove_front
 from costmodel.exact_any.prover import AnyProver
+from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError
 
 MOST_MAPPINGS = 60_000
@@ -190,6 +191,26 @@ def check_proof(space: MapSpace, codes: Codes, objective: Objective) -> None:
     best = int(values.argmin())
     limit = float(costs.energy_pj[best]) * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[best])
     assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
+
+
+def loses_searched(seed: int, most: int = 800) -> bool:
+    """Whether a random problem whose bypass is searched is proven wrongly."""
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        try:
+            machine = {**random_machine(rng), "bypass": "searched"}
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+        codes = every_mapping(space, most)
+        if codes is not None and len(codes) and len(keep_choices(space)) > 1:
+            break
+    try:
+        check_proof(space, codes, OBJECTIVES[seed % len(OBJECTIVES)])
+    except AssertionError:
+        return True
+    return False
 
 
 def check_front(seed: int, most: int = MOST_MAPPINGS) -> int:

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mutations import broken_copy, checked
-from small_hierarchies import check_proof, random_machine, smaller
+from small_hierarchies import loses_searched, random_machine, smaller
 from small_problems import every_mapping, random_parts
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.arrays.projections import PART_OF_INPUT
-from costmodel.costs import OBJECTIVES
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignments import Assignments, list_assignments
 from costmodel.exact_any.layout import OneOrder, lay_out
@@ -194,30 +193,10 @@ def test_a_broken_rule_is_caught(name: str | None, tmp_path: Path) -> None:
         assert "in check_floors\n    assert floors[key]" in done.stderr, done.stderr
 
 
-def _lost(seed: int, most: int = 800) -> bool:
-    """Whether a random problem whose bypass is searched is proven wrongly."""
-    rng = np.random.default_rng(seed)
-    while True:
-        work, _ = random_parts(rng)
-        try:
-            machine = {**random_machine(rng), "bypass": "searched"}
-            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
-        except ConfigError:
-            continue
-        codes = every_mapping(space, most)
-        if codes is not None and len(codes) and len(keep_choices(space)) > 1:
-            break
-    try:
-        check_proof(space, codes, OBJECTIVES[seed % len(OBJECTIVES)])
-    except AssertionError:
-        return True
-    return False
-
-
 def test_tables_below_what_levels_inside_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables end where no tile is left, as those of large problems do."""
     monkeypatch.setattr(tables, "FEW", 0)
-    assert not any(_lost(seed) for seed in range(30))
+    assert not any(loses_searched(seed) for seed in range(30))
 
 
 @pytest.mark.slow
@@ -226,7 +205,9 @@ def test_more_tables_below_what_levels_inside_need(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "FEW", 0)
-    assert not any(_lost(seed, 10_000) for seed in range(2000 + 30 * block, 2030 + 30 * block))
+    assert not any(
+        loses_searched(seed, 10_000) for seed in range(2000 + 30 * block, 2030 + 30 * block)
+    )
 
 
 def test_levels_inside_that_need_too_much_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +218,7 @@ def test_levels_inside_that_need_too_much_are_caught(monkeypatch: pytest.MonkeyP
         return None if entering is None else 2 * entering
 
     monkeypatch.setattr(AnyProver, "_entering", twice)
-    assert any(_lost(seed) for seed in range(60))
+    assert any(loses_searched(seed) for seed in range(60))
 
 
 def test_tables_that_ended_early_are_filled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
