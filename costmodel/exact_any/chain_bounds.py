@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
-from costmodel.costs import Objective
 from costmodel.exact.objective import ENERGY, LATENCY, objective_kind
 from costmodel.exact_any.assignments import Assignments, port_floors
 from costmodel.exact_any.known import SLACK, Known
@@ -27,7 +26,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
 from costmodel.tile_chains.tables import ChainTables, nth_table, paid_inside, products_inside
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.views import Together, View
+from costmodel.tile_chains.views import Sum, View
 from costmodel.tile_chains.weights import Weights, level_floors, weights
 
 Opened = tuple[Assignment, list[View]]
@@ -100,19 +99,15 @@ def _unknown(one: OneOrder, found: Assignments, a: int) -> FloatArray | None:
 class ChainBounds:
     """Raises what all mappings of assignments need, and opens one for its search."""
 
-    def __init__(
-        self, objective: Objective, known: Known, counts: dict[str, int], *, settles: bool
-    ) -> None:
+    def __init__(self, known: Known, counts: dict[str, int]) -> None:
         """Notes whose bounds are wanted.
 
         Args:
-            objective: what is minimised.
             known: the best mappings.
             counts: of chains; counted on.
-            settles: whether nothing can win that has no better objective than the best.
         """
-        self._objective, self._kind = objective, objective_kind(objective)
-        self._known, self._counts, self._settles = known, counts, settles
+        self._kind = objective_kind(known.objective)
+        self._known, self._counts = known, counts
         self._mixtures: dict[tuple[int, tuple[int, ...], int, Prices], Prices] = {}
         # What entering the tiles of each level needs by itself, where that is known (lemma 11).
         self.entering: Callable[[OneOrder, Assignments, int], FloatArray | None] = _unknown
@@ -242,7 +237,7 @@ class ChainBounds:
             of: those that share outer tables.
             changed: `[B]` those whose slowest port is another one than before.
         """
-        if self._kind in (ENERGY, LATENCY) or not self._settles:
+        if self._kind in (ENERGY, LATENCY):
             return
         for number, port in enumerate(ports(one.space)):
             left = [
@@ -254,25 +249,26 @@ class ChainBounds:
             ]
             if not left:
                 continue
-            # One rate for all, so that they share outer tables: that of the least.
+            # One rate for all, so that they share outer tables.
             mates = of.mates[left].tolist()
             outcomes = [(float(found.energy[mate]), int(found.cycles[mate])) for mate in mates]
-            least = min(outcomes, key=lambda one: self._known.order(*one))
-            together = Together.of(self._objective, *least)
-            prices = Prices(port, together.rate)
+            rate = self._known.rate_for(outcomes)
+            if rate == 0:
+                continue
+            prices, together = Prices(port, rate), self._known.together(rate)
             weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
             limit = self._limit(one, found, of, np.array(left), prices)
             for row, mate in zip(left, mates, strict=True):
                 yield from self._fill(table, of, row, weight, limit, kept=False)
                 self._raise_together(found, mate, together, fixed[row] + table.least)
-                found.rate[mate] = together.rate
+                found.rate[mate] = rate
                 yield
 
     def _raise_cycles(self, found: Assignments, mate: int, least: int) -> None:
         """Raises the cycles that an assignment needs; its objective's bound stays what it was."""
         before = int(found.cycles[mate])
         if least > before:
-            same = found.energy[mate] * (before / least) ** self._power * (1 - SLACK)
+            same = found.energy[mate] * (before / least) ** self._known.power * (1 - SLACK)
             found.energy[mate] = max(found.plain[mate], same)
             found.cycles[mate] = least
 
@@ -318,16 +314,13 @@ class ChainBounds:
     def _most(self, found: Assignments, mate: int, prices: Prices) -> float:
         """What a mapping of an assignment that wins can cost at most; inf if anything."""
         energy, cycles = float(found.plain[mate]), float(found.cycles[mate])
-        limit = self._known.limit(cycles) * (1 + ROUNDING)
         if prices.port is None or prices.leaks:
-            return limit
-        if not self._settles or self._kind in (ENERGY, LATENCY) or energy <= 0:
-            return math.inf
-        slowest = float(cycles * (limit / energy) ** (1 / self._power))
-        if prices.rate == 0:
-            return slowest
-        # The sum is largest at an end of the curve of equal objectives.
-        return max(energy + prices.rate * slowest, float(limit + prices.rate * cycles))
+            most = self._known.limit(cycles)
+        elif prices.rate == 0:
+            most = self._known.most_cycles(energy, cycles)
+        else:
+            most = self._known.most_sum(energy, cycles, prices.rate)
+        return most * (1 + ROUNDING)
 
     def _fill(
         self, table: ChainTables, of: Weighed, row: int, weight: FloatArray,
@@ -348,7 +341,7 @@ class ChainBounds:
         limited = self.limited(one.space)
         views: list[View] = []
 
-        def view(at: int, prices: Prices, together: Together | None = None) -> Iterator[None]:
+        def view(at: int, prices: Prices, together: Sum | None = None) -> Iterator[None]:
             table = nth_table(tables, at)
             fixed = yield from self._price(one, table, found, of, prices, tables[0].asked)
             if prices.port is not None and not prices.leaks and together is None:
@@ -369,7 +362,7 @@ class ChainBounds:
             if least[number] * FAR >= found.cycles[a]:
                 yield from view(2 + own, Prices(limited[number]))
         if rate > 0:
-            yield from view(1, prices, self._at_rate(rate))
+            yield from view(1, prices, self._known.together(rate))
         assignment = Assignment(
             found.keeps, of.spatial[0], int(of.found.cycles[0]),
             float(leakage(one.space, of.found)[0]),
@@ -428,7 +421,7 @@ class ChainBounds:
             more = fixed + table.least > most
             if more:
                 best, most = prices, fixed + table.least
-                self._raise_together(found, a, self._at_rate(prices.rate), most)
+                self._raise_together(found, a, self._known.together(prices.rate), most)
             return more
 
         limited = self.limited(one.space)
@@ -469,16 +462,7 @@ class ChainBounds:
         alone = Prices(self.limited(one.space)[int(found.slowest[a])], float(found.rate[a]))
         return one.number, found.keeps, a, alone
 
-    def _at_rate(self, rate: float) -> Together:
-        return Together(rate, self._power)
-
-    @property
-    def _power(self) -> int:
-        return 2 if self._objective == "ed2p" else 1
-
-    def _raise_together(
-        self, found: Assignments, mate: int, together: Together, least: float
-    ) -> None:
+    def _raise_together(self, found: Assignments, mate: int, together: Sum, least: float) -> None:
         """Raises the energy that an assignment needs to what its sum with the cycles says."""
         energy, cycles = found.plain[mate : mate + 1], float(found.cycles[mate])
         both, slow = np.array([least]), np.array([cycles])

@@ -2,71 +2,20 @@
 
 from __future__ import annotations
 
-import bisect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from costmodel.costs import STATUS_OK
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.known import SLACK, Known, Target
+from costmodel.exact_any.known import Known
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
-from costmodel.exact_any.weighted import LeastSum, Line, least_sum
-from costmodel.loop_nest.model import LoopNestModel
+from costmodel.exact_any.staircase import Staircase
+from costmodel.exact_any.weighted import FIRST_MAPPINGS, LeastSum, Line, least_sum
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
-from costmodel.tile_chains.tiles import FloatArray
 from mapspace.errors import ConfigError
-
-
-class _Front(Known):
-    """The mappings known that no other beats in energy and latency at once."""
-
-    def __init__(self, space: MapSpace) -> None:
-        super().__init__(space, "edp")
-        self.cycles: list[float] = []
-        self.energies: list[float] = []
-        self.mappings: list[Codes] = []
-
-    @property
-    def full(self) -> bool:
-        """Never: what others must be better than depends on their cycles."""
-        return False
-
-    def limit(self, cycles: float) -> float:
-        """The energy that the fastest mappings known, of so many cycles at most, need at least."""
-        at = bisect.bisect_right(self.cycles, cycles)
-        return self.energies[at - 1] * (1 - SLACK) if at else float("inf")
-
-    def target(self, cycles: float) -> Target:
-        """What is known of so many cycles holds for more."""
-        return Target(self.limit(cycles), 0.0, math.inf)
-
-    def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
-        """Which sets of mappings are beaten by one that is no slower."""
-        least = np.concatenate([[np.inf], self.energies]) * (1 - SLACK)
-        at = np.searchsorted(np.array(self.cycles), cycles, side="right")
-        beaten: npt.NDArray[np.bool_] = energies >= least[at]
-        return beaten
-
-    def take(self, codes: Codes) -> None:
-        """Keeps of mappings `[B, D]` those that none beats, in place of those that they beat."""
-        costs = LoopNestModel().evaluate(self._space, codes)
-        for b in np.flatnonzero(costs.status == STATUS_OK):
-            energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
-            if energy >= self.limit(cycles):
-                continue
-            first = bisect.bisect_left(self.cycles, cycles)
-            last = first
-            while last < len(self.cycles) and self.energies[last] >= energy * (1 - SLACK):
-                last += 1
-            self.cycles[first:last] = [cycles]
-            self.energies[first:last] = [energy]
-            self.mappings[first:last] = [codes[b].copy()]
 
 
 class FrontProver(AnyProver):
@@ -80,7 +29,7 @@ class FrontProver(AnyProver):
 
     def __init__(self, space: MapSpace, *, keep: Mapping[str, Sequence[str]] | None = None) -> None:
         """As `AnyProver` does; sets of mappings are taken up by their least EDP."""
-        self._front = _Front(space)
+        self._front = Staircase(space)
         super().__init__(space, objective="edp", keep=keep)
 
     def _nothing_known(self) -> Known:
@@ -127,9 +76,9 @@ def prove_front(
             space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts")
         )
     prover = FrontProver(space, keep=keep)
-    if known:
-        prover.offer(np.stack(known))
-    if limited and not keep and _is_one_point(space, prover, say):
+    first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
+    prover.offer(np.concatenate([first, *(code[None] for code in known)]))
+    if is_older(space) and not keep and _is_one_point(space, prover, say):
         return prover.points()
     while not prover.finished:
         prover.step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
 from costmodel.space import Codes
 from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.views import Sum, Together
 
 SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
@@ -94,6 +96,11 @@ class Known:
         self._groups = () if orders is None else tuple((g.first, g.stop) for g in orders.groups)
 
     @property
+    def power(self) -> int:
+        """The power of cycles beside one of energy, 0 where bounds of energy stay what they are."""
+        return POWERS.get(self.objective, 0)
+
+    @property
     def best(self) -> tuple[float, float] | None:
         """Energy (pJ) and cycles of the best one; None before the first."""
         return self._entries[0][1:3] if self._entries else None
@@ -148,6 +155,45 @@ class Known:
         if self._kind == LATENCY:
             return Target(limit, 0.0, math.inf if worst is None else worst[1])
         return Target(limit, float(POWERS[self.objective]), math.inf)
+
+    def most_cycles(self, energy: float, cycles: float) -> float:
+        """The cycles below which a mapping that needs such energy can be among the best.
+
+        Args:
+            energy: that it needs at least, pJ.
+            cycles: that it takes at least.
+        """
+        if self._kind in (ENERGY, LATENCY) or energy <= 0:
+            return math.inf
+        limit = self.limit(cycles)
+        return float(cycles * (limit / energy) ** (1 / self.power))
+
+    def most_sum(self, energy: float, cycles: float, rate: float) -> float:
+        """The energy + rate x cycles below which a mapping can be among the best.
+
+        Args:
+            energy: that it needs at least, pJ.
+            cycles: that it takes at least.
+            rate: pJ per cycle.
+        """
+        slowest = self.most_cycles(energy, cycles)
+        # The sum is largest at an end of the curve of equal objectives.
+        return max(energy + rate * slowest, self.limit(cycles) + rate * cycles)
+
+    def rate_for(self, outcomes: Sequence[tuple[float, int]]) -> float:
+        """The rate at which energy and cycles together rule most out; 0: none does.
+
+        Args:
+            outcomes: energy, pJ, and cycles that the mappings of sets need at least.
+        """
+        if self._kind in (ENERGY, LATENCY):
+            return 0.0
+        least = min(outcomes, key=lambda outcome: self.order(*outcome))
+        return Together.of(self.objective, *least).rate
+
+    def together(self, rate: float) -> Sum:
+        """What energy and cycles, added at a rate, say of mappings that could be among the best."""
+        return Together(rate, self.power)
 
     def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
         """Which sets of mappings cannot be among the best for their cycles.

@@ -162,7 +162,7 @@ class AnyProver(ProofRun):
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
         self._room = room
-        self._bounds = ChainBounds(objective, self._known, self._counts, settles=self._settles)
+        self._bounds = ChainBounds(self._known, self._counts)
         if self._takes_up:
             # A piece must not depend on which floors a worker has raised.
             self._bounds.entering = self._entering

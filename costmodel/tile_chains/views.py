@@ -9,7 +9,7 @@ Letters: B tiles of a level.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,6 +25,26 @@ from costmodel.tile_chains.walk import (
     enter_and_cross,
     list_multiples,
 )
+
+
+class Sum(Protocol):
+    """How energy and cycles are added, and what the sum says of mappings that could win."""
+
+    @property
+    def rate(self) -> float:
+        """Price of a cycle, pJ."""
+
+    def energy(
+        self, energy: FloatArray, slow: FloatArray, both: FloatArray, cycles: float
+    ) -> FloatArray:
+        """Energy `[B]` at `cycles` that those of sets that could win need; inf: none could.
+
+        Args:
+            energy: `[B]` that the mappings of sets need at least, pJ.
+            slow: `[B]` cycles that they take at least.
+            both: `[B]` that their sum is at least.
+            cycles: that all of them take at least.
+        """
 
 
 class Together(NamedTuple):
@@ -66,7 +86,7 @@ class View:
         tables: ChainTables,
         levels: int,
         fixed: float,
-        together: Together | None = None,
+        together: Sum | None = None,
         *,
         is_energy: bool = False,
     ) -> None:
