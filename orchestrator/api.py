@@ -310,6 +310,7 @@ def pareto(
     workload: WorkloadSource,
     accelerator: AcceleratorSource = "mm256",
     *,
+    seconds: float | None = None,
     store: StoreChoice = None,
     progress: bool = False,
 ) -> fronts.Front:
@@ -318,13 +319,16 @@ def pareto(
     Args:
         workload: as in `search`.
         accelerator: as in `search`.
+        seconds: end with what is known of it then; None: however long it takes.
         store: as in `search`.
         progress: as in `search`.
 
     Raises:
         ConfigError: an unknown name, or a machine whose front cannot be proven.
+        DataError: no mapping was found in time.
     """
-    return fronts.front(workload, accelerator, _stream(progress), store=chosen(store))
+    stream = _stream(progress)
+    return fronts.front(workload, accelerator, stream, seconds=seconds, store=chosen(store))
 
 
 def sweep(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,8 +36,9 @@ def pareto_front(
     *,
     keep: Mapping[str, Sequence[str]] | None = None,
     after_point: Callable[[int, int], None] | None = None,
-) -> list[FrontPoint]:
-    """All points of the front, fastest first.
+    ends: float = math.inf,
+) -> tuple[list[FrontPoint], bool]:
+    """All points of the front, fastest first, and whether they are all.
 
     Without bandwidth limits the cycles are the MACs of one element, so the least energy for each
     number of elements gives the front; of those, one that needs no less energy than a faster one
@@ -45,6 +48,7 @@ def pareto_front(
         space: a map space that can be proven, without bandwidth limits.
         keep: the tensors that a level keeps, for levels where that is not searched.
         after_point: called with (element counts done, all of them) after each.
+        ends: when to stop, by the monotonic clock; the points found then are on the front.
 
     Raises:
         ConfigError: the space cannot be proven, has bandwidth limits, or has no feasible mapping.
@@ -60,6 +64,8 @@ def pareto_front(
     least = INFINITE
     counts = prover.element_counts[::-1]
     for done, elements in enumerate(counts, start=1):
+        if time.monotonic() >= ends:
+            return points, False
         found = prover.search_vectors(elements, (least, 0))
         if found is not None:
             (energy, cycles), code = found
@@ -67,4 +73,4 @@ def pareto_front(
             points.append(FrontPoint(elements, cycles, float(energy * prover.unit_pj), code))
         if after_point is not None:
             after_point(done, len(counts))
-    return points
+    return points, True

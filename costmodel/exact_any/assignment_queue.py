@@ -24,6 +24,7 @@ from costmodel.exact_any.assignments import Assignments, Listed
 from costmodel.exact_any.known import Known
 from costmodel.exact_any.share import Left, Share
 from costmodel.exact_any.tilings import Way
+from costmodel.tile_chains.tiles import FloatArray
 from mapspace.errors import ConfigError
 
 
@@ -188,6 +189,27 @@ class AssignmentQueue:
         energy, cycles = float(found.energy[a]), int(found.cycles[a])
         entry = (*self._known.order(energy, cycles), group, a, State.BOUNDED, energy, cycles)
         heapq.heappush(self._heap, entry)
+
+    def bounds_left(self) -> tuple[FloatArray, FloatArray]:
+        """Energy, pJ, and cycles `[B]` that the mappings of all that is not settled need at least.
+
+        Assignments that could not win are among them until their turn has come.
+        """
+        waiting = {(group, a) for *_, group, a, state, _, _ in self._heap if state is State.BOUNDED}
+        group, in_work, _ = self._at
+        waiting |= {(group, a) for a in in_work}
+        found = [
+            (listed.energy[~taken], listed.cycles[~taken])
+            for _, listed, taken in self._listed_of.values()
+        ]
+        found += [
+            (its.energy[[a]], its.cycles[[a]])
+            for its, a in ((self.groups[group][1], a) for group, a in waiting)
+        ]
+        energy, cycles = (
+            np.concatenate([np.zeros(0), *column]) for column in zip(*found, strict=True)
+        )
+        return energy, cycles
 
     def stands_behind(self, group: int, a: int) -> bool:
         """Whether an assignment needs more than the next one that waits."""

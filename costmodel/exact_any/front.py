@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.exact.pareto import FrontPoint, pareto_front
 from costmodel.exact_any.choice import is_older
-from costmodel.exact_any.known import Known
+from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
 from costmodel.exact_any.staircase import Staircase
 from costmodel.exact_any.weighted import FIRST_MAPPINGS, LeastSum, Line, least_sum
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
+
+
+class Front(NamedTuple):
+    """What is known of a front.
+
+    points: the mappings known that no other beats, the fastest first; bounds: cycles and energy,
+    pJ: from so many cycles on, up to those of the next, no mapping needs less; fewer cycles than
+    those of the first no mapping takes. proven: whether the points are all there are; then the
+    bounds are theirs.
+    """
+
+    points: list[FrontPoint]
+    bounds: list[tuple[int, float]]
+    proven: bool
+
+    def least_energy(self, cycles: int) -> float:
+        """What no mapping of at most so many cycles undercuts, pJ; inf: there is none."""
+        return next((energy for c, energy in reversed(self.bounds) if c <= cycles), math.inf)
 
 
 class FrontProver(AnyProver):
@@ -27,13 +48,33 @@ class FrontProver(AnyProver):
 
     _settles = False
 
-    def __init__(self, space: MapSpace, *, keep: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        space: MapSpace,
+        *,
+        keep: Mapping[str, Sequence[str]] | None = None,
+        build: bool = True,
+    ) -> None:
         """As `AnyProver` does; sets of mappings are taken up by their least EDP."""
         self._front = Staircase(space)
-        super().__init__(space, objective="edp", keep=keep)
+        super().__init__(space, objective="edp", keep=keep, build=build)
 
     def _nothing_known(self) -> Known:
         return self._front
+
+    def bounds(self) -> list[tuple[int, float]]:
+        """Cycles and energy, pJ, of the corners below which no mapping lies, the fastest first."""
+        front = self._front
+        cycles, energy = np.array(front.cycles), np.array(front.energies)
+        if not self._built:
+            return [(0, 0.0)]
+        if not self.finished:
+            least, fewest = self._queue.bounds_left()
+            cycles, energy = np.append(cycles, fewest), np.append(energy, least * (1 - SLACK))
+        order = np.lexsort((energy, cycles))
+        cycles, energy = cycles[order], energy[order]
+        lower = energy < np.append(np.inf, np.minimum.accumulate(energy)[:-1])
+        return list(zip(cycles[lower].astype(int).tolist(), energy[lower].tolist(), strict=True))
 
     def points(self) -> list[FrontPoint]:
         """The front so far, fastest first; the front once the proof is finished."""
@@ -57,38 +98,66 @@ def prove_front(
 ) -> list[FrontPoint]:
     """All points of the energy-latency front, fastest first.
 
+    The arguments are those of `search_front`, the errors too.
+    """
+    return search_front(space, keep=keep, known=known, say=say).points
+
+
+def search_front(
+    space: MapSpace,
+    *,
+    keep: Mapping[str, Sequence[str]] | None = None,
+    known: Sequence[Codes] = (),
+    seconds: float | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Front:
+    """Proves the energy-latency front, or gets as far as the time allows.
+
     Args:
         space: a map space that can be proven.
         keep: the tensors that a level keeps, for levels where that is not searched.
         known: mappings `[D]` found elsewhere.
+        seconds: the most that it may take; None: however long.
         say: called now and then with how far it is.
 
     Raises:
         ConfigError: the space cannot be proven, or has no feasible mapping.
     """
-    limited = any(
+    ends = math.inf if seconds is None else time.monotonic() + seconds
+    if follows_elements(space):
+        points, proven = pareto_front(
+            space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts"), ends=ends
+        )
+        # What is slower than the last was not looked for.
+        slower = points[-1].latency_cycles + 1 if points else 0
+        return Front(points, [*_corners(points), *([] if proven else [(slower, 0.0)])], proven)
+    prover = FrontProver(space, keep=keep, build=False)
+    first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
+    prover.offer(np.concatenate([first, *(code[None] for code in known)]))
+    if is_older(space) and not keep and seconds is None and _is_one_point(space, prover, say):
+        return Front(prover.points(), _corners(prover.points()), True)
+    while not prover.finished and time.monotonic() < ends:
+        prover.step()
+        bounded, count = prover.bounds_computed, len(prover.points())
+        say(f"{count} points so far, {bounded:,} bounds")
+    if prover.finished and not prover.points():
+        raise ConfigError(
+            f"No mapping of {space.workload.name} on {space.accelerator.name} is feasible."
+        )
+    return Front(prover.points(), prover.bounds(), prover.finished)
+
+
+def follows_elements(space: MapSpace) -> bool:
+    """Whether cycles follow from the elements in use: a proof per number of them is the front."""
+    return is_older(space) and not any(
         getattr(level, key) is not None
         for level in space.accelerator.levels
         for key in ("read_bandwidth", "write_bandwidth", "bandwidth")
     )
-    if is_older(space) and not limited:
-        return pareto_front(
-            space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts")
-        )
-    prover = FrontProver(space, keep=keep)
-    first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
-    prover.offer(np.concatenate([first, *(code[None] for code in known)]))
-    if is_older(space) and not keep and _is_one_point(space, prover, say):
-        return prover.points()
-    while not prover.finished:
-        prover.step()
-        bounded, points = prover.bounds_computed, len(prover.points())
-        say(f"{points} points so far, {bounded:,} bounds")
-    if not prover.points():
-        raise ConfigError(
-            f"No mapping of {space.workload.name} on {space.accelerator.name} is feasible."
-        )
-    return prover.points()
+
+
+def _corners(points: list[FrontPoint]) -> list[tuple[int, float]]:
+    return [(point.latency_cycles, point.energy_pj) for point in points]
 
 
 def _is_one_point(space: MapSpace, prover: FrontProver, say: Callable[[str], None]) -> bool:

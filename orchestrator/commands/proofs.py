@@ -56,6 +56,9 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 @click.command(cls=OnceEach)
 @click.argument("workload")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
+@click.option(
+    "--seconds", type=float, help="End with what is known of it then; else however long it takes."
+)
 @click.option("--plot", type=PLACE, help="Also draw it, as a .png or .svg file.")
 @click.option("--output", type=PLACE, help="Also write a mapping record per point, as JSON lines.")
 @with_store
@@ -63,19 +66,24 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 def pareto(
     workload: str,
     accelerator: str,
+    seconds: float | None,
     plot: Place | None,
     output: Place | None,
     store: Store | None,
     as_json: bool,
 ) -> None:
-    """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both."""
+    """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both.
+
+    Where --seconds end before, the mappings known are printed with what each could be bettered by
+    at most.
+    """
     from orchestrator.proofs.pareto import draw_front, front, front_text
 
     if plot is not None:
         check_plot(plot, ".svg")
     if output is not None:
         check_records_output(output)
-    result = front(workload, accelerator, store=store)
+    result = front(workload, accelerator, seconds=seconds, store=store)
     written = []
     if plot is not None:
         with local_file(plot) as file:

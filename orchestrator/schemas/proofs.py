@@ -50,21 +50,41 @@ class FrontPoint(Costs):
     Attributes:
         elements: multiply-accumulate units in use.
         above_least_energy: how far its energy is above the front's least, as a share.
+        energy_bound_pj: what no mapping as fast undercuts; its own energy where that is proven.
     """
 
     elements: int
     above_least_energy: float
+    energy_bound_pj: float
     record: JsonRecord
 
 
+class FrontBound(TypedDict):
+    """A corner below which no mapping lies.
+
+    Attributes:
+        latency_cycles: from so many cycles on, up to those of the next corner,
+        energy_pj: no mapping needs less; fewer cycles than the first corner's no mapping takes.
+    """
+
+    latency_cycles: int
+    energy_pj: float
+
+
 class ParetoAnswer(TypedDict):
-    """The energy-latency front, the fastest mapping first."""
+    """The energy-latency front, the fastest mapping first.
+
+    Attributes:
+        proven: whether it is all of the front; else what is known of it.
+        bounds: what no mapping can be below; the front itself once it is proven.
+    """
 
     workload: str
     accelerator: str
-    proven: Literal[True]
+    proven: bool
     from_store: bool
     front: list[FrontPoint]
+    bounds: list[FrontBound]
 
 
 class DeliveryAnswer(TypedDict):

@@ -94,7 +94,7 @@ def proof(case: Case) -> Case:
         "lower": lower[:: max(1, len(lower) // 4)],
     }
     if not any(level.read_bandwidth or level.write_bandwidth for level in space.accelerator.levels):
-        front = pareto_front(space)
+        front, _ = pareto_front(space)
         found["front"] = [[point.elements, point.latency_cycles] for point in front]
     return found
 

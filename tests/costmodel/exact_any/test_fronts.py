@@ -11,7 +11,7 @@ from mutations import broken
 from small_hierarchies import random_hierarchy, random_ports
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
-from costmodel.exact_any import front, staircase
+from costmodel.exact_any import assignment_queue, front, staircase
 
 JUST_ABOVE = 1 + 1e-9
 SPACE = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator("eyeriss"))
@@ -64,7 +64,10 @@ def check_from(space: MapSpace, points: list[tuple[int, float, Codes]], step: in
     known.energies = [energy * JUST_ABOVE for _, energy, _ in points[::step]]
     known.mappings = [code for _, _, code in points[::step]]
     while not prover.finished:
-        prover.step()
+        prover.finished = next(prover._work, prover) is prover
+        so_far = front.Front([], prover.bounds(), False)
+        for cycles, energy, _ in points:
+            assert so_far.least_energy(cycles) <= energy * JUST_ABOVE, "a corner is too high"
     where = f"{space.accelerator.model_dump()} of {space.workload}"
     found = prover.points()
     assert [one.latency_cycles for one in found] == [cycles for cycles, _, _ in points], where
@@ -147,6 +150,17 @@ def test_a_sum_without_cycles_loses_points(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(front, "Staircase", broken_staircase(name))
     with pytest.raises(AssertionError):
         check_fronts(60)
+
+
+def test_work_that_is_forgotten_is_seen_in_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Path(assignment_queue.__file__).read_text()
+    change = "bounds_left", "waiting |= {(group, a) for a in in_work}", "waiting |= set()"
+    names: dict[str, Any] = {"__name__": "broken"}
+    exec(compile(broken(source, *change), "broken", "exec"), names)
+    forgetful = names["AssignmentQueue"].bounds_left
+    monkeypatch.setattr(assignment_queue.AssignmentQueue, "bounds_left", forgetful)
+    with pytest.raises(AssertionError, match="a corner is too high"):
+        check_fronts(15)
 
 
 def broken_staircase(name: str) -> Any:

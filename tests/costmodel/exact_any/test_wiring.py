@@ -50,6 +50,24 @@ def test_pareto_proves_the_front(machine: Path, capsys: pytest.CaptureFixture[st
     assert best["edp"] == pytest.approx(min(p["edp"] for p in front), rel=1e-12)
 
 
+def test_a_front_that_time_ends_says_what_is_left(
+    machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plot = tmp_path / "front.svg"
+    problem = ("gemm:M=12,N=8,K=6", "--accelerator", str(machine), "--seconds", "1e-6")
+    assert call("pareto", *problem, "--json", "--plot", str(plot)) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["proven"]
+    assert found["bounds"] == [{"latency_cycles": 0, "energy_pj": 0.0}]
+    assert [point["energy_bound_pj"] for point in found["front"]] == [0.0] * len(found["front"])
+    assert "no mapping is below" in plot.read_text()
+    assert call("pareto", *problem) == 0
+    text = capsys.readouterr().out
+    assert "as far as it is known: not proven" in text
+    assert "100.00 %" in text
+    assert "no mapping takes fewer than 0 cycles" in text
+
+
 def test_bypass_proves_what_skipping_is_worth(
     machine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
