@@ -10,6 +10,8 @@ Letters: X axes of all tensors, m terms of an axis, n dimensions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from costmodel.arrays.tables import Array
@@ -27,100 +29,140 @@ MOST_AXIS_CELLS = 48
 """Axes with more cells have no table of runs that end in a slot."""
 
 
+MOVED, CHARGED, CHOICE, FRESH, JUMPS = range(5)
+"""Columns of a row after the extents: how far the loops inside have moved the axis, tiles that are
+charged, the next choice, the innermost loop's step (-1 before it), spatial factors still outside.
+"""
+
+
+class Begin(NamedTuple):
+    """Where sequences of loops over an axis of several terms begin, and with which loop.
+
+    axis; first: the term of the innermost loop, which is credited; m: a loop that does not move the
+    axis is innermost; extent `[m]` of the tile in the axis's dimensions; jump `[m]` products of the
+    spatial factors outside, by which steps grow on the way; until `[m]` extents that the loops of
+    the slot outside the tile lead to, one per dimension; where they are the tile's own all loops
+    are open.
+    """
+
+    axis: int
+    first: int
+    extent: Array
+    jump: Array
+    until: Array
+
+
 @lean
-def least_uncredited(
-    shape: Shape,
-    axis: int,
-    extent: Array,
-    jump: Array,
-    until: Array,
-    first: int,
-    stack: Array,
-) -> float:
+def least_uncredited(shape: Shape, begin: Begin, stack: Array) -> float:
     """The fewest tiles along one axis that are charged: the first, and of steps not credited.
 
     Args:
         shape: the operation.
-        axis: an axis of several terms.
-        extent: `[m]` extents of the tile in the axis's dimensions.
-        jump: `[m]` products of the spatial factors outside, by which steps grow on the way.
-        until: `[m]` extents that the loops of the slot outside the tile lead to, one per dimension;
-            where they are the tile's own all loops are open.
-        first: the term of the innermost loop, which is credited; m: a loop that does not move the
-            axis is innermost.
+        begin: the axis, the tile and what is innermost.
         stack: `[DEPTH, 2m + 4]` scratch.
 
     Returns:
         How many of the axis's tiles; inf where the innermost loop cannot run.
     """
-    start = shape.term_start[axis]
-    terms = shape.term_start[axis + 1] - start
-    least = np.inf
-    whole, spread = 1, False
-    for k in range(terms):
-        spread = spread or jump[k] > 1
-        whole *= shape.sizes[shape.term_dimension[start + k]] // (extent[k] * jump[k])
+    start = shape.term_start[begin.axis]
+    terms = shape.term_start[begin.axis + 1] - start
+    whole, spread = _lay_first(shape, start, terms, begin, stack)
     if whole == 1:
         return 1.0
-    # A row: extents, what the loops inside have moved, tiles that are charged, the next choice, the
-    # innermost loop's step (-1 before it), spatial factors that are still outside.
-    moves, charges, choices, begins, jumps = terms, terms + 1, terms + 2, terms + 3, terms + 4
-    depth = 0
-    for k in range(terms):
-        stack[0, k] = extent[k]
-        stack[0, jumps + k] = jump[k]
-    stack[0, moves] = 0
-    stack[0, charges] = 1
-    stack[0, choices] = 0
-    stack[0, begins] = 0 if first == terms else -1
-    looked = 0
+    least = np.inf
+    depth, looked = 0, 0
     while depth >= 0:
         looked += 1
         if looked > MOST_LOOKED and spread:
             # The first loop alone is charged, half of all steps or more: no sequence needs less.
-            return 1 + whole / 2 if first == terms else 1.0
-        choice = stack[depth, choices]
-        stack[depth, choices] += 1
-        charged, fresh = stack[depth, charges], stack[depth, begins]
-        if choice == 0:
-            left = 1.0
-            for k in range(terms):
-                size = shape.sizes[shape.term_dimension[start + k]]
-                left *= size // stack[depth, k]
-            if left == 1 and fresh >= 0:
-                least = min(least, charged)
-        if charged >= least:
-            depth -= 1
-            continue
-        found = _nth_loop(shape, start, terms, until, stack, depth, choice)
+            return 1 + whole / 2 if begin.first == terms else 1.0
+        choice, charged = stack[depth, terms + CHOICE], stack[depth, terms + CHARGED]
+        stack[depth, terms + CHOICE] += 1
+        if choice == 0 and _is_complete(shape, start, terms, stack, depth):
+            least = min(least, charged)
+        found = -1
+        if charged < least:
+            found = _nth_loop(shape, start, terms, begin.until, stack, depth, choice)
         if found < 0:
             depth -= 1
-            continue
-        k, trip = found // 2**40, found % 2**40
-        across = k >= terms
-        if across:
-            k -= terms
-        elif fresh < 0 and k != first:
-            continue
-        for column in range(jumps + terms):
-            stack[depth + 1, column] = stack[depth, column]
-        stack[depth + 1, k] *= trip
-        stack[depth + 1, choices] = 0
-        if across:
-            stack[depth + 1, jumps + k] //= trip
-        else:
-            step = shape.term_coefficient[start + k] * stack[depth, k]
-            moved = stack[depth, moves]
-            # Where the axis rests in the innermost loop, the first that moves it is charged.
-            free = fresh < 0 or ((moved > 0 or first < terms) and step == fresh + moved)
-            if fresh < 0:
-                stack[depth + 1, begins] = step
-            stack[depth + 1, moves] = moved + step
-            if not free:
-                beyond = _trips_left(shape, start, terms, stack, depth + 1)
-                stack[depth + 1, charges] = charged + (trip - 1) * beyond
-        depth += 1
+        elif _stand(shape, start, terms, begin.first, stack, depth, found):
+            depth += 1
     return least
+
+
+@part
+def _lay_first(
+    shape: Shape,
+    start: int,
+    terms: int,
+    begin: Begin,
+    stack: Array,
+) -> tuple[int, bool]:
+    """Writes the row of no loops; returns the tiles along the axis, and whether it is spread."""
+    whole, spread = 1, False
+    for k in range(terms):
+        size = shape.sizes[shape.term_dimension[start + k]]
+        whole *= size // (begin.extent[k] * begin.jump[k])
+        spread = spread or begin.jump[k] > 1
+        stack[0, k] = begin.extent[k]
+        stack[0, terms + JUMPS + k] = begin.jump[k]
+    stack[0, terms + MOVED] = 0
+    stack[0, terms + CHARGED] = 1
+    stack[0, terms + CHOICE] = 0
+    stack[0, terms + FRESH] = 0 if begin.first == terms else -1
+    return whole, spread
+
+
+@part
+def _is_complete(
+    shape: Shape,
+    start: int,
+    terms: int,
+    stack: Array,
+    depth: int,
+) -> bool:
+    """Whether all loops over the axis stand, the innermost one among them."""
+    whole: bool = stack[depth, terms + FRESH] >= 0
+    for k in range(terms):
+        whole = whole and stack[depth, k] == shape.sizes[shape.term_dimension[start + k]]
+    return whole
+
+
+@part
+def _stand(
+    shape: Shape,
+    start: int,
+    terms: int,
+    first: int,
+    stack: Array,
+    depth: int,
+    found: int,
+) -> bool:
+    """Writes the next row, where a loop of `_nth_loop` stands; whether it may stand here."""
+    k, trip = found // 2**40, found % 2**40
+    across = k >= terms
+    fresh, moved = stack[depth, terms + FRESH], stack[depth, terms + MOVED]
+    if not across and fresh < 0 and k != first:
+        return False
+    for column in range(2 * terms + JUMPS):
+        stack[depth + 1, column] = stack[depth, column]
+    stack[depth + 1, terms + CHOICE] = 0
+    if across:
+        stack[depth + 1, k - terms] *= trip
+        stack[depth + 1, JUMPS + k] //= trip
+        return True
+    stack[depth + 1, k] *= trip
+    step = shape.term_coefficient[start + k] * stack[depth, k]
+    stack[depth + 1, terms + MOVED] = moved + step
+    if fresh < 0:
+        stack[depth + 1, terms + FRESH] = step
+        return True
+    # Where the axis rests in the innermost loop, the first that moves it is charged.
+    if (moved > 0 or first < terms) and step == fresh + moved:
+        return True
+    beyond = _trips_left(shape, start, terms, stack, depth + 1)
+    stack[depth + 1, terms + CHARGED] += (trip - 1) * beyond
+    return True
 
 
 @part
@@ -135,7 +177,7 @@ def _trips_left(
     left = 1
     for k in range(terms):
         size = shape.sizes[shape.term_dimension[start + k]]
-        left *= size // (stack[depth, k] * stack[depth, terms + 4 + k])
+        left *= size // (stack[depth, k] * stack[depth, terms + JUMPS + k])
     return left
 
 
@@ -165,7 +207,7 @@ def _nth_loop(
         return -1
     for k in range(2 * terms):
         d = shape.term_dimension[start + k % terms]
-        left = stack[depth, terms + 4 + k % terms]
+        left = stack[depth, terms + JUMPS + k % terms]
         if k < terms:
             left = shape.sizes[d] // (stack[depth, k] * left)
         for row in range(shape.divisor_start[d], shape.divisor_start[d + 1]):
@@ -207,7 +249,8 @@ def fill_credits(
             for first in range(terms + 1):
                 value = 1.0
                 if valid:
-                    value = least_uncredited(shape, axis, extent, jump, extent, first, stack)
+                    begin = Begin(axis, first, extent, jump, extent)
+                    value = least_uncredited(shape, begin, stack)
                 place = shape.credit_start[axis] + first * shape.credit_cells[axis] + cell
                 credit[place] = value
 
@@ -267,7 +310,8 @@ def fill_ended(
                     valid = valid and work[1, k] % work[0, k] == 0
                 value = 1.0
                 if valid:
-                    value = least_uncredited(shape, axis, work[0], work[2], work[1], terms, stack)
+                    begin = Begin(axis, terms, work[0], work[2], work[1])
+                    value = least_uncredited(shape, begin, stack)
                 ended[ended_start[axis] + inner * cells + tile] = value
 
 

@@ -81,13 +81,13 @@ BREAKS = {
     ),
     "no step is ever credited by coincidence": (
         "tile_chains/credits.py",
-        "least_uncredited",
+        "_stand",
         "step == fresh + moved",
         "False",
     ),
     "a loop that is charged is charged for its first pass as well": (
         "tile_chains/credits.py",
-        "least_uncredited",
+        "_stand",
         "(trip - 1) * beyond",
         "trip * beyond",
     ),
