@@ -38,6 +38,9 @@ FEW_CELLS = 100_000
 FEW_PORTS = 3
 """Of more limited ports so many have tables of their own, those that take the most cycles."""
 
+PLAIN = 2 + FEW_PORTS
+"""Where the tables of mixed cycles without energy stand."""
+
 FAR = 16
 """A port is passed whose cycles are so many times below the least if every word enters once."""
 
@@ -356,11 +359,17 @@ class ChainBounds:
         prices = Prices()
         if rate > 0:
             prices = yield from self.mix(one, tables, found, a)
+        plain = Prices()
+        if slowest >= 0 and self._known.needs_cycles(int(found.cycles[a])):
+            plain = yield from self.mix(one, tables, found, a, plain=True)
         least = floors_of_ports(one.space, limited, found.keeps, of)[:, 0]
-        mixed = [n for n, port in enumerate(limited) if n == slowest or port == prices.other]
+        others = prices.other, plain.other
+        mixed = [n for n, port in enumerate(limited) if n == slowest or port in others]
         for own, number in self._views(one, least, mixed):
             if least[number] * FAR >= found.cycles[a]:
                 yield from view(2 + own, Prices(limited[number]))
+        if plain.other is not None:
+            yield from view(PLAIN, plain)
         if rate > 0:
             yield from view(1, prices, self._known.together(rate))
         assignment = Assignment(
@@ -397,22 +406,31 @@ class ChainBounds:
         return float(fixed[0])
 
     def mix(
-        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
-    ) -> Generator[None, None, Prices]:
+        self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int,
+        *, plain: bool = False,
+    ) -> Generator[None, None, Prices]:  # fmt: skip
         """Raises what an assignment needs to what energy and the cycles of two ports need together.
 
         Mixed are the cycles of the slowest port and of another one, which helps if that one is the
         slower of the two where the sum is least. The least sum is concave in the share, so that
         doubling and halving steps come near the largest.
 
+        Args:
+            one: the order of buffers.
+            tables: the tables.
+            found: all assignments.
+            a: which of them.
+            plain: whether cycles are bounded by themselves, without energy.
+
         Returns:
             The prices of energy and mixed cycles that raise it most.
         """
-        key = self._mixture(one, found, a)
+        key = self._mixture(one, found, a, plain=plain)
         if key in self._mixtures:
             return self._mixtures[key]
         alone = key[-1]
-        of, table = weigh(one, found, np.array([a]), shared=False), nth_table(tables, 1)
+        of = weigh(one, found, np.array([a]), shared=False)
+        table = nth_table(tables, PLAIN if plain else 1)
         best, most = alone, -math.inf
 
         def better(prices: Prices) -> Generator[None, None, bool]:
@@ -421,7 +439,7 @@ class ChainBounds:
             more = fixed + table.least > most
             if more:
                 best, most = prices, fixed + table.least
-                self._raise_together(found, a, self._known.together(prices.rate), most)
+                self._raise_mixed(one, found, a, prices.rate, most)
             return more
 
         limited = self.limited(one.space)
@@ -457,10 +475,23 @@ class ChainBounds:
             self._mixtures[key] = prices
 
     def _mixture(
-        self, one: OneOrder, found: Assignments, a: int
+        self, one: OneOrder, found: Assignments, a: int, *, plain: bool = False
     ) -> tuple[int, tuple[int, ...], int, Prices]:
-        alone = Prices(self.limited(one.space)[int(found.slowest[a])], float(found.rate[a]))
+        rate = 0.0 if plain else float(found.rate[a])
+        alone = Prices(self.limited(one.space)[int(found.slowest[a])], rate)
         return one.number, found.keeps, a, alone
+
+    def _raise_mixed(
+        self, one: OneOrder, found: Assignments, a: int, rate: float, least: float
+    ) -> None:
+        """Raises what an assignment needs by its least sum, at a rate, 0 for cycles alone."""
+        if rate > 0:
+            self._raise_together(found, a, self._known.together(rate), least)
+        elif least == math.inf:
+            found.energy[a] = math.inf  # no tiles are left
+        else:
+            whole = math.ceil(least * (1 - SLACK))
+            self._raise_cycles(found, a, whole + int(one.space.tables.machine.waiting))
 
     def _raise_together(self, found: Assignments, mate: int, together: Sum, least: float) -> None:
         """Raises the energy that an assignment needs to what its sum with the cycles says."""

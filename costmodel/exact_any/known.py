@@ -195,6 +195,10 @@ class Known:
         """What energy and cycles, added at a rate, say of mappings that could be among the best."""
         return Together(rate, self.power)
 
+    def needs_cycles(self, cycles: int) -> bool:
+        """Whether only more cycles rule a set out that takes so many at least: not by itself."""
+        return False
+
     def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
         """Which sets of mappings cannot be among the best for their cycles.
 

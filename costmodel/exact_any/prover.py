@@ -332,6 +332,9 @@ class AnyProver(ProofRun):
         self._tilings.take_up(begun)
         if found.rate[a] > 0:
             yield from self._bounds.mix(one, tables, found, a)
+        if found.slowest[a] >= 0 and self._known.needs_cycles(cycles):
+            yield from self._bounds.mix(one, tables, found, a, plain=True)
+            cycles = int(found.cycles[a])
         energy = float(found.energy[a])
         if not self._known.beats(energy, cycles):
             return

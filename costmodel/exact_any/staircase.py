@@ -68,6 +68,10 @@ class Staircase(Known):
         """What is known of so many cycles holds for more."""
         return Target(self.limit(cycles), 0.0, math.inf)
 
+    def needs_cycles(self, cycles: int) -> bool:
+        """Whether it may hold a mapping faster than all known: no energy is too much for one."""
+        return self.full and cycles < self.cycles[0]
+
     def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
         """Which sets of mappings are beaten by one that is no slower."""
         top, _ = self.gaps

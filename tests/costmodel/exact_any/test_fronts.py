@@ -11,7 +11,7 @@ from mutations import broken
 from small_hierarchies import random_hierarchy, random_ports
 
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
-from costmodel.exact_any import assignment_queue, front, staircase
+from costmodel.exact_any import assignment_queue, chain_bounds, front, staircase
 
 JUST_ABOVE = 1 + 1e-9
 SPACE = MapSpace(workload("gemm:M=2,N=2,K=2"), accelerator("eyeriss"))
@@ -56,11 +56,20 @@ def front_of(space: MapSpace, codes: Codes) -> list[tuple[int, float, Codes]]:
     return found
 
 
-def check_from(space: MapSpace, points: list[tuple[int, float, Codes]], step: int) -> None:
-    """Proves a front from every step-th of its points on, each known with a little more energy."""
+def check_from(
+    space: MapSpace, points: list[tuple[int, float, Codes]], step: int, later: int
+) -> None:
+    """Proves a front from some of its points on, each known with a little more energy.
+
+    Args:
+        space: the map space.
+        points: its front.
+        step: every so manieth of them is known.
+        later: cycles that those known take more.
+    """
     prover = front.FrontProver(space)
     known = prover._front
-    known.cycles = [float(cycles) for cycles, _, _ in points[::step]]
+    known.cycles = [float(cycles + later) for cycles, _, _ in points[::step]]
     known.energies = [energy * JUST_ABOVE for _, energy, _ in points[::step]]
     known.mappings = [code for _, _, code in points[::step]]
     while not prover.finished:
@@ -85,8 +94,8 @@ def check(seed: int, most: int) -> int:
     for space, codes in spaces:
         points = front_of(space, codes)
         count += len(points)
-        for step in (1, 2) if points else ():
-            check_from(space, points, step)
+        for step, later in ((1, 0), (2, 0), (1, 1)) if points else ():
+            check_from(space, points, step, later)
     return count
 
 
@@ -148,6 +157,17 @@ def test_a_sum_without_cycles_loses_points(monkeypatch: pytest.MonkeyPatch) -> N
     """Whole fronts show it too, not only what is claimed of gaps."""
     name = "a sum is held against the most energy of a gap"
     monkeypatch.setattr(front, "Staircase", broken_staircase(name))
+    with pytest.raises(AssertionError):
+        check_fronts(60)
+
+
+def test_cycles_mixed_too_high_lose_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Path(chain_bounds.__file__).read_text()
+    change = "_raise_mixed", "math.ceil(least * (1 - SLACK))", "math.ceil(least * (1 - SLACK)) + 1"
+    names: dict[str, Any] = {"__name__": "broken"}
+    exec(compile(broken(source, *change), "broken", "exec"), names)
+    raised = names["ChainBounds"]._raise_mixed
+    monkeypatch.setattr(chain_bounds.ChainBounds, "_raise_mixed", raised)
     with pytest.raises(AssertionError):
         check_fronts(60)
 
