@@ -175,16 +175,19 @@ class MeasuredTiling:
         keys = [self._key(request) for request in unique]
         known = dict(zip(unique, self.kept.find(keys), strict=True))
         missing = [row for row, request in enumerate(unique) if known[request] is None]
+        counted = 0.0
         for place, measurement in self._execute([unique[row] for row in missing]):
             row = missing[place]
             self.kept.keep(keys[row], measurement)
             known[unique[row]] = measurement
             self.measured += 1
+            # Before somebody looks, who would see the clock go back at the end of the batch.
+            counted += measurement.spent
+            started = self._count(measurement.spent, started)
             self.watch()
         self.cached += len(requests) - len(missing)
         found = [kept for request in requests if (kept := known[request]) is not None]
-        spent = sum(measurement.spent for measurement in found)
-        self._saved += spent - (time.perf_counter() - started)
+        self._count(sum(measurement.spent for measurement in found) - counted, started)
         return MeasuredCosts(found, self.statistic)
 
     def clock(self) -> float:
@@ -193,6 +196,12 @@ class MeasuredTiling:
         For a search by time: without it, whoever measures last would find most of it done.
         """
         return time.perf_counter() + self._saved
+
+    def _count(self, spent: float, started: float) -> float:
+        """Lets the clock count seconds in place of those since a moment; the moment that is now."""
+        now = time.perf_counter()
+        self._saved += spent - (now - started)
+        return now
 
     def close(self) -> None:
         """Ends the worker processes; they also end with this process."""

@@ -174,6 +174,24 @@ def test_a_kept_answer_takes_as_long_as_its_measurement(tmp_path: Path) -> None:
     assert (model.measured, model.cached) == (0, 4)
 
 
+@pytest.mark.usefixtures("no_tvm_needed")
+def test_the_clock_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a measurement needs besides is not counted, even while its batch is under way."""
+    space, now, seen = product(8, 8, 8), [0.0], list[float]()
+    monkeypatch.setattr(measure_module.time, "perf_counter", lambda: now[0])
+
+    def slow(requests: Sequence[Request]) -> Iterator[tuple[int, Measurement]]:
+        for row, _ in enumerate(requests):
+            now[0] += 5.0
+            yield row, Measurement(0, (1.0,), spent=2.0)
+
+    model = MeasuredTiling(cache=tmp_path / "m.sqlite", execute=slow)
+    model.watch = lambda: seen.append(model.clock())
+    model.evaluate(space, space.codes(first_factors(space)))
+    assert seen == [2.0, 4.0, 6.0, 8.0]
+    assert model.clock() == 8.0
+
+
 def test_the_cache_holds_text_and_numbers_alone(tmp_path: Path) -> None:
     cache = MeasurementCache(tmp_path / "m.sqlite")
     late = Measurement(STATUS_TIMED_OUT, explanation="took over 1 s in all")
