@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Collection, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 Limit = tuple[float, float]
@@ -48,6 +48,10 @@ class Pool(Protocol[PieceIn, SettledOut]):
 
     def ready(self, seconds: float) -> Sequence[tuple[int, SettledOut]]:
         """What is settled by now, by number; waits for so long at most."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Drops a piece that was submitted, if nobody has begun with it."""
         ...
 
     def forget(self) -> None:
@@ -93,6 +97,15 @@ class Waiting(Generic[Piece]):
             del self._alike[key]
         return [(number, *self._pieces.pop(number)) for number in numbers]
 
+    def drop(self, number: int) -> None:
+        """Drops a piece, if it waits."""
+        if number in self._pieces:
+            piece, _ = self._pieces.pop(number)
+            key = self._key(number, piece)
+            del self._alike[key][number]
+            if not self._alike[key]:
+                del self._alike[key]
+
     def clear(self) -> None:
         """Drops all."""
         self._pieces.clear()
@@ -106,11 +119,12 @@ class Dealt(NamedTuple):
     """A piece that was dealt, for whoever simulates other workers.
 
     after: the first piece that was not merged by then; tables: whose it reads, None: none of its
-    own.
+    own; dropped: after which piece was merged it was dropped, None: it was not.
     """
 
     after: int
     tables: Hashable
+    dropped: int | None = None
 
 
 class InOrder(Generic[Piece, Settled]):
@@ -126,6 +140,7 @@ class InOrder(Generic[Piece, Settled]):
         self._pool = pool
         self._out: dict[int, Piece] = {}
         self._settled: dict[int, Settled] = {}
+        self._last = -1
 
     def __len__(self) -> int:
         """How many pieces are dealt and not handed back."""
@@ -161,14 +176,27 @@ class InOrder(Generic[Piece, Settled]):
 
     def take(self) -> tuple[Piece, Settled]:
         """Hands back the first of them, which is settled, and what came of it."""
-        first = self.first
-        return self._out.pop(first), self._settled.pop(first)
+        self._last = self.first
+        return self._out.pop(self._last), self._settled.pop(self._last)
+
+    def drop(self, hopeless: Callable[[Piece], bool]) -> list[Piece]:
+        """Drops what is not handed back yet and nobody needs any more, and returns it."""
+        found = [number for number, piece in self._out.items() if hopeless(piece)]
+        for number in found:
+            self._pool.drop(number)
+            self._settled.pop(number, None)
+        return [self._dropped(number) for number in found]
 
     def forget(self) -> None:
         """Drops what is not handed back yet."""
         self._pool.forget()
-        self._out.clear()
         self._settled.clear()
+        for number in list(self._out):
+            self._dropped(number)
+
+    def _dropped(self, number: int) -> Piece:
+        self.dealt[number] = self.dealt[number]._replace(dropped=self._last)
+        return self._out.pop(number)
 
 
 class Here(Generic[Piece, Settled]):
@@ -205,6 +233,11 @@ class Here(Generic[Piece, Settled]):
     def _begin(self, number: int, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """Begins with a piece."""
         return self._prover.settle(piece, limit)
+
+    def drop(self, number: int) -> None:
+        """See `Pool`."""
+        self._waiting.drop(number)
+        self._bundle = deque(one for one in self._bundle if one[0] != number)
 
     def forget(self) -> None:
         """See `Pool`."""

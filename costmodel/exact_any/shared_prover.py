@@ -257,8 +257,13 @@ class SharedProver(AnyProver):
 
     def _merge(self, piece: Piece, done: Settled) -> None:
         """Takes over what came of a piece, and adds those that follow from it."""
+        before = self._limit()
         if len(done.codes):
             self._known.take(done.codes)
+        if self._limit() != before:
+            # What was dealt before this was found, and cannot beat it.
+            for other in self._pieces.drop(lambda one: not self._known.beats(*one.least)):
+                self._leave_out(other)
         for name, count in done.counts.items():
             self._counts[name] += count
         if piece.task == "floors":

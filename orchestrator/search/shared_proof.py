@@ -139,6 +139,11 @@ class OnRay:
         self._give_out()
         return found
 
+    def drop(self, number: int) -> None:
+        """See `Pool`."""
+        self._waiting.drop(number)
+        self._out.discard(number)
+
     def forget(self) -> None:
         """See `Pool`."""
         self._tasks.forget()

@@ -9,9 +9,9 @@ on Ray do; a piece is dealt after as many others were merged as were when it was
 one takes the driver its measured time, and a bundle comes back as a whole. A worker whose last
 piece read other tables fills them from nothing: pieces of chains are settled twice here where
 tables change, and what the second time saves is what filling takes; pieces of floors begin with no
-level known. Of three levels the tables stand from the beginning, and every worker has its own; what
-a round has dealt and ends without is measured, too, and holds workers up. Starting workers and
-sending pieces count as nothing.
+level known. What is dealt and then dropped, since better was found, is measured, too, and holds
+workers up. Of three levels the tables stand from the beginning, and every worker has its own.
+Starting workers and sending pieces count as nothing.
 `--lengths` keeps the lengths, and simulates with those that are there; `--alone SECONDS` gives what
 the proof alone takes, where that was measured before.
 """
@@ -47,14 +47,15 @@ from searchers import Evaluator, make
 class Length(NamedTuple):
     """Of a piece: the first that was not merged when it was dealt, what it is, and what it took.
 
-    seconds: of processor time without filling tables; dropped: its round ended without it.
+    seconds: of processor time without filling tables; dropped: after which was merged nobody needed
+    it any more.
     """
 
     after: int
     task: str
     tables: str
     seconds: float
-    dropped: bool = False
+    dropped: int | None = None
 
 
 class Measured(Here[Any, Any]):
@@ -64,21 +65,22 @@ class Measured(Here[Any, Any]):
         worker: who settles them.
         seconds: of every piece, by its number.
         spent: seconds in all, of what was settled twice as well.
-        dropped: pieces whose round ended without them.
+        in_vain: seconds of these that went into what was dropped.
         begun: the processor time when the first was dealt.
     """
 
     def __init__(self, worker: Filling | UnitProver) -> None:
         """Has settled nothing."""
         super().__init__(worker)
-        self.worker, self.spent = worker, 0.0
+        self.worker, self.spent, self.in_vain = worker, 0.0, 0.0
         self.seconds: dict[int, float] = {}
-        self.dropped: set[int] = set()
+        self._given: dict[int, tuple[Any, Limit]] = {}
         self.begun: float | None = None
 
     def submit(self, number: int, piece: Any, limit: Limit) -> None:
         """See `Pool`."""
         self.begun = self.begun or time.process_time()
+        self._given[number] = piece, limit
         super().submit(number, piece, limit)
 
     def _begin(self, number: int, piece: Any, limit: Limit) -> Generator[None, None, Any]:
@@ -94,15 +96,23 @@ class Measured(Here[Any, Any]):
                 break
             yield
         self.spent += took
+        self._given.pop(number, None)
         self.seconds[number] = took - getattr(self.worker, "filling", 0.0)
         return settled
 
+    def drop(self, number: int) -> None:
+        """Drops a piece; other workers may have begun with it, so that its length is noted."""
+        super().drop(number)
+        if number in self._given:
+            spent = self.spent
+            for _ in self._begin(number, *self._given[number]):
+                pass
+            self.in_vain += self.spent - spent
+
     def forget(self) -> None:
-        """Drops what waits; other workers may have begun with it, so that its lengths are noted."""
-        before = set(self.seconds)
-        while self._work is not None or self._bundle or self._waiting:
-            self.ready(1.0)
-        self.dropped |= set(self.seconds) - before
+        """Drops all, as `drop` does."""
+        for number in list(self._given):
+            self.drop(number)
         super().forget()
 
 
@@ -221,6 +231,12 @@ class Simulation:
         self._searched: list[dict[str, None]] = [{} for _ in range(workers)]
         self._floors: list[dict[str, None]] = [{} for _ in range(workers)]
         self._settled, self._dealt, self._merged = set[int](), 0, 0
+        self._dropped: dict[int, list[int]] = {}
+        for number, one in enumerate(self._lengths):
+            if one.dropped is not None:
+                self._dropped.setdefault(one.dropped, []).append(number)
+        # Of pieces that are dropped none is dealt after those behind it are merged.
+        self._gone = {number for some in self._dropped.values() for number in some}
         self._driver = float(found["head"])
         # When, and what ends then: pieces on a worker, or nothing but the driver's turn.
         self._events: list[tuple[float, int, tuple[int, ...]]] = [(self._driver, -1, ())]
@@ -243,23 +259,18 @@ class Simulation:
             return
         while self._dealt < len(self._lengths):
             one = self._lengths[self._dealt]
-            if one.after > self._merged and not self._round_ends(one.after):
+            if one.after > self._merged:
                 break
             self._waiting.add(self._dealt, Waits(self._dealt, one.tables or None), (0.0, 0.0))
             self._dealt += 1
-        if self._merged in self._settled and not self._lengths[self._merged].dropped:
+        if self._merged in self._settled:
+            for number in self._dropped.get(self._merged, ()):
+                self._waiting.drop(number)
             self._merged += 1
+            while self._merged in self._gone:
+                self._merged += 1
             self._driver = now + self._found["each"]
             heapq.heappush(self._events, (self._driver, -1, ()))
-
-    def _round_ends(self, after: int) -> bool:
-        """Drops what waits, if all that is dealt and not merged was dropped."""
-        left = self._lengths[self._merged : after]
-        if after != self._dealt or not all(one.dropped for one in left):
-            return False
-        self._waiting.clear()
-        self._merged = after
-        return True
 
     def _give(self, worker: int, now: float) -> None:
         """Has a worker settle a bundle."""
@@ -316,6 +327,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"head": pool.begun - shared["started"], "shared": shared}
     driver = shared["seconds"] - found["head"] - pool.spent
     found["each"] = driver / len(proof.dealt)
+    shared["seconds"] -= pool.in_vain
     found["kept"], found["fresh"] = 1, {}
     if isinstance(pool.worker, Filling):
         shared["seconds"] -= pool.worker.twice
@@ -327,7 +339,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             str(one.tables[0]) if isinstance(one.tables, tuple) else "units",
             said(one.tables),
             pool.seconds.get(number, 0.0),
-            number in pool.dropped,
+            one.dropped,
         )
         for number, one in enumerate(proof.dealt)
     ]

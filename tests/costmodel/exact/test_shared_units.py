@@ -41,6 +41,9 @@ class Backwards:
             found += worker.ready(1000.0)
         return found
 
+    def drop(self, number: int) -> None:
+        """As `forget`."""
+
     def forget(self) -> None:
         """Drops nothing: what nobody waits for comes all the same."""
 

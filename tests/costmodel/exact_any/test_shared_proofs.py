@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from tilings_by_value import least_by_tiling
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact import pool as exact_pool
 from costmodel.exact.certificate import certify, read_certificate
-from costmodel.exact.pool import Here, Limit, Pool
+from costmodel.exact.pool import Here, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
 from costmodel.exact_any import pieces, share, shared_prover
 from costmodel.exact_any.known import Known
@@ -55,6 +56,9 @@ class Backwards:
             worker.submit(*self.waiting.pop())
             found += worker.ready(1000.0)
         return found
+
+    def drop(self, number: int) -> None:
+        """As `forget`."""
 
     def forget(self) -> None:
         """Drops nothing: what nobody waits for comes all the same."""
@@ -96,7 +100,8 @@ def check_space(
     reached = LoopNestModel().evaluate(space, prover.codes(1)).objective(objective)[0]
     assert float(reached) <= float(values.min()) * (1 + 2e-12), f"{objective} of {space.workload}"
     assert texts[0] == texts[1]
-    return Counter(one.tables[0] for one in prover.dealt)  # type: ignore[index]
+    tasks = Counter(str(one.tables[0]) for one in prover.dealt)  # type: ignore[index]
+    return tasks + Counter(dropped=sum(one.dropped is not None for one in prover.dealt))
 
 
 def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +109,16 @@ def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPa
     assert max(one["floors"] for one in tasks) > 1
     assert max(one["chains"] for one in tasks) > 3
     assert max(one["search"] for one in tasks) > 12
+
+
+def many_dealt(patch: pytest.MonkeyPatch) -> int:
+    """As `check`, with many pieces dealt when better is found; how many were dropped."""
+    patch.setattr(sys.modules[__name__], "SMALL", [one for one in SMALL if one[1] != "WINDOW"])
+    return sum(check(seed, 2000, patch)["dropped"] for seed in range(9000, 9012))
+
+
+def test_what_nobody_needs_any_more_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert many_dealt(monkeypatch) > 10
 
 
 @pytest.mark.parametrize("seed", range(9000, 9004))
@@ -359,6 +374,18 @@ def check_best(seed: int, most: int, patch: pytest.MonkeyPatch) -> None:
     assert texts[0] == texts[1]
 
 
-def test_the_best_tilings_equal_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+def check_some_best(patch: pytest.MonkeyPatch) -> None:
+    """The best tilings of a few problems."""
     for seed in range(9000, 9008):
-        check_best(seed, 2000, monkeypatch)
+        check_best(seed, 2000, patch)
+
+
+def test_the_best_tilings_equal_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_some_best(monkeypatch)
+
+
+def test_dropping_what_could_win_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    drop = InOrder.drop
+    monkeypatch.setattr(InOrder, "drop", lambda self, hopeless: drop(self, lambda piece: True))
+    with pytest.raises((AssertionError, KeyError)):
+        check_some_best(monkeypatch)
