@@ -159,6 +159,7 @@ class ChainTables:
         first, self._valid = min(first, self._valid), self._levels
         if self.around is not None:
             below[:first] = self.around.limit[:first]
+            around.inner[:first] = self.around.inner[:first]
         self.around = around
         if first > self._empty:
             return
@@ -212,9 +213,13 @@ def _first_change(before: Around, around: Around, exact: bool) -> int:
         limit, old = around.limit[level], before.limit[level]
         if limit > old or (exact and limit < old):
             return level
-        for name in ("outer", "weight", "inner", "follows"):
+        for name in ("outer", "weight", "follows"):
             if not np.array_equal(getattr(before, name)[level], getattr(around, name)[level]):
                 return level
+        # Tables with more tiles serve as well.
+        inner, more = around.inner[level], before.inner[level]
+        if (inner % more).any() or (exact and (inner != more).any()):
+            return level
     return len(around.limit)
 
 
