@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
+from costmodel.exact.objective import INFINITE
 from costmodel.exact.parallel_search import Walk, merge
 from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.prover import Prover
@@ -198,6 +199,17 @@ class SharedUnits(Prover):
         walk = SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pool)
         self.dealt = walk.pieces.dealt
         return walk
+
+    def _begin_round(self) -> None:
+        """Sets the best mapping known as the target, where there is one.
+
+        Rounds that rise to it would end one after another, each with few pieces left, and search
+        most units again.
+        """
+        super()._begin_round()
+        best = self._to_beat()
+        if best[0] < INFINITE:
+            self._found.limit[:] = best
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings as `Prover` does, before pieces are dealt; later ones are passed.
