@@ -4,11 +4,15 @@ Numba hands a tuple of forty arrays to a function as three hundred numbers, at e
 the time to compile went into that. A named tuple marked here is laid out in memory once, when
 Python calls compiled code, and read field by field from then on. Its fields never change while
 compiled code runs, which tells the optimiser that they need not be read again after every store.
+
+To lay out thirty arrays takes longer than what much compiled code does with them: what is passed
+again and again is laid out beforehand (`costmodel.laid_out`).
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import Any, TypeVar
 
 from llvmlite import ir
@@ -29,7 +33,11 @@ Tuple = TypeVar("Tuple", bound=type)
 
 
 def by_reference(tuple_class: Tuple) -> Tuple:
-    """Lets compiled code take a named tuple by its address; it cannot make one, nor change it."""
+    """Lets compiled code take a named tuple by its address; it cannot make one, nor change it.
+
+    Args:
+        tuple_class: the named tuple, of two fields or more: one alone is taken for an address.
+    """
 
     @typeof_impl.register(tuple_class)
     def _(value: Any, context: Any) -> Reference:
@@ -38,14 +46,39 @@ def by_reference(tuple_class: Tuple) -> Tuple:
     return tuple_class
 
 
+class Address(tuple[int]):
+    """The address of a named tuple that lies in memory already.
+
+    Every type has a class of its own. Numba looks types of named tuples up by the names of class
+    and fields, and takes ten times as long for everything else.
+    """
+
+    _numba_type_: Reference
+    _asdict = None
+    _fields = ("a",)
+
+
+@cache
+def address_class(reference: Reference) -> type[Address]:
+    """The class of addresses of named tuples of a type."""
+    return type(reference.digest, (Address,), {"_numba_type_": reference})
+
+
+@typeof_impl.register(Address)
+def _typeof_address(value: Address, context: Any) -> Reference:
+    return value._numba_type_
+
+
 class Reference(types.Type):
     """The address of a named tuple of a class, with fields of these types."""
 
     def __init__(self, tuple_class: Any, fields: tuple[types.Type, ...]) -> None:
         self.fields = dict(zip(tuple_class._fields, fields, strict=True))
         listed = ", ".join(f"{name}: {field}" for name, field in self.fields.items())
+        name = f"{tuple_class.__module__}.{tuple_class.__qualname__}"
         digest = hashlib.sha256(listed.encode()).hexdigest()[:16]
-        super().__init__(f"{tuple_class.__module__}.{tuple_class.__qualname__}<{digest}>")
+        self.digest = hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
+        super().__init__(f"{name}<{digest}>")
 
 
 @register_model(Reference)
@@ -69,24 +102,38 @@ def _lay_out(reference: Reference, value: Any, c: Any) -> NativeValue:
     model = c.context.data_model_manager[reference]
     address = cgutils.alloca_once(c.builder, model.get_value_type().pointee)
     failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
+    used = cgutils.alloca_once_value(c.builder, address)
     natives = []
-    for index, field in enumerate(reference.fields.values()):
-        native = c.unbox(field, c.pyapi.tuple_getitem(value, index))
-        with c.builder.if_then(native.is_error, likely=False):
-            c.builder.store(cgutils.true_bit, failed)
-        stored = model.members[index].as_data(c.builder, native.value)
-        c.builder.store(stored, cgutils.gep_inbounds(c.builder, address, 0, index))
-        natives.append(native)
+    size = c.pyapi.tuple_size(value)
+    is_address = c.builder.icmp_signed("==", size, size.type(1))
+    with c.builder.if_else(is_address) as (lies_there, is_tuple):
+        with lies_there:
+            there = c.pyapi.long_as_voidptr(c.pyapi.tuple_getitem(value, 0))
+            c.builder.store(c.builder.bitcast(there, address.type), used)
+        with is_tuple:
+            for index, field in enumerate(reference.fields.values()):
+                native = c.unbox(field, c.pyapi.tuple_getitem(value, index))
+                with c.builder.if_then(native.is_error, likely=False):
+                    c.builder.store(cgutils.true_bit, failed)
+                stored = model.members[index].as_data(c.builder, native.value)
+                c.builder.store(stored, cgutils.gep_inbounds(c.builder, address, 0, index))
+                natives.append(native)
     # Nothing that is read through the address may be taken for read before all of it was written.
     barrier = ir.FunctionType(address.type, [address.type])
-    hidden = c.builder.asm(barrier, "", "=r,0,~{memory}", [address], side_effect=True)
+    there = c.builder.load(used)
+    hidden = c.builder.asm(barrier, "", "=r,0,~{memory}", [there], side_effect=True)
 
     def cleanup() -> None:
-        for field, native in zip(reference.fields.values(), natives, strict=True):
+        # Of what was given as an address nothing was stored: then nothing is let go.
+        for index, (field, native) in enumerate(
+            zip(reference.fields.values(), natives, strict=True)
+        ):
             if native.cleanup is not None:
                 native.cleanup()
             elif c.context.enable_nrt:
-                c.context.nrt.decref(c.builder, field, native.value)
+                place = cgutils.gep_inbounds(c.builder, address, 0, index)
+                stored = model.members[index].from_data(c.builder, c.builder.load(place))
+                c.context.nrt.decref(c.builder, field, stored)
 
     return NativeValue(hidden, is_error=c.builder.load(failed), cleanup=cleanup)
 

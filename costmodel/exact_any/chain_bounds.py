@@ -24,12 +24,14 @@ from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.runs import levels_outside
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
+from costmodel.tile_chains.sights import ENERGY as ENERGY_ALONE
+from costmodel.tile_chains.sights import LEAKING, PORT, Sight
 from costmodel.tile_chains.tables import ChainTables, nth_table, paid_inside, products_inside
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.views import Sum, View
+from costmodel.tile_chains.views import Sum, view_of
 from costmodel.tile_chains.weights import Weights, level_floors, weights
 
-Opened = tuple[Assignment, list[View]]
+Opened = tuple[Assignment, list[Sight]]
 """What is kept and spread, and what bounds its tilings: of energy first."""
 
 FEW_CELLS = 100_000
@@ -342,15 +344,15 @@ class ChainBounds:
         """Views of an assignment: of energy and, where a port is limited, together with it."""
         of = weigh(one, found, np.array([a]), shared=False)
         limited = self.limited(one.space)
-        views: list[View] = []
+        views: list[Sight] = []
 
         def view(at: int, prices: Prices, together: Sum | None = None) -> Iterator[None]:
             table = nth_table(tables, at)
             fixed = yield from self._price(one, table, found, of, prices, tables[0].asked)
             if prices.port is not None and not prices.leaks and together is None:
                 fixed += float(one.space.tables.machine.waiting)
-            levels, leaks = len(found.keeps), prices.leaks
-            views.append(View(one.shape, table, levels, fixed, together, is_energy=leaks))
+            kind = LEAKING if prices.leaks else ENERGY_ALONE if prices.port is None else PORT
+            views.append(view_of(table, fixed, together, kind=kind))
 
         yield from view(0, Prices())
         slowest, rate = int(found.slowest[a]), float(found.rate[a])

@@ -26,6 +26,8 @@ SLACK = 1e-12
 POWERS = {"energy": 0, "edp": 1, "ed2p": 2}
 """The power of cycles beside one of energy."""
 
+NO_GAPS = np.zeros(0), np.zeros(0)
+
 Tiling = tuple[object, ...]
 """What two mappings share that differ in the order of loops or the place on a mesh alone."""
 
@@ -99,6 +101,11 @@ class Known:
     def power(self) -> int:
         """The power of cycles beside one of energy, 0 where bounds of energy stay what they are."""
         return POWERS.get(self.objective, 0)
+
+    @property
+    def gaps(self) -> tuple[FloatArray, FloatArray]:
+        """`[G]` most energy and most cycles of the gaps that a front leaves: this is none."""
+        return NO_GAPS
 
     @property
     def best(self) -> tuple[float, float] | None:

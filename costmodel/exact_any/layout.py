@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from costmodel.exact_any.assignments import Spreads
 from costmodel.exact_any.leaves import Leaves
+from costmodel.laid_out import laid_out
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.credits import Credits
 from costmodel.tile_chains.rules import Decision, Rules
@@ -40,6 +41,7 @@ def lay_out(
     rules, shape = Rules(space, without), build_shape(space)
     if each:
         shape = shape._replace(exchanges=0)
+    shape = laid_out(shape)
     leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape, rules)
     spreads = Spreads(space, rules, each=each)
     return OneOrder(number, space, rules, shape, leaves, lattice, spreads, Credits(shape))

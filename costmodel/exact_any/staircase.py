@@ -134,7 +134,10 @@ class Along:
 
     Attributes:
         rate: pJ per cycle.
+        power: none of cycles.
     """
+
+    power = 0
 
     def __init__(self, rate: float, front: Staircase) -> None:
         """Notes the rate and the front, which may come to know more."""

@@ -7,17 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.side_by_side import descents
+from costmodel.laid_out import addresses_of, laid_out
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.sights import (
+    Bounds,
+    Search,
+    Sight,
+    bound_children,
+    choose,
+    list_allowed,
+)
 from costmodel.tile_chains.tables import ChainTables
-from costmodel.tile_chains.tiles import FloatArray, Tiles
-from costmodel.tile_chains.views import View
 
 Way = tuple[tuple[int, tuple[int, ...]], ...]
 """Per depth the tile in work, -1 if none, and the tiles that are through."""
@@ -136,7 +142,7 @@ class Tilings:
         self,
         one: OneOrder,
         assignment: Assignment,
-        views: Sequence[View],
+        views: Sequence[Sight],
         tables: ChainTables,
         cycles: int,
     ) -> Iterator[None]:
@@ -150,29 +156,25 @@ class Tilings:
             cycles: that every mapping takes at least.
         """
         tiles = tables.tiles
-        between = {}
-        if not self._each_order:
-            between = descents(self._space, one.number, assignment.keeps, assignment.spatial)
         levels = len(assignment.keeps)
         chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
-        taken = np.zeros(levels, np.int64)
-        trail = self.trail
+        trail, room = self.trail, tables.scratch.listed
+        search = self._lay_out(one, assignment, views, tables)
 
         def children(level: int, step: int) -> list[Child]:
             """Tiles of a level outside a step, by rising bound."""
-            listed = trail.own(views[0].multiples(level, step))
-            trips = tiles.extent[listed] // tiles.extent[step]
-            allowed = one.rules.factors(level, trips)
-            if level in between:
-                allowed &= between[level].is_new(trips)
-            if self._room is not None:
-                allowed &= self._has_room(assignment.keeps, tiles, level, listed, taken)
-            listed = listed[allowed]
+            listed = trail.own(room[: list_allowed(search, level, step, room)].copy())
             self._counts["tiles"] += len(listed)
-            listed, bounds = self._bound(assignment, views, level, step, listed, cycles)
-            left = np.flatnonzero(bounds < self._limit(cycles))
-            left = left[np.argsort(bounds[left], kind="stable")]
-            return [(float(bounds[b]), int(listed[b])) for b in left]
+            bounds = Bounds(*np.empty((3, len(listed))))
+            count = bound_children(
+                search, level, step, listed, float(cycles), self._limit(cycles),
+                self._known.gaps, bounds,
+            )  # fmt: skip
+            late = self._known.too_slow(bounds.energy[:count], bounds.cycles[:count])
+            least = np.where(late, math.inf, bounds.least[:count])
+            left = np.flatnonzero(least < math.inf)
+            left = left[np.argsort(least[left], kind="stable")]
+            return list(zip(least[left].tolist(), listed[left].tolist(), strict=True))
 
         def descend(level: int, step: int, deeper: Descend) -> Iterator[None]:
             through = trail.open()
@@ -181,16 +183,14 @@ class Tilings:
                     break
                 if b in through:
                     continue
-                chosen[level], taken[level] = tiles.extent[b], b
+                chosen[level] = tiles.extent[b]
                 trail.enter(b)
                 if level == 0:
                     self._try(one, assignment, chosen, cycles)
                     trail.leave()
                     yield
                     continue
-                outside = views[0].enter(level, step, b)
-                for view in views[1:]:
-                    view.choose(level, step, b)
+                outside = choose(search, level, step, b)
                 if outside >= 0:
                     yield
                     yield from deeper(level - 1, outside, deeper)
@@ -200,66 +200,29 @@ class Tilings:
         # If it named itself it would hold its tables until garbage is collected.
         yield from descend(levels - 1, tables.first_step, descend)
 
-    def _has_room(
-        self, keeps: tuple[int, ...], tiles: Tiles, level: int, listed: Array, taken: Array
-    ) -> npt.NDArray[np.bool_]:
-        """`[B]` whether buffers side by side have room for tiles of a level, all of them together.
-
-        Args:
-            keeps: `[L]` kept tensors of every level, as bits.
-            tiles: what fits each level.
-            level: one of them.
-            listed: `[B]` its tiles.
-            taken: `[L]` the tiles of levels further in.
-        """
-        found = np.ones(len(listed), np.bool_)
+    def _lay_out(
+        self, one: OneOrder, assignment: Assignment, views: Sequence[Sight], tables: ChainTables
+    ) -> Search:
+        """The search of an assignment, with arguments as `search` has them, for compiled code."""
+        keeps, n = assignment.keeps, one.shape.sizes.size
+        levels = len(keeps)
+        stays = np.full((2, levels), -1)
+        if not self._each_order:
+            between = descents(self._space, one.number, keeps, assignment.spatial)
+            for level, loops in between.items():
+                stays[:, level] = [(1 << np.flatnonzero(there)).sum() for there in loops]
+        together = np.zeros((levels, 2), np.int64)
         for group in () if self._space.orders is None else self._space.orders.groups:
-            if not group.first <= level < group.stop:
-                continue
-            held = np.zeros(len(listed))
-            for at in range(group.first, group.stop):
-                kept = (keeps[at] >> np.arange(tiles.words.shape[1])) & 1
-                # Tiles further out are no smaller.
-                held += tiles.words[listed if at <= level else taken[at : at + 1]] @ kept
-            found &= held <= (self._room or 0)
-        return found
-
-    def _bound(
-        self, assignment: Assignment, views: Sequence[View], level: int, step: int, listed: Array,
-        cycles: int,
-    ) -> tuple[Array, FloatArray]:  # fmt: skip
-        """Those of the listed tiles that could win, and the energy that they need at `cycles`."""
-        energy = views[0].bounds(level, step, listed)
-        plain, slow = energy, np.full(len(listed), float(cycles))
-        both, last = np.zeros(len(listed)), views[-1]
-        if last.together is not None:
-            # It rules most out, and more once the cycles of each port are known.
-            left = energy < math.inf
-            listed, energy, slow = listed[left], energy[left], slow[left]
-            both = last.bounds(level, step, listed)
-            least = last.together.energy(energy, slow, both, cycles) * (1 - SLACK)
-            able = (least < self._limit(cycles)) & (both < math.inf)
-            listed, energy, slow, both = listed[able], energy[able], slow[able], both[able]
-            plain = energy
-        for view in views[1:]:
-            if view.together is not None or not len(listed):
-                continue
-            found = view.bounds(level, step, listed)
-            able = (energy < self._limit(cycles)) & (found < math.inf)
-            listed, energy, slow, both = listed[able], energy[able], slow[able], both[able]
-            found, plain = found[able], plain[able]
-            if view.is_energy:
-                energy = np.maximum(energy, found)
-            else:
-                slow = np.maximum(slow, np.ceil(found * (1 - SLACK)))
-                leaked = assignment.leakage * (slow - assignment.computing)
-                energy = np.maximum(energy, plain + leaked)
-        bounds = energy
-        if last.together is not None:
-            joint = last.together.energy(energy, slow, both, cycles) * (1 - SLACK)
-            bounds = np.maximum(energy, joint)
-        bounds[self._known.too_slow(energy, slow)] = math.inf
-        return listed, bounds
+            together[group.first : group.stop] = group.first, group.stop
+        least, most = one.rules.trips(levels)
+        kept = (np.array(keeps)[:, None] >> np.arange(one.shape.sliding.size)) & 1
+        said = Search(
+            one.shape, tables.tiles, views[0], addresses_of(views),
+            np.zeros(levels, np.int64), np.zeros(levels, np.int64), least, most,
+            stays[0], stays[1], together, -1 if self._room is None else self._room, kept,
+            float(assignment.computing), float(assignment.leakage), SLACK, np.zeros(n, np.int64),
+        )  # fmt: skip
+        return laid_out(said)
 
     def _try(self, one: OneOrder, assignment: Assignment, tiles: Array, cycles: int) -> None:
         """Evaluates the loop orders of a tiling that could be among the best."""

@@ -28,6 +28,9 @@ MOST_LOOKED = 20_000
 MOST_AXIS_CELLS = 48
 """Axes with more cells have no table of runs that end in a slot."""
 
+MOST_STACKED = 64
+"""Credits of so many assignments are kept: one is filled for several prices in turn."""
+
 
 MOVED, CHARGED, CHOICE, FRESH, JUMPS = range(5)
 """Columns of a row after the extents: how far the loops inside have moved the axis, tiles that are
@@ -327,6 +330,7 @@ class Credits:
         """Knows none yet."""
         self._shape = shape
         self._found: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        self._stacked: dict[bytes, tuple[FloatArray, FloatArray]] = {}
         sizes = np.where(shape.credit_start >= 0, shape.credit_cells, 0)
         sizes = np.where(sizes > MOST_AXIS_CELLS, 0, sizes) ** 2
         starts = np.cumsum(sizes) - sizes
@@ -339,8 +343,14 @@ class Credits:
         Args:
             outer: `[L + 1, n]` products of the spatial factors outside every level and a MAC.
         """
-        credit, ended = zip(*(self._from_slot(row) for row in outer[:-1]), strict=True)
-        return np.stack(credit), np.stack(ended)
+        # Where no axis has several terms, what is outside makes no difference.
+        key = outer[:-1].tobytes() if (self._shape.credit_start >= 0).any() else b""
+        if key not in self._stacked:
+            credit, ended = zip(*(self._from_slot(row) for row in outer[:-1]), strict=True)
+            if len(self._stacked) >= MOST_STACKED:
+                self._stacked.clear()
+            self._stacked[key] = np.stack(credit), np.stack(ended)
+        return self._stacked[key]
 
     def _from_slot(self, outer: Array) -> tuple[FloatArray, FloatArray]:
         key = outer.tobytes()

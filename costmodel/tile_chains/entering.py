@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
-from costmodel.compiled import part
+from costmodel.compiled import lean, part
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Tiles
 
@@ -39,6 +41,64 @@ class Around(NamedTuple):
     follows: Array
     idle: Array
     limit: FloatArray
+
+
+@lean
+def settle(
+    around: Around,
+    kept: bool,
+    exact: bool,
+) -> None:
+    """Takes from `inner` and `limit` what tables that serve others as well do not obey.
+
+    Args:
+        around: an assignment, all of whose levels ask for multiples of their own.
+        kept: whether weights outside all fan-outs are those of other assignments, too: the tables
+            there serve every assignment.
+        exact: whether tables must say what new ones would.
+    """
+    for level in range(around.limit.size):
+        outside = True
+        for factor in around.outer[level]:
+            outside = outside and factor == 1
+        if outside and kept:
+            for d in range(around.inner.shape[1]):
+                around.inner[level, d] = 1
+        if outside and exact:
+            around.limit[level] = np.inf  # else no other limit's would be the same
+
+
+@lean
+def first_change(
+    before: Around,
+    around: Around,
+    exact: bool,
+) -> int:
+    """The outermost level whose tables those of another assignment do not serve.
+
+    Args:
+        before: that assignment.
+        around: this one.
+        exact: whether those below a higher limit do not serve.
+    """
+    for level in range(around.limit.size):
+        limit, old = around.limit[level], before.limit[level]
+        if limit > old or (exact and limit < old):
+            return level
+        for d in range(around.inner.shape[1]):
+            if before.outer[level, d] != around.outer[level, d]:
+                return level
+            inner, more = around.inner[level, d], before.inner[level, d]
+            # Tables with more tiles serve as well.
+            if inner % more or (exact and inner != more):
+                return level
+        for t in range(around.follows.shape[1]):
+            if before.weight[level, t] != around.weight[level, t]:
+                return level
+            if before.follows[level, t] != around.follows[level, t]:
+                return level
+    levels: int = around.limit.size
+    return levels
 
 
 class Crossing(NamedTuple):

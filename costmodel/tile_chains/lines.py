@@ -14,6 +14,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
 from costmodel.compiled import part
+from costmodel.laid_out import rows_laid_out
 from costmodel.tile_chains.tiles import FloatArray
 
 MOST_LINES = 32
@@ -48,13 +49,25 @@ class Line(NamedTuple):
     dims: int
 
 
-def empty_lines() -> Lines:
-    """No lines yet."""
-    return Lines(
-        np.zeros(MOST_LINES, np.int64), np.zeros(MOST_LINES), np.zeros(MOST_LINES),
-        np.full(MOST_LINES, -1), np.zeros(MOST_LINES),
-        np.zeros(MOST_LINES, np.int64), np.zeros(1, np.int64),
+def room_for_lines(levels: int) -> tuple[Lines, Array, Array]:
+    """Room for the lines of a chain of tiles.
+
+    Those in the slot outside the MACs are there: nothing rests, and nothing is paid.
+
+    Returns:
+        Lines to take others like them up by, and `[L + 1]` where those at the boundary of a level's
+        tile lie, and those in the slot outside it.
+    """
+    count = 2 * (levels + 1)
+    shape = count, MOST_LINES
+    lines = Lines(
+        np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape), np.full(shape, -1),
+        np.zeros(shape), np.zeros(shape, np.int64), np.zeros((count, 1), np.int64),
     )  # fmt: skip
+    lines.number[-1] = 1
+    lines.tensor[-1, 0] = -1
+    like, addresses = rows_laid_out(lines)
+    return like, addresses[: levels + 1], addresses[levels + 1 :]
 
 
 @part

@@ -9,14 +9,15 @@ Letters: L levels, T tensors.
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.once import fill_port_weights, moving_of
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import Weights, groups
+from costmodel.tile_chains.weights import Weights
 
 
 class Port(NamedTuple):
@@ -30,6 +31,15 @@ class Port(NamedTuple):
 
 def ports(space: MapSpace) -> list[Port]:
     """The limited ports of a machine, the outermost first: each takes a chain of its own."""
+    if space not in _ports:
+        _ports[space] = _list_ports(space)
+    return _ports[space]
+
+
+_ports: WeakKeyDictionary[MapSpace, list[Port]] = WeakKeyDictionary()
+
+
+def _list_ports(space: MapSpace) -> list[Port]:
     found = []
     for level in range(space.tables.capacity.size):
         read, write = space.tables.bandwidth[level].tolist()
@@ -115,29 +125,11 @@ def port_weights_apart(
         spatial: `[B, L, n]` spatial factors below every level.
         found: the weights of these assignments.
     """
-    tables, level = space.tables, port.level
-    levels = len(keeps)
     weight = np.zeros(found.weight.shape)
-    own = np.zeros((len(spatial), tables.sliding.size))
-    for t in range(tables.sliding.size):
-        kept = [here for here in range(levels) if (keeps[here] >> t) & 1]
-        if level not in kept:
-            continue
-        output = tables.part_kind[t] != PART_OF_INPUT
-        outermost = level == kept[0]
-        place = kept.index(level)
-        child = kept[place + 1] if place + 1 < len(kept) else levels
-        served = np.ones(len(spatial), np.int64)
-        for f in range(level, child):
-            served *= groups(space, f, t, spatial[:, f], None)
-        weight[:, child, t] += served * (port.reads + (port.writes and bool(output)))
-        if port.writes and not outermost:
-            weight[:, level, t] += 1
-        if output:
-            outside = found.outer[:, level, tables.relevant[t] > 0].prod(axis=1)
-            part = int(tables.words[t]) // outside
-            elided = port.writes and not outermost and not tables.machine.charged
-            own[:, t] -= part * (port.reads + elided)
-    steps = int(tables.macs) // found.outer[:, levels].prod(axis=1)
-    own += weight[:, levels] * steps[:, None]
-    return weight / port.bandwidth, own / port.bandwidth
+    own = np.zeros((len(spatial), space.tables.sliding.size))
+    said = port.level, port.reads, port.writes, port.bandwidth
+    fill_port_weights(
+        moving_of(space), said, np.array(keeps), np.ascontiguousarray(spatial),
+        np.ascontiguousarray(found.outer), weight, own,
+    )  # fmt: skip
+    return weight, own

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodel.affine import LARGEST_COUNT
 from costmodel.arrays.tables import Array
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.spatial import every_axes
@@ -106,12 +107,13 @@ class Rules:
             return np.ones(elements.shape, np.bool_)
         return np.asarray(elements / self._all.units >= self._all.parallelism)
 
-    def factors(self, level: int, trips: Array) -> Array:
-        """`[B]` whether a level's temporal factors `[B, n]` are left."""
-        if self._all is None:
-            return np.ones(len(trips), np.bool_)
-        rules = self._all.temporal[level]
-        return np.asarray(((trips >= rules.least) & (trips <= rules.most)).all(axis=1))
+    def trips(self, levels: int) -> tuple[Array, Array]:
+        """`[L, n]` the least and the most temporal factors of every level that are left."""
+        shape = levels, self._space.tables.sizes.size
+        least, most = np.ones(shape, np.int64), np.full(shape, LARGEST_COUNT)
+        for level, rules in enumerate(() if self._all is None else self._all.temporal):
+            least[level], most[level] = rules.least, rules.most
+        return least, most
 
     def extents(self) -> tuple[Array, Array]:
         """`[L, n]` the least and the largest extents that a level's tile can have.

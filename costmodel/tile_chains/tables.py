@@ -6,14 +6,17 @@ Letters: L levels, n dimensions, T tensors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from costmodel.arrays.tables import Array
+from costmodel.laid_out import laid_out
 from costmodel.tile_chains.chain import build_levels
 from costmodel.tile_chains.chain_arrays import empty_chain, make_scratch
 from costmodel.tile_chains.credits import Credits
-from costmodel.tile_chains.entering import Around
+from costmodel.tile_chains.entering import Around, first_change, settle
+from costmodel.tile_chains.lines import Lines, room_for_lines
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Lattice, Tiles
 
@@ -40,6 +43,7 @@ class ChainTables:
         keeps: `[L]` kept tensors of every level, as bits.
         tiles: what fits.
         chain: the tables, for `around`.
+        scratch: what passes over the tables write to.
         around: the assignment that they are for; None before the first.
         asked: how often assignments that share them were bounded.
     """
@@ -62,9 +66,9 @@ class ChainTables:
             known: the credits of the operation, where others read them too.
             exact: whether they must say what new ones would: a higher limit does not serve then.
         """
-        self._shape, self.keeps, self._exact = shape, keeps, exact
-        self.tiles = tiles
-        self.chain = empty_chain(self.tiles, shape.sliding.size, shape.pair_one.size)
+        self._shape, self.keeps, self._exact = laid_out(shape), keeps, exact
+        self.tiles = laid_out(tiles)
+        self._make_room()
         self.around: Around | None = None
         self._credits = known or Credits(shape)
         self.asked = 0
@@ -73,8 +77,15 @@ class ChainTables:
         self._empty = self._levels
         # Levels whose tables are for the tiles as they are; the others' are for earlier ones.
         self._valid = self._levels
+        # Of spatial factors, found once.
         self._idled: dict[bytes, Array] = {}
-        self._scratch = make_scratch(shape, int(np.diff(self.tiles.start).max()))
+        self._first: dict[bytes, int] = {}
+        self.scratch = laid_out(make_scratch(shape, int(np.diff(self.tiles.start).max())))
+
+    @cached_property
+    def lines(self) -> tuple[Lines, Array, Array]:
+        """Room for what is certain of chains of tiles (`room_for_lines`)."""
+        return room_for_lines(self._levels)
 
     def may_serve(self, shape: Shape) -> bool:
         """Whether the tables may be filled for other kept tensors of an operation.
@@ -86,14 +97,22 @@ class ChainTables:
     def turn_to(self, tiles: Tiles, keeps: tuple[int, ...]) -> None:
         """Serves other kept tensors from now on; levels outside that keep the same stay filled."""
         same = alike(self.keeps, keeps)
-        self.tiles, self.keeps, self.asked = tiles, keeps, 0
+        self.tiles, self.keeps, self.asked = laid_out(tiles), keeps, 0
         self._idled.clear()
+        self._first.clear()
         self._valid = min(self._valid, same)
         if tiles.start[-1] > self.chain.free.size:
-            self.chain = empty_chain(tiles, self._shape.sliding.size, self._shape.pair_one.size)
+            self._make_room()
             self._valid = 0
-        if np.diff(tiles.start).max() > self._scratch.listed.size:
-            self._scratch = make_scratch(self._shape, int(np.diff(tiles.start).max()))
+        if np.diff(tiles.start).max() > self.scratch.listed.size:
+            self.scratch = laid_out(make_scratch(self._shape, int(np.diff(tiles.start).max())))
+
+    def _make_room(self) -> None:
+        """Makes room for tables of the tiles as they are."""
+        chain = empty_chain(self.tiles, self._shape.sliding.size, self._shape.pair_one.size)
+        # Bytes of the tables, if all of them are written.
+        self.size = sum(array.nbytes for array in chain)
+        self.chain = laid_out(chain)
 
     def _idle(self, spatial: Array) -> Array:
         """`[L]` the dimensions, as bits, that may be taken to run inside a level's tile.
@@ -133,34 +152,13 @@ class ChainTables:
             more: `[l, T]` 1 where others that read the tables of the outermost levels pay further
                 in; where two tensors can rest as a pair it is not looked at.
         """
-        credit, ended = self._credits.outwards(outer)
-        if inside is None:
-            inside = products_inside(spatial)
-        # Outside all fan-outs the tables serve every assignment.
-        outside = (outer[:-1] == 1).all(axis=1)
-        inner = np.where((kept & outside)[:, None], 1, inside)
-        follows = paid_inside(weight)
-        if not self._shape.pair_one.size:
-            # Who does not pay for a tensor reads the same where it is followed.
-            if more is not None:
-                follows[: len(more)] |= more
-            if self._shape.cells > FEW:
-                # In the outermost slot nothing has cost anything: one table serves everything.
-                inner[0], follows[0] = 1, 1
-        below = np.full(self._levels, np.inf) if limit is None else limit.copy()
-        if self._exact:
-            below[outside] = np.inf  # else no other limit's would be the same
-        around = Around(
-            np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
-            np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
-            np.ascontiguousarray(inner), follows, self._idle(spatial), below,
-        )  # fmt: skip
-        first = 0 if self.around is None else _first_change(self.around, around, self._exact)
-        first, self._valid = min(first, self._valid), self._levels
+        around = self._around_of(spatial, outer, weight, inside, limit, kept, more)
+        first = 0
         if self.around is not None:
-            below[:first] = self.around.limit[:first]
+            first = min(self._valid, first_change(self.around, around, self._exact))
+            around.limit[:first] = self.around.limit[:first]
             around.inner[:first] = self.around.inner[:first]
-        self.around = around
+        self.around, self._valid = around, self._levels
         if first > self._empty:
             return
         self._empty = self._levels
@@ -169,7 +167,7 @@ class ChainTables:
         at_once = 2 * self._levels if shape.cells <= FEW else 1
         for begin in range(2 * first, 2 * self._levels, at_once):
             stop = min(begin + at_once, 2 * self._levels)
-            build_levels(shape, tiles, around, chain, begin, stop, self._scratch)
+            build_levels(shape, tiles, around, chain, begin, stop, self.scratch)
             level = begin // 2
             its = chain.free[tiles.start[level] : tiles.start[level + 1]]
             if begin % 2 == 0 and stop == begin + 1 and np.isinf(its).all():
@@ -177,10 +175,28 @@ class ChainTables:
                 return
             yield
 
-    @property
-    def size(self) -> int:
-        """Bytes of the tables, if all of them are written."""
-        return sum(array.nbytes for array in self.chain)
+    def _around_of(
+        self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None,
+        limit: FloatArray | None, kept: bool, more: Array | None,
+    ) -> Around:  # fmt: skip
+        """An assignment as passes read it, with arguments as `fill` has them."""
+        credit, ended = self._credits.outwards(outer)
+        inner = (products_inside(spatial) if inside is None else inside).copy()
+        below = np.full(self._levels, np.inf) if limit is None else limit.copy()
+        around = Around(
+            np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
+            np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
+            inner, paid_inside(weight), self._idle(spatial), below,
+        )  # fmt: skip
+        settle(around, kept, self._exact)
+        if not self._shape.pair_one.size:
+            # Who does not pay for a tensor reads the same where it is followed.
+            if more is not None:
+                around.follows[: len(more)] |= more
+            if self._shape.cells > FEW:
+                # In the outermost slot nothing has cost anything: one table serves everything.
+                around.inner[0], around.follows[0] = 1, 1
+        return around
 
     @property
     def least(self) -> float:
@@ -195,32 +211,22 @@ class ChainTables:
         """The tile, in the innermost slot, that all MACs below one buffer hold; -1 if none fits."""
         assert self.around is not None  # the tables are for something
         shape, level = self._shape, self._levels - 1
-        cell = 0
-        for d in range(shape.sizes.size):
-            own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
-            cell += int(np.searchsorted(own, self.around.spatial[level, d])) * shape.stride[d]
-        found = int(self.tiles.at[level, cell])
-        return -1 if found < 0 else int(self.tiles.start[level]) + found
+        key = self.around.spatial[level].tobytes()
+        if key not in self._first:
+            cell = 0
+            for d in range(shape.sizes.size):
+                own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
+                at = int(np.searchsorted(own, self.around.spatial[level, d]))
+                cell += at * int(shape.stride[d])
+            found = int(self.tiles.at[level, cell])
+            self._first[key] = -1 if found < 0 else int(self.tiles.start[level]) + found
+        return self._first[key]
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        return ChainTables(self._shape, self.tiles, self.keeps, self._credits, exact=self._exact)
-
-
-def _first_change(before: Around, around: Around, exact: bool) -> int:
-    """The outermost level whose tables those of another assignment do not serve."""
-    for level in range(len(around.limit)):
-        limit, old = around.limit[level], before.limit[level]
-        if limit > old or (exact and limit < old):
-            return level
-        for name in ("outer", "weight", "follows"):
-            if not np.array_equal(getattr(before, name)[level], getattr(around, name)[level]):
-                return level
-        # Tables with more tiles serve as well.
-        inner, more = around.inner[level], before.inner[level]
-        if (inner % more).any() or (exact and (inner != more).any()):
-            return level
-    return len(around.limit)
+        made = ChainTables(self._shape, self.tiles, self.keeps, self._credits, exact=self._exact)
+        made._idled, made._first = self._idled, self._first
+        return made
 
 
 def alike(keeps: tuple[int, ...], others: tuple[int, ...]) -> int:

@@ -3,8 +3,6 @@
 A *view* is one price list of the words that enter tiles, with the chain's tables for it. Energy has
 one. Where a bandwidth limits cycles, energy + rate x cycles has another: both are linear in the
 same words, so that its chain bounds the sum for the same mapping.
-
-Letters: B tiles of a level.
 """
 
 from __future__ import annotations
@@ -13,18 +11,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
-from costmodel.tile_chains.lines import empty_lines
-from costmodel.tile_chains.shape import Shape
+from costmodel.laid_out import laid_out
+from costmodel.tile_chains.sights import ENERGY, TOGETHER, Sight
 from costmodel.tile_chains.tables import ChainTables
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.walk import (
-    Slot,
-    bound_tiles,
-    enter_and_cross,
-    list_multiples,
-)
 
 
 class Sum(Protocol):
@@ -33,6 +24,10 @@ class Sum(Protocol):
     @property
     def rate(self) -> float:
         """Price of a cycle, pJ."""
+
+    @property
+    def power(self) -> int:
+        """The power of cycles beside one of energy; 0: what could win lies in gaps of a front."""
 
     def energy(
         self, energy: FloatArray, slow: FloatArray, both: FloatArray, cycles: float
@@ -77,75 +72,22 @@ class Together(NamedTuple):
         )
 
 
-class View:
-    """What is certain of a chain of tiles under one price list."""
+def view_of(
+    tables: ChainTables, fixed: float, together: Sum | None = None, *, kind: int = ENERGY
+) -> Sight:
+    """What tables that are filled for an assignment and a price list say, from the MACs on.
 
-    def __init__(
-        self,
-        shape: Shape,
-        tables: ChainTables,
-        levels: int,
-        fixed: float,
-        together: Sum | None = None,
-        *,
-        is_energy: bool = False,
-    ) -> None:
-        """Begins at the MACs.
-
-        Args:
-            shape: the operation.
-            tables: filled for the assignment and the prices.
-            levels: how many the machine has.
-            fixed: what no tile decides.
-            together: how energy and cycles are added; None: it is one of them alone.
-            is_energy: whether it is energy once more, with other leakage.
-        """
-        self.together, self.is_energy = together, is_energy
-        assert tables.around is not None  # they are filled
-        self._shape, self._tiles, self._chain = shape, tables.tiles, tables.chain
-        self._around, self._fixed = tables.around, fixed
-        self._trips = np.zeros(shape.sizes.size)
-        self._choice = np.zeros(shape.sizes.size, np.int64)
-        self._listed = np.zeros(int(np.diff(self._tiles.start).max()), np.int64)
-        self._inside = [empty_lines() for _ in range(levels + 1)]
-        self._crossed = [empty_lines() for _ in range(levels + 1)]
-        self._crossed[levels].number[0] = 1
-        self._crossed[levels].tensor[0] = self._crossed[levels].other[0] = -1
-        # Tiles that are chosen, and not entered yet: by level, with the step inside.
-        self._chosen: dict[int, tuple[int, int]] = {}
-
-    def multiples(self, level: int, step: int) -> Array:
-        """`[B]` the tiles of a level that may stand outside a step."""
-        count = list_multiples(self._shape, self._tiles, level, step, self._choice, self._listed)
-        return self._listed[:count].copy()
-
-    def _slot(self, level: int, step: int) -> Slot:
-        return Slot(level, step, self._crossed[level + 1], self._trips)
-
-    def bounds(self, level: int, step: int, listed: Array) -> FloatArray:
-        """`[B]` what all mappings with tiles `[B]` of a level outside a step cost at least."""
-        for chosen in sorted((at for at in self._chosen if at > level), reverse=True):
-            self._enter(chosen, *self._chosen.pop(chosen))
-        found = np.empty(len(listed))
-        bound_tiles(
-            self._shape, self._tiles, self._around, self._chain, self._slot(level, step),
-            listed, found,
-        )  # fmt: skip
-        return found + self._fixed
-
-    def enter(self, level: int, step: int, tile: int) -> int:
-        """Chooses a tile outside a step; returns the step outside it, -1 if there is none."""
-        self._chosen.clear()
-        return self._enter(level, step, tile)
-
-    def choose(self, level: int, step: int, tile: int) -> None:
-        """Chooses a tile outside a step, which is entered when something outside it is bounded."""
-        self._chosen[level] = step, tile
-
-    def _enter(self, level: int, step: int, tile: int) -> int:
-        slot = self._slot(level, step)
-        outside: int = enter_and_cross(
-            self._shape, self._tiles, self._around, slot, tile,
-            self._inside[level], self._crossed[level],
-        )  # fmt: skip
-        return outside
+    Args:
+        tables: the tables; no other view of them may be in use.
+        fixed: what no tile decides.
+        together: how energy and cycles are added; None: it is one of them alone.
+        kind: which of them.
+    """
+    assert tables.around is not None  # they are filled
+    like, inside, crossed = tables.lines
+    rate, power = (0.0, 1) if together is None else (together.rate, together.power)
+    sight = Sight(
+        tables.around, tables.chain, like, inside, crossed, np.full(1, len(inside) - 1),
+        tables.scratch.trips, fixed, kind if together is None else TOGETHER, rate, power,
+    )  # fmt: skip
+    return laid_out(sight)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.compiled import lean, part
+from costmodel.compiled import part
 from costmodel.tile_chains.chain import step_of
 from costmodel.tile_chains.chain_arrays import Chain
 from costmodel.tile_chains.entering import (
@@ -295,7 +295,7 @@ def _through_slot(
     return True, Line(-1, cost, 0.0, -1, 0.0, 0)
 
 
-@lean
+@part
 def list_multiples(
     shape: Shape,
     tiles: Tiles,
@@ -347,27 +347,23 @@ def list_multiples(
             return count
 
 
-@lean
-def bound_tiles(
+@part
+def bound_tile(
     shape: Shape,
     tiles: Tiles,
     around: Around,
     chain: Chain,
     slot: Slot,
-    listed: Array,
-    bounds: FloatArray,
-) -> None:
-    """Bounds tiles of a level outside the step: listed `[B]`, bounds `[B]`, inf if none."""
-    crossed = slot.lines
-    for k in range(listed.size):
-        b = listed[k]
-        least = np.inf
-        if chain.free[b] < np.inf:
-            for m in range(crossed.number[0]):
-                possible, line = _through_slot(shape, tiles, around, slot, b, m)
-                if possible:
-                    least = min(least, line.cost + _least_outside(shape, chain, b, line))
-        bounds[k] = least
+    b: int,
+) -> float:
+    """What all mappings with tile b of a level outside the step cost at least; inf if none."""
+    crossed, least = slot.lines, np.inf
+    if chain.free[b] < np.inf:
+        for m in range(crossed.number[0]):
+            possible, line = _through_slot(shape, tiles, around, slot, b, m)
+            if possible:
+                least = min(least, line.cost + _least_outside(shape, chain, b, line))
+    return least
 
 
 @part
@@ -407,7 +403,7 @@ def enter_tile(
             add_line(lines, line)
 
 
-@lean
+@part
 def enter_and_cross(
     shape: Shape,
     tiles: Tiles,

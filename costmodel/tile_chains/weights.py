@@ -24,6 +24,7 @@ from costmodel.arrays.projections import (
 from costmodel.arrays.tables import Array
 from costmodel.loop_nest.networks import fill_least_hops
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.once import distinct, moving_of, multiply_words_once
 from costmodel.tile_chains.tiles import FloatArray
 
 
@@ -42,14 +43,6 @@ class Weights(NamedTuple):
     own: FloatArray
     cycles: Array
     outer: Array
-
-
-def _distinct(factors: Array, steps: Array) -> int:
-    """Distinct sums of multiples of steps, each below its factor."""
-    offsets = np.zeros(1, np.int64)
-    for factor, step in zip(factors.tolist(), steps.tolist(), strict=True):
-        offsets = np.unique(offsets[:, None] + step * np.arange(factor))
-    return len(offsets)
 
 
 def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | None) -> Array:
@@ -78,7 +71,7 @@ def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | 
             count *= 1 + (factors - 1).sum(axis=1)
         else:
             steps = coefficients * inside[:, dims]
-            count *= np.array([_distinct(*row) for row in zip(factors, steps, strict=True)])
+            count *= np.array([distinct(*row) for row in zip(factors, steps, strict=True)])
     return count
 
 
@@ -187,36 +180,6 @@ def level_floors(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArra
 
 def entering_once(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArray:
     """`[B, L, T]` the same by tensor, with arguments as there."""
-    tables = space.tables
-    levels = weight.shape[1] - 1
-    found = weight[:, :levels].copy()
-    for t in range(tables.sliding.size):
-        alone = np.zeros(tables.sizes.size, np.bool_)
-        start = tables.term_start[tables.axis_start[t] : tables.axis_start[t + 1] + 1]
-        uses = np.bincount(tables.term_dimension[start[0] : start[-1]], minlength=alone.size)
-        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            moving = tables.term_dimension[tables.term_start[axis] : tables.term_start[axis + 1]]
-            if moving.size == 1:
-                alone[moving] = True
-            elif (uses[moving] == 1).all():
-                found[:, :, t] *= _places(space, axis, outer[:, :levels])
-        found[:, :, t] *= (tables.sizes[alone] // outer[:, :levels][:, :, alone]).prod(axis=2)
+    found = weight[:, :-1].copy()
+    multiply_words_once(moving_of(space), np.ascontiguousarray(outer), found)
     return found
-
-
-def _places(space: MapSpace, axis: int, outer: Array) -> Array:
-    """`[B, L]` places along an axis of several dimensions that an instance needs at least.
-
-    Args:
-        space: the map space.
-        axis: one of its tensors'.
-        outer: `[B, L, n]` spatial factors outside each level.
-    """
-    tables = space.tables
-    terms = slice(tables.term_start[axis], tables.term_start[axis + 1])
-    moving = tables.term_dimension[terms]
-    sizes = tables.sizes[moving]
-    # An instance has some of each dimension; sums of two sets are as many as both, less one.
-    places = 1 + (sizes // outer[:, :, moving] - 1).sum(axis=2)
-    whole = _distinct(sizes, tables.term_coefficient[terms])
-    return np.where((outer[:, :, moving] == 1).all(axis=2), whole, places)

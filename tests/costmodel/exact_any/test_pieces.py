@@ -163,9 +163,9 @@ def test_limits_of_pieces_before_change_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tables_of_higher_limits_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    first_change = tables._first_change
+    first_change = tables.first_change
     monkeypatch.setattr(
-        tables, "_first_change", lambda before, around, exact: first_change(before, around, False)
+        tables, "first_change", lambda before, around, exact: first_change(before, around, False)
     )
     with pytest.raises(AssertionError):
         limits_before(monkeypatch)

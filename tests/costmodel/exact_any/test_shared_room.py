@@ -83,11 +83,12 @@ def test_more_equal_enumeration(block: int) -> None:
 def test_buffers_that_leave_no_room_for_those_outside_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = Tilings._has_room
+    honest = Tilings._lay_out
 
-    def doubled(self: Any, keeps: Any, tiles: Any, level: int, listed: Any, taken: Any) -> Any:
-        words = tiles._replace(words=2 * tiles.words)
-        return honest(self, keeps, words, level, listed, taken)
+    def doubled(self: Any, *arguments: Any) -> Any:
+        search = honest(self, *arguments)
+        search.kept[:] *= 2
+        return search
 
-    monkeypatch.setattr(Tilings, "_has_room", doubled)
+    monkeypatch.setattr(Tilings, "_lay_out", doubled)
     assert any(_check(seed, 1000)[0] for seed in range(25))
