@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from orchestrator.search.one_workload import WARM_UP_ITERATIONS
 from searchers import SEARCHERS, Evaluator, hyperparameters, make
 
 # Hops over a mesh, bypass and limited bandwidth: what costs the model and the proof most.
@@ -40,9 +41,10 @@ def test_a_budget_of_half_a_second_is_kept(name: str) -> None:
     machine = accelerator("eyeriss-168" if name == "marvel" else SLOW)
     space = MapSpace(workload("resnet50-conv2_1_2"), machine)
     options = {"threads": 1} if "threads" in hyperparameters(name) else {}
+    # Loads compiled code, as searches by time do: some comes after the first batches alone.
     make(name, space, seed=0, **options).run(
-        Evaluator(LoopNestModel(), space, iterations=64)
-    )  # loads compiled code
+        Evaluator(LoopNestModel(), space, iterations=WARM_UP_ITERATIONS)
+    )
     searcher = make(name, space, seed=1, **options)
     evaluator = Evaluator(LoopNestModel(), space, seconds=0.5, clock=time.process_time)
     searcher.run(evaluator)
