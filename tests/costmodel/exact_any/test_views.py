@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from costmodel.accelerators import accelerator
 from costmodel.costs import Objective
+from costmodel.exact_any.known import NO_GAPS, SLACK
+from costmodel.exact_any.staircase import Staircase
+from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.sights import _along, _joint
 from costmodel.tile_chains.views import Together
+from costmodel.workloads import workload
 
 
 @pytest.mark.parametrize(("objective", "power"), [("edp", 1), ("ed2p", 2)])
@@ -27,3 +35,37 @@ def test_no_point_has_a_smaller_objective(objective: Objective, power: int) -> N
         assert bound <= values.min() * (1 + 1e-12)
         tight += bound >= values.min() * (1 - 1e-12)
     assert tight == 300
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_tilings_are_bounded_by_the_same_sum(power: int) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        rate, cycles = rng.uniform(0.1, 10), float(rng.integers(1, 100))
+        energy, slow = rng.uniform(1, 100), cycles * rng.choice([1.0, 1.5])
+        both = (energy + rate * slow) * rng.uniform(0.5, 2)
+        said = _joint.py_func(
+            SimpleNamespace(slack=SLACK), SimpleNamespace(rate=rate, power=power),
+            energy, slow, both, cycles, NO_GAPS,
+        )  # fmt: skip
+        sets = np.array([energy]), np.array([slow]), np.array([both])
+        assert said == Together(rate, power).energy(*sets, cycles)[0] * (1 - SLACK)
+
+
+def test_tilings_lie_in_the_same_gaps() -> None:
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256"))
+    rng, lost = np.random.default_rng(2), 0
+    for _ in range(300):
+        size = int(rng.integers(1, 6))
+        front = Staircase(space)
+        front.cycles = np.cumsum(rng.integers(1, 9, size)).astype(float).tolist()
+        front.energies = np.cumsum(rng.integers(1, 9, size)).astype(float)[::-1].tolist()
+        rate, energy, slow = float(rng.choice([0.5, 2.0])), rng.uniform(1, 30), rng.uniform(1, 30)
+        both = (energy + rate * slow) * rng.uniform(0.8, 2)
+        said = _along.py_func(
+            SimpleNamespace(slack=SLACK), SimpleNamespace(rate=rate), energy, slow, both, front.gaps
+        )
+        sets = np.array([energy]), np.array([slow]), np.array([both])
+        assert said == front.together(rate).energy(*sets, slow)[0]
+        lost += np.isinf(said)
+    assert 20 <= lost <= 280
