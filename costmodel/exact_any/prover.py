@@ -261,7 +261,8 @@ class AnyProver(ProofRun):
         self, one: OneOrder, group: int, a: int
     ) -> Generator[None, None, list[tuple[int, Weighed]]]:
         """What chains are to bound in a row: of each group assignments that share outer tables."""
-        alone = one.shape.cells <= MOST_HELD or not self._known.full
+        kept = one.shape.cells > MOST_HELD and not one.shape.pair_one.size
+        alone = not kept or not self._known.full
         near, leaders = Near(self._queue, self._known, one), [(group, a)]
         if not alone:
             for _, chosen in near.groups(group, a):
@@ -294,6 +295,7 @@ class AnyProver(ProofRun):
         if held and held[0].may_serve(one.shape):
             turn_all_to(held, one.lattice, keeps)
         else:
+            held.clear()  # make room first
             held = [ChainTables(one.shape, one.lattice.tiles(keeps), keeps, one.credits)]
         tables[group] = held
         return held
