@@ -155,6 +155,7 @@ class AssignmentQueue:
         first, listed, taken = self._listed_of[self.groups[group][0]]
         energy, cycles = listed.energy[:, a], listed.cycles[:, a]
         left = np.flatnonzero(~taken[:, a] & (energy < np.inf))  # else no tiles fit
+        left = left[~self._known.passes_by(energy[left], cycles[left])]
         if not left.size:
             return None
         primary = self._known.primary(energy[left], cycles[left])

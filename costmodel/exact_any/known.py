@@ -219,6 +219,15 @@ class Known:
         slow: npt.NDArray[np.bool_] = cycles > worst[1]
         return slow
 
+    def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
+        """Which sets of mappings cannot win though others that need more of the objective could.
+
+        Args:
+            energies: `[B]` that they need at least, pJ.
+            cycles: `[B]` that they take at least.
+        """
+        return np.zeros(cycles.shape, np.bool_)
+
     def beats(self, energy: float, cycles: float) -> bool:
         """Whether a mapping with such bounds could be among the best."""
         return energy < self.limit(cycles)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK
 from costmodel.exact_any.known import SLACK, Known, Target
 from costmodel.loop_nest.model import LoopNestModel
@@ -78,6 +79,10 @@ class Staircase(Known):
         at = np.searchsorted(np.array(self.cycles), cycles, side="right")
         beaten: npt.NDArray[np.bool_] = energies >= top[at]
         return beaten
+
+    def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
+        """Those that are beaten: the front does not close in the order of a product."""
+        return self.too_slow(energies, cycles.astype(np.float64))
 
     def most_cycles(self, energy: float, cycles: float) -> float:
         """The cycles of the first mapping known that needs no more energy."""
