@@ -78,6 +78,8 @@ class ChainTables:
         # Levels whose tables are for the tiles as they are; the others' are for earlier ones.
         self._valid = self._levels
         # Of spatial factors, found once.
+        # Whether the outermost slot's serve whatever is asked for: once sets have shared them.
+        self._whole = False
         self._idled: dict[bytes, Array] = {}
         self._first: dict[bytes, int] = {}
         self.scratch = laid_out(make_scratch(shape, int(np.diff(self.tiles.start).max())))
@@ -193,7 +195,8 @@ class ChainTables:
             # Who does not pay for a tensor reads the same where it is followed.
             if more is not None:
                 around.follows[: len(more)] |= more
-            if self._shape.cells > FEW:
+                self._whole = self._shape.cells > FEW
+            if self._whole:
                 # In the outermost slot nothing has cost anything: one table serves everything.
                 around.inner[0], around.follows[0] = 1, 1
         return around
