@@ -19,6 +19,7 @@ from costmodel.tile_chains.sights import (
     Bounds,
     Search,
     Sight,
+    Wanted,
     bound_children,
     choose,
     list_allowed,
@@ -166,10 +167,8 @@ class Tilings:
             listed = trail.own(room[: list_allowed(search, level, step, room)].copy())
             self._counts["tiles"] += len(listed)
             bounds = Bounds(*np.empty((3, len(listed))))
-            count = bound_children(
-                search, level, step, listed, float(cycles), self._limit(cycles),
-                self._known.gaps, bounds,
-            )  # fmt: skip
+            wanted = Wanted(float(cycles), self._limit(cycles), *self._known.gaps)
+            count = bound_children(search, level, step, listed, wanted, bounds)
             late = self._known.too_slow(bounds.energy[:count], bounds.cycles[:count])
             least = np.where(late, math.inf, bounds.least[:count])
             left = np.flatnonzero(least < math.inf)

@@ -80,6 +80,19 @@ class Search(NamedTuple):
     choice: Array
 
 
+class Wanted(NamedTuple):
+    """What mappings of an assignment must be below.
+
+    cycles: that all of them take; limit: energy, pJ, at these cycles; top and right `[G]` most
+    energy and most cycles of the gaps in which a sum of no power must lie.
+    """
+
+    cycles: float
+    limit: float
+    top: FloatArray
+    right: FloatArray
+
+
 class Bounds(NamedTuple):
     """What tiles `[B]` need: energy and cycles, and the energy that is as good at given cycles."""
 
@@ -203,9 +216,7 @@ def bound_children(
     level: int,
     step: int,
     listed: Array,
-    cycles: float,
-    limit: float,
-    gaps: tuple[FloatArray, FloatArray],
+    wanted: Wanted,
     bounds: Bounds,
 ) -> int:
     """Bounds tiles of a level outside a step, and leaves those that could win at the front.
@@ -215,9 +226,7 @@ def bound_children(
         level: whose tiles.
         step: the step.
         listed: `[B]` tiles; changed.
-        cycles: that all mappings of the assignment take.
-        limit: energy at these cycles that they must be below.
-        gaps: most energy and most cycles of the gaps in which a sum of no power must lie.
+        wanted: what could win.
         bounds: `[B]` filled.
 
     Returns:
@@ -225,7 +234,7 @@ def bound_children(
     """
     count = 0
     for k in range(listed.size):
-        if _bound_child(search, level, step, listed[k], cycles, limit, gaps, bounds, count):
+        if _bound_child(search, level, step, listed[k], wanted, bounds, count):
             listed[count] = listed[k]
             count += 1
     return count
@@ -237,27 +246,25 @@ def _bound_child(
     level: int,
     step: int,
     b: int,
-    cycles: float,
-    limit: float,
-    gaps: tuple[FloatArray, FloatArray],
+    wanted: Wanted,
     bounds: Bounds,
     place: int,
 ) -> bool:
     """One of the tiles; whether it could win."""
     energy = _bound(search, 0, level, step, b)
-    if not energy < limit:
+    if not energy < wanted.limit:
         return False
-    slow, both, first = cycles, 0.0, 1
+    slow, both = wanted.cycles, 0.0
     last = lying_at(search.like, search.sights[search.sights.size - 1])
     mixed = last.kind == TOGETHER
     others = search.sights.size - int(mixed)
     if mixed:
         # It rules most out, and more once the cycles of each port are known.
         both = _bound(search, others, level, step, b)
-        if both == np.inf or not _joint(search, last, energy, slow, both, cycles, gaps) < limit:
+        if both == np.inf or not _joint(search, last, energy, slow, both, wanted) < wanted.limit:
             return False
     plain = energy
-    for v in range(first, others):
+    for v in range(1, others):
         found = _bound(search, v, level, step, b)
         if found == np.inf:
             return False
@@ -266,13 +273,13 @@ def _bound_child(
         else:
             slow = max(slow, np.ceil(found * (1 - search.slack)))
             energy = max(energy, plain + search.leakage * (slow - search.computing))
-        if not energy < limit:
+        if not energy < wanted.limit:
             return False
     least = energy
     if mixed:
-        least = max(energy, _joint(search, last, energy, slow, both, cycles, gaps))
+        least = max(energy, _joint(search, last, energy, slow, both, wanted))
     bounds.energy[place], bounds.cycles[place], bounds.least[place] = energy, slow, least
-    return least < limit
+    return least < wanted.limit
 
 
 @part
@@ -282,14 +289,13 @@ def _joint(
     energy: float,
     slow: float,
     both: float,
-    cycles: float,
-    gaps: tuple[FloatArray, FloatArray],
+    wanted: Wanted,
 ) -> float:
     """Energy that mappings with such bounds need: see `Together.energy` and `Along.energy`."""
     if sight.power == 0:
-        return _along(search, sight, energy, slow, both, gaps) * (1 - search.slack)
+        return _along(search, sight, energy, slow, both, wanted) * (1 - search.slack)
     slower = max(slow, (both - energy) / sight.rate)
-    one, two = slower / cycles, slow / cycles
+    one, two = slower / wanted.cycles, slow / wanted.cycles
     if sight.power > 1:
         one, two = one * one, two * two
     other = max(energy, both - sight.rate * slow)
@@ -303,10 +309,10 @@ def _along(
     energy: float,
     slow: float,
     both: float,
-    gaps: tuple[FloatArray, FloatArray],
+    wanted: Wanted,
 ) -> float:
     """Energy that mappings in a gap need: what is left of the sum in the last that is open."""
-    top, right = gaps
+    top, right = wanted.top, wanted.right
     both *= 1 - search.slack
     for gap in range(top.size - 1, -1, -1):
         most = sight.rate * right[gap]

@@ -12,7 +12,7 @@ from costmodel.costs import Objective
 from costmodel.exact_any.known import NO_GAPS, SLACK
 from costmodel.exact_any.staircase import Staircase
 from costmodel.map_space.map_space import MapSpace
-from costmodel.tile_chains.sights import _along, _joint
+from costmodel.tile_chains.sights import Wanted, _along, _joint
 from costmodel.tile_chains.views import Together
 from costmodel.workloads import workload
 
@@ -46,7 +46,7 @@ def test_tilings_are_bounded_by_the_same_sum(power: int) -> None:
         both = (energy + rate * slow) * rng.uniform(0.5, 2)
         said = _joint.py_func(
             SimpleNamespace(slack=SLACK), SimpleNamespace(rate=rate, power=power),
-            energy, slow, both, cycles, NO_GAPS,
+            energy, slow, both, Wanted(cycles, np.inf, *NO_GAPS),
         )  # fmt: skip
         sets = np.array([energy]), np.array([slow]), np.array([both])
         assert said == Together(rate, power).energy(*sets, cycles)[0] * (1 - SLACK)
@@ -62,8 +62,9 @@ def test_tilings_lie_in_the_same_gaps() -> None:
         front.energies = np.cumsum(rng.integers(1, 9, size)).astype(float)[::-1].tolist()
         rate, energy, slow = float(rng.choice([0.5, 2.0])), rng.uniform(1, 30), rng.uniform(1, 30)
         both = (energy + rate * slow) * rng.uniform(0.8, 2)
+        wanted = Wanted(slow, np.inf, *front.gaps)
         said = _along.py_func(
-            SimpleNamespace(slack=SLACK), SimpleNamespace(rate=rate), energy, slow, both, front.gaps
+            SimpleNamespace(slack=SLACK), SimpleNamespace(rate=rate), energy, slow, both, wanted
         )
         sets = np.array([energy]), np.array([slow]), np.array([both])
         assert said == front.together(rate).energy(*sets, slow)[0]
