@@ -145,10 +145,11 @@ def test_the_axes_of_a_front_are_plain_numbers() -> None:
     points = [(7_225_344, 1.09687e10), (7_340_032, 1.09667e10), (8_257_536, least)]
     nest = workload(LAYER).model_copy(update={"name": "a $layer"})
     front = tuple(
-        FrontMapping(Mapping((), ()), {}, costs, 1, costs.energy_pj / least - 1)
+        FrontMapping(Mapping((), ()), {}, costs, 1, costs.energy_pj / least - 1, costs.energy_pj)
         for costs in (MappingCosts(energy, cycles, CLOCK_GHZ) for cycles, energy in points)
     )
-    figure = front_figure(Front(nest, accelerator("mm256"), front))
+    found = Front(nest, accelerator("mm256"), front, bounds=tuple(points), proven=True)
+    figure = front_figure(found)
     figure.draw_without_rendering()
     (panel,) = figure.axes
     assert panel.get_ylabel() == "energy, % above the least of 10.9645 mJ"
