@@ -32,7 +32,7 @@ PROBLEMS = (
 )  # fmt: skip
 
 
-WARM_UP = "gemm:M=8,N=8,K=8"
+WARM_UP = "gemm:M=64,N=64,K=64"
 """Proven before anything is measured, so that compiled code is loaded."""
 
 
