@@ -173,7 +173,9 @@ def front(
     from costmodel.loop_nest.records import mapping_record
     from costmodel.map_space.map_space import MapSpace
     from costmodel.workloads import workload as load_workload
+    from searchers import check_budget
 
+    check_budget(None, seconds)
     space = MapSpace(load_workload(workload), load_accelerator(accelerator))
     live = Live(stream or sys.stderr)
     stored = None if store is None else read_front(space, store)

@@ -14,7 +14,8 @@ from commands import printed
 
 from costmodel import Mapping, accelerator, workload
 from costmodel.costs import OBJECTIVES
-from orchestrator.proofs.pareto import Front, FrontMapping, front_figure
+from mapspace.errors import ConfigError
+from orchestrator.proofs.pareto import Front, FrontMapping, front, front_figure
 from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.report.units import energy_text, latency_text, physical, value_text
 
@@ -188,3 +189,9 @@ def test_space(capsys: pytest.CaptureFixture[str], machine: str) -> None:
     assert optimum["edp_js"] == pytest.approx(optimum["edp"] / 1e12 / (CLOCK_GHZ * 1e9))
     assert number(r"proven optimum +EDP NUMBER J s,", text) == near(optimum["edp_js"])
     assert not MODEL_UNITS.search(text)
+
+
+@pytest.mark.parametrize("machine", ["mm256", "eyeriss"])
+def test_a_front_in_no_time_is_refused_as_it_was_asked_for(machine: str) -> None:
+    with pytest.raises(ConfigError, match=r"above 0 seconds, got -1\.0"):
+        front(LAYER, machine, seconds=-1.0)
