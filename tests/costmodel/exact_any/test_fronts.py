@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -162,22 +163,16 @@ def test_a_sum_without_cycles_loses_points(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_cycles_mixed_too_high_lose_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Path(chain_bounds.__file__).read_text()
     change = "_raise_mixed", "math.ceil(least * (1 - SLACK))", "math.ceil(least * (1 - SLACK)) + 1"
-    names: dict[str, Any] = {"__name__": "broken"}
-    exec(compile(broken(source, *change), "broken", "exec"), names)
-    raised = names["ChainBounds"]._raise_mixed
+    raised = broken_names(chain_bounds, change)["ChainBounds"]._raise_mixed
     monkeypatch.setattr(chain_bounds.ChainBounds, "_raise_mixed", raised)
     with pytest.raises(AssertionError):
         check_fronts(60)
 
 
 def test_work_that_is_forgotten_is_seen_in_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Path(assignment_queue.__file__).read_text()
     change = "bounds_left", "waiting |= {(group, a) for a in in_work}", "waiting |= set()"
-    names: dict[str, Any] = {"__name__": "broken"}
-    exec(compile(broken(source, *change), "broken", "exec"), names)
-    forgetful = names["AssignmentQueue"].bounds_left
+    forgetful = broken_names(assignment_queue, change)["AssignmentQueue"].bounds_left
     monkeypatch.setattr(assignment_queue.AssignmentQueue, "bounds_left", forgetful)
     with pytest.raises(AssertionError, match="a corner is too high"):
         check_fronts(15)
@@ -185,7 +180,12 @@ def test_work_that_is_forgotten_is_seen_in_the_bounds(monkeypatch: pytest.Monkey
 
 def broken_staircase(name: str) -> Any:
     """The front's class with a rule broken."""
-    source = broken(Path(staircase.__file__).read_text(), *BREAKS[name])
+    return broken_names(staircase, BREAKS[name])["Staircase"]
+
+
+def broken_names(module: ModuleType, change: tuple[str, str, str]) -> dict[str, Any]:
+    """What a module has with a function changed."""
     names: dict[str, Any] = {"__name__": "broken"}
+    source = broken(Path(str(module.__file__)).read_text(), *change)
     exec(compile(source, "broken", "exec"), names)
-    return names["Staircase"]
+    return names
