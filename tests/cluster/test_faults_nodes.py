@@ -31,7 +31,9 @@ pytestmark = [
 ]
 
 # How long rates are measured, s; the figures of docs/inside/faults.md are of 600.
-RATE_SECONDS = float(os.environ.get("MAPSPACE_RATE_SECONDS", "40"))
+RATE_SECONDS = float(os.environ.get("MAPSPACE_RATE_SECONDS", "60"))
+# After how long a driver gives up a call to a node that is gone, s (`SeparateNodes.environment`).
+CALL_SECONDS = 10.0
 
 
 @pytest.fixture
@@ -204,22 +206,26 @@ def tasks_done(nodes: SeparateNodes) -> tuple[int, int]:
 def test_most_of_the_rate_is_left_where_a_node_vanishes_every_half_minute(
     nodes: SeparateNodes,
 ) -> None:
-    """Nine tenths are the aim, measured on docs/inside/faults.md; where calls hang it is half.
+    """A vanished node costs the time until a new one is there and what calls to it take to end.
 
-    Printed besides: how long new nodes took to come, which they do on the cores of this machine.
-    Where they come slowly, less is asked, but seven tenths at least.
+    Nine tenths of the rate, with a node cut every half a minute, are a figure of ten minutes
+    (docs/inside/faults.md), asked where the measurement is that long. In a short one two cuts and
+    what other work takes of this machine decide; where calls hang half of the rate is left.
     """
     nodes.add()
     undisturbed, _ = tasks_done(nodes)
     with nodes.vanishing(30.0, when=lambda: nodes.workers("ray::")) as gone:
         disturbed, missing = tasks_done(nodes)
-    there = 1.0 - sum(gone) / (4 * RATE_SECONDS)
+    all_nodes = 4 * RATE_SECONDS
     print(
         f"{undisturbed} tasks, {disturbed} ({disturbed / undisturbed:.1%}) while {len(gone)} of 4 "
         f"nodes vanished ({missing} out); a new one came after {sum(gone) / len(gone):.1f} s, so "
-        f"that {there:.1%} of the nodes were there"
+        f"that {1.0 - sum(gone) / all_nodes:.1%} of the nodes were there"
     )
     assert gone
-    assert disturbed >= max(0.7, min(0.9, there - 0.05)) * undisturbed
+    lost = sum(gone) + CALL_SECONDS * len(gone)
+    assert disturbed >= (1.0 - lost / all_nodes) * undisturbed
+    if RATE_SECONDS >= 300:
+        assert disturbed >= 0.9 * undisturbed
     # What is out is under way, two per core, or was and is given out again.
     assert missing <= 16
