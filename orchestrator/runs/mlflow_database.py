@@ -46,6 +46,7 @@ COLUMNS = {
 WAIT_SECONDS = 30.0
 GREATEST = 1.7976931348623157e308
 NAME_TAG = "mlflow.runName"
+KNOWN_FILTER = re.compile(r"tags\.`([^`]+)` = '([^']*)'( AND attributes\.status != 'FINISHED')?")
 
 
 @dataclass(frozen=True)
@@ -184,14 +185,19 @@ class MlflowDatabase:
     def search_runs(
         self, experiment_ids: Sequence[str], filter_string: str = "", **more: Any
     ) -> Any:
-        """Runs of an experiment that have a tag, the first that began first."""
-        tag = re.fullmatch(r"tags\.`([^`]+)` = '([^']*)'", filter_string)
-        if tag is None or len(experiment_ids) != 1:
+        """Runs of an experiment that have a tag, or only those that did not finish.
+
+        The first that began comes first.
+        """
+        asked = KNOWN_FILTER.fullmatch(filter_string)
+        if asked is None or len(experiment_ids) != 1:
             return self.client.search_runs(experiment_ids, filter_string, **more)
+        name, value, unfinished = asked.groups()
         return self._runs(
             "runs.experiment_id = ? AND runs.lifecycle_stage = 'active' AND EXISTS (SELECT 1 FROM "
-            "tags t WHERE t.run_uuid = runs.run_uuid AND t.key = ? AND t.value = ?)",
-            (int(experiment_ids[0]), *tag.groups()),
+            "tags t WHERE t.run_uuid = runs.run_uuid AND t.key = ? AND t.value = ?)"
+            f"{' AND runs.status != ?' if unfinished else ''}",
+            (int(experiment_ids[0]), name, value, *(["FINISHED"] if unfinished else [])),
         )
 
     def _runs(self, which: str, values: Sequence[Any]) -> _Found:

@@ -296,6 +296,7 @@ def test_runs_that_a_repeated_request_has_made_twice_are_removed(
     with monkeypatch.context() as patch:
         choose("client", patch)
         patch.setattr(MlflowClient, "create_run", twice)
+        patch.setattr(mlflow_log, "RUNS_PER_PAGE", 4)
         results, parent = logged(tmp_path / "run", store, "repeated")
     connection = client(store)
     experiment = connection.get_run(parent).info.experiment_id

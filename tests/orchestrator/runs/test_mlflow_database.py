@@ -120,6 +120,24 @@ def test_what_comes_again_changes_nothing_and_another_value_is_refused(store: st
             client.create_run(experiment, "r", {})
 
 
+def test_runs_are_found_as_mlflow_finds_them(store: str) -> None:
+    with connected(store) as client:
+        experiment = client.create_experiment("x", "file:///x")
+        made = [client.create_run(experiment, name, {"t": name[0]}) for name in ("a1", "a2", "b")]
+        client.set_terminated(made[0].info.run_id)
+        client.set_terminated(made[2].info.run_id, "KILLED")
+        tagged = [f"tags.`t` = '{value}'" for value in "abc"]
+        filters = [*tagged, *(f"{one} AND attributes.status != 'FINISHED'" for one in tagged)]
+        found = [names(client.search_runs([experiment], one)) for one in filters]
+        assert found == [["a1", "a2"], ["b"], [], ["a2"], ["b"], []]
+        asked = [names(client.client.search_runs([experiment], one)) for one in filters]
+        assert found == asked
+
+
+def names(runs: Any) -> list[str]:
+    return sorted(run.info.run_name for run in runs)
+
+
 def test_a_store_that_cannot_be_written_is_one_line(store: str, tmp_path: Path) -> None:
     changed(tmp_path / "mlflow.db", "CREATE TRIGGER full BEFORE INSERT ON runs BEGIN SELECT "
             "RAISE(ABORT, 'disk full'); END")  # fmt: skip
