@@ -135,7 +135,7 @@ class AnyLevelsProgress(StrictModel):
 
     best: BestTilings | None = None
     """The best tilings where more than one is asked for; else left out."""
-    prover: Literal["any-levels-1"]
+    prover: Literal["any-levels-1", "any-levels-2"]
     """Names the prover and how it numbers assignments and tiles."""
     groups: Annotated[tuple[GroupProgress, ...], Field(max_length=MOST_LISTED)]
     """Those of which any assignment was taken up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from costmodel.exact_any.share import Left, Share
 from costmodel.exact_any.tilings import Way
 from costmodel.tile_chains.tiles import FloatArray
 from mapspace.errors import ConfigError
+
+SHARED: Literal["any-levels-2"] = "any-levels-2"
+"""Whose shares number the tiles of large lattices among those that an assignment has."""
 
 
 class State(enum.IntEnum):
@@ -286,7 +289,7 @@ class AssignmentQueue:
                     )
                     for energy, share in left
                 ]
-        return AnyLevelsProgress(prover="any-levels-1", groups=groups, shares=tuple(listed))
+        return AnyLevelsProgress(prover=SHARED, groups=groups, shares=tuple(listed))
 
     def _listed(
         self, standings: Sequence[Standing]
@@ -340,7 +343,8 @@ class AssignmentQueue:
                 if search.group == index:
                     self._ways[group, search.assignment] = search.trail
             for one in progress.shares:
-                if one.group == index:
+                # Who numbers tiles otherwise has such an assignment searched from its beginning.
+                if one.group == index and progress.prover == SHARED:
                     left = Left(one.energy, Share(one.path, one.tiles))
                     self.shares.setdefault((group, one.assignment), []).append(left)
 

@@ -201,6 +201,10 @@ class ChainBounds:
         own = number if len(self.limited(one.space)) <= FEW_PORTS else chains - 2
         beside = one.shape.cells <= FEW_CELLS and own < FEW_PORTS and not prices.leaks
         table = nth_table(tables, 0 if number < 0 else 2 + own if beside else 1)
+        # What an exact table of its own keeps for later must not depend on who asks.
+        lasting = number < 0 or beside
+        kept, limited = tables[0].asked > SOON, not (table.exact and lasting)
+        kept = kept and (lasting or not table.exact)
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         limit = self._limit(one, found, of, rows, prices)
         if limit is not None and outside is not None and outside.limit is not None:
@@ -211,8 +215,9 @@ class ChainBounds:
             if found.chains[mate] >= chains or not self._could_win(found, mate):
                 continue  # by a proof before this one, or it is settled
             follows = None if outside is None else outside.follows
-            kept = tables[0].asked > SOON
-            yield from self._fill(table, of, row, weight, limit, kept=kept, follows=follows)
+            yield from self._fill(
+                table, of, row, weight, limit, kept=kept, limited=limited, follows=follows
+            )
             least = (fixed[row] + table.least) * (1 - SLACK)
             if number < 0 or prices.leaks:
                 if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
@@ -329,12 +334,13 @@ class ChainBounds:
 
     def _fill(
         self, table: ChainTables, of: Weighed, row: int, weight: FloatArray,
-        limit: FloatArray | None, *, kept: bool = True, follows: Array | None = None,
+        limit: FloatArray | None, *, kept: bool = True, limited: bool = True,
+        follows: Array | None = None,
     ) -> Iterator[None]:  # fmt: skip
         """Fills tables for one of the assignments, with weights `[B, L + 1, T]`."""
         spatial, outer = of.spatial[row], of.found.outer[row]
         yield from table.fill(
-            spatial, outer, weight[row], of.inside, limit, kept=kept, more=follows
+            spatial, outer, weight[row], of.inside, limit, kept=kept, limited=limited, more=follows
         )
         self._counts["chains"] += 1
 
@@ -403,7 +409,7 @@ class ChainBounds:
         """Fills tables for the first of the assignments; returns what no tile decides."""
         weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
         limit = self._limit(one, found, of, np.array([0]), prices)
-        kept = prices.rate == 0 and asked > SOON
+        kept = prices.rate == 0 and asked > SOON and not table.exact
         yield from self._fill(table, of, 0, weight, limit, kept=kept)
         return float(fixed[0])
 

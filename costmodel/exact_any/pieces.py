@@ -16,12 +16,13 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact.pool import Limit
 from costmodel.exact_any.assignments import Assignments
-from costmodel.exact_any.chain_bounds import Opened, weigh
+from costmodel.exact_any.chain_bounds import Opened, Weighed, weigh
 from costmodel.exact_any.layout import OneOrder
-from costmodel.exact_any.prover import AnyProver
+from costmodel.exact_any.prover import MOST_HELD, AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
 from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
+from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tables import ChainTables
 
 Bounds = tuple[float, int, int, int, float, int, float]
@@ -42,41 +43,59 @@ TILING_WORK = 120
 """What a tiling takes, in tiles that are bounded in one view."""
 
 
-class Piece(NamedTuple):
-    """What is to be done about assignments that keep the same tensors.
-
-    group: which tensors and order; assignments: of these; bounds: what is known of each; least:
-    what no mapping of theirs undercuts; task: raise the floors of their spatial factors, under all
-    kept tensors; bound them by chains; mix two ports' cycles with energy for one; or search a share
-    of the tilings of one; prices: what was mixed for that one, None: nothing is.
-    """
+class Part(NamedTuple):
+    """Assignments that keep the same tensors: group, which ones; bounds: what is known of each."""
 
     group: int
     assignments: tuple[int, ...]
     bounds: tuple[Bounds, ...]
+
+
+class Piece(NamedTuple):
+    """What is to be done about assignments.
+
+    parts: those that keep the same tensors; of several parts those outside all fan-outs are the
+    same; least: what no mapping of theirs undercuts; task: raise the floors of their spatial
+    factors, under all kept tensors; bound them by chains; mix two ports' cycles with energy for
+    one; or search a share of the tilings of one; prices: what was mixed for that one, None: nothing
+    is; apart: whether its tables are of no use to others.
+    """
+
+    parts: tuple[Part, ...]
     least: Limit
     task: Task
     share: Share = Share()
     prices: Prices | None = None
+    apart: bool = False
+
+    @property
+    def group(self) -> int:
+        """The kept tensors and order of the first part, mostly the only one."""
+        return self.parts[0].group
+
+    @property
+    def assignments(self) -> tuple[int, ...]:
+        """The assignments of the first part, mostly the only one."""
+        return self.parts[0].assignments
 
     @property
     def tables(self) -> tuple[Task, int, int]:
         """Whose tables it reads: those of one assignment, or of all that keep the same."""
-        alone = self.task in ("mix", "search")
+        alone = self.apart or self.task in ("mix", "search")
         return self.task, self.group, self.assignments[0] if alone else -1
 
 
 class Settled(NamedTuple):
     """What came of a piece.
 
-    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its assignments; floors: of
+    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: of
     raised ones that are below the limit, with group and assignment; counts: what it took; left:
     shares that are still to be searched; prices: what was mixed; unbounded: whether chains by
     further price lists are left.
     """
 
     codes: Codes
-    bounds: tuple[Bounds, ...]
+    bounds: tuple[tuple[Bounds, ...], ...]
     floors: tuple[tuple[int, int, float], ...]
     counts: dict[str, int]
     left: tuple[Left, ...]
@@ -116,14 +135,15 @@ class PieceProver(AnyProver):
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
         with self._leaving_as_listed(piece):
-            for a, bounds in zip(piece.assignments, piece.bounds, strict=True):
-                write_bounds(found, a, bounds)
+            for part in piece.parts:
+                for a, bounds in zip(part.assignments, part.bounds, strict=True):
+                    write_bounds(self._queue.groups[part.group][1], a, bounds)
             for _ in self._work_on(piece, one, found, trail):
                 if trail.inside and self._work_since(before) > MOST_WORK:
                     left = trail.left()
                     break
                 yield
-            raised = tuple(read_bounds(found, a) for a in piece.assignments)
+            raised = self._bounds_of(piece)
             floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         counts = {name: number - before[name] for name, number in self._counts.items()}
         if piece.task == "search":
@@ -134,20 +154,28 @@ class PieceProver(AnyProver):
     @contextmanager
     def _leaving_as_listed(self, piece: Piece) -> Generator[None, None, None]:
         """What a piece learns of assignments is in what comes of it, and nowhere else."""
-        (number, found), mates = self._queue.groups[piece.group], np.array(piece.assignments)
+        number, mates = self._queue.groups[piece.group][0], np.array(piece.assignments)
         floors = piece.task == "floors"
         groups = [each for order, each in self._queue.groups if floors and order == number]
         before = [(each.energy[mates], each.plain[mates]) for each in groups]
-        own = [read_bounds(found, a) for a in piece.assignments]
+        own = self._bounds_of(piece)
         try:
             yield
         finally:
             for each, (energy, plain) in zip(groups, before, strict=True):
                 each.energy[mates], each.plain[mates] = energy, plain
-            for a, bounds in zip(piece.assignments, own, strict=True):
-                write_bounds(found, a, bounds)
+            for part, its in zip(piece.parts, own, strict=True):
+                for a, bounds in zip(part.assignments, its, strict=True):
+                    write_bounds(self._queue.groups[part.group][1], a, bounds)
             if floors and number in self._apart:
                 self._apart[number][2].difference_update(piece.assignments)
+
+    def _bounds_of(self, piece: Piece) -> tuple[tuple[Bounds, ...], ...]:
+        """What is known of the assignments of every part."""
+        return tuple(
+            tuple(read_bounds(self._queue.groups[part.group][1], a) for a in part.assignments)
+            for part in piece.parts
+        )
 
     def _work_on(
         self,
@@ -161,31 +189,48 @@ class PieceProver(AnyProver):
             yield from self._raise_floors(one, mates)
             return
         if piece.task == "chains":
-            tables, before = self._tables_of(piece.group), self._counts["chains"]
-            most = MOST_CHAIN_WORK // one.shape.cells
-
-            def enough() -> bool:
-                return self._counts["chains"] - before > most
-
-            of = weigh(one, found, mates, shared=True)
-            bounding = self._bounds.bound(one, tables, found, of, enough=enough)
-            self._unbounded = yield from bounding
+            self._unbounded = yield from self._bound_parts(piece, one)
             return
         a = piece.assignments[0]
         if found.rate[a] > 0:
             # What another piece has mixed here was for another limit.
             self._bounds.mixed(one, found, a, piece.prices)
         if piece.task == "mix":
-            tables = self._tables_of(piece.group)
+            tables = self._tables_of(piece.group, weigh(one, found, mates, shared=True))
             self._prices = yield from self._bounds.mix(one, tables, found, a)
             return
         tables, (assignment, views) = yield from self._open(piece)
         self._tilings.trail, self._views = trail, len(views)
         yield from self._tilings.search(one, assignment, views, tables[0], int(found.cycles[a]))
 
+    def _bound_parts(self, piece: Piece, one: OneOrder) -> Generator[None, None, bool]:
+        """Bounds assignments by chains; returns whether further price lists are left."""
+        most, before = MOST_CHAIN_WORK // one.shape.cells, self._counts["chains"]
+        run = [
+            (found, weigh(one, found, np.array(part.assignments), shared=True))
+            for part in piece.parts
+            for found in (self._queue.groups[part.group][1],)
+        ]
+        outside, unbounded = self._bounds.outside(one, run), False
+
+        def enough() -> bool:
+            return len(run) > 1 or self._counts["chains"] - before > most
+
+        filled = 0
+        for part, (found, of) in zip(piece.parts, run, strict=True):
+            if outside is not None and of.inside is not None:
+                inside = np.concatenate([outside.inside, of.inside[len(outside.inside) :]])
+                of = of._replace(inside=inside)
+            tables = self._tables_of(part.group, of, filled)
+            bounding = self._bounds.bound(one, tables, found, of, outside, enough)
+            unbounded = yield from bounding
+            filled = 0 if outside is None else len(outside.inside)
+        return unbounded
+
     def _open(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         """The tables that a search reads: those that are there, or filled."""
-        key = piece.group, piece.assignments[0], piece.bounds[0], piece.prices, self._known.to_beat
+        bounds = piece.parts[0].bounds[0]
+        key = piece.group, piece.assignments[0], bounds, piece.prices, self._known.to_beat
         found = self._opened.pop(key, None)
         if found is None:
             found = yield from self._fill(piece)
@@ -197,11 +242,11 @@ class PieceProver(AnyProver):
     def _fill(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         """Fills tables for a search."""
         number, rows = self._queue.groups[piece.group]
-        one = self._orders[number]
-        tables = self._tables_of(piece.group)
-        if tables[0].size <= MOST_BYTES // 4:
+        one, a = self._orders[number], piece.assignments[0]
+        tables = self._tables_of(piece.group, weigh(one, rows, np.array([a]), shared=True))
+        if not is_large(one.shape) and tables[0].size <= MOST_BYTES // 4:
             tables = [ChainTables(one.shape, tables[0].tiles, rows.keeps, one.credits, exact=True)]
-        return tables, (yield from self._bounds.open(one, tables, rows, piece.assignments[0]))
+        return tables, (yield from self._bounds.open(one, tables, rows, a))
 
     def _bytes(self) -> int:
         """What the tables of the assignments that were searched take at most."""
@@ -222,25 +267,59 @@ class PieceProver(AnyProver):
             for a in self._could_win(found, chosen).tolist()
         )
 
-    def _tables_of(self, group: int) -> list[ChainTables]:
-        """Tables of a group for whatever is next; if large, nothing else has tables of its own."""
+    def _tables_of(self, group: int, of: Weighed, filled: int = 0) -> list[ChainTables]:
+        """Tables for what is next of a group; if large, nothing else has tables of its own.
+
+        Args:
+            group: the group.
+            of: what is next.
+            filled: of how many levels, from the outermost, those filled last serve it as they are.
+        """
         held = None if self._held is None else self._held[1]
         for key in [key for key, (tables, _) in self._opened.items() if tables is held]:
             del self._opened[key]
+        one = self._orders[self._queue.groups[group][0]]
+        keeps = self._queue.groups[group][1].keeps
+        if is_large(one.shape):
+            return self._turned(one, keeps, of, filled)
         if self._held is None or self._held[0] != group:
-            number, found = self._queue.groups[group]
-            one = self._orders[number]
             held, self._held = [] if self._held is None else self._held[1], None
-            tiles = one.lattice.tiles(found.keeps)
+            tiles = one.lattice.tiles(keeps)
             if held and held[0].may_serve(one.shape):
                 # Tiles as they were are read by what was searched.
                 for table in held:
-                    table.turn_to(tiles, found.keeps)
+                    table.turn_to(tiles, keeps)
             else:
                 held.clear()  # make room first
-                held = [ChainTables(one.shape, tiles, found.keeps, one.credits, exact=True)]
+                held = [ChainTables(one.shape, tiles, keeps, one.credits, exact=True)]
             self._held = group, held
         return self._held[1]
+
+    def _turned(
+        self, one: OneOrder, keeps: tuple[int, ...], of: Weighed, filled: int
+    ) -> list[ChainTables]:
+        """Tables of the tiles alone that some assignments have, with nothing further in filled."""
+        assert of.inside is not None  # they share tables
+        outer = np.gcd.reduce(of.found.outer[:, :-1])
+        held = [] if self._held is None else self._held[1]
+        if held and held[0].may_serve(one.shape):
+            tiles = one.lattice.tiles_between(keeps, of.inside, outer, held[0].tiles, filled)
+            for table in held:
+                table.turn_to(tiles, keeps, filled)
+        else:
+            held.clear()  # make room first
+            tiles = one.lattice.tiles_between(keeps, of.inside, outer)
+            held.append(ChainTables(one.shape, tiles, keeps, one.credits))
+        self._held = -1, held
+        return held
+
+
+def is_large(shape: Shape) -> bool:
+    """Whether tables are filled for every piece from nothing, of the tiles alone that it has.
+
+    How many points a pair keeps depends on how many tiles there are.
+    """
+    return shape.cells > MOST_HELD and not shape.pair_one.size
 
 
 def read_bounds(found: Assignments, a: int) -> Bounds:

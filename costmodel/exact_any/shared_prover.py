@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,8 +18,17 @@ from costmodel.costs import Objective
 from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
 from costmodel.exact_any.assignment_queue import Standing
-from costmodel.exact_any.pieces import Piece, Settled, Task, read_bounds, write_bounds
+from costmodel.exact_any.pieces import (
+    Part,
+    Piece,
+    Settled,
+    Task,
+    is_large,
+    read_bounds,
+    write_bounds,
+)
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
+from costmodel.exact_any.runs import levels_outside
 from costmodel.exact_any.share import Left, Share
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -41,8 +50,17 @@ NOTHING = (math.inf, math.inf)
 
 Order = tuple[float, float, float]
 
-Mates = tuple[int, bytes]
-"""Of assignments that share outer tables: the group, and what the outer fan-outs spread."""
+Mates = tuple[Hashable, bytes]
+"""Of assignments that share outer tables: the group, or what several keep outside all fan-outs, and
+what the outer fan-outs spread."""
+
+Set = tuple[int, list[int]]
+"""A group, and assignments of it that share outer tables."""
+
+SET_WORK, MOST_ROW_WORK, MOST_ROW_MATES = 50, 150, 64
+"""Of large lattices: what the tables of a set of these take that its assignments share, and what a
+piece takes at most but for its last set, in tables of one assignment further in; assignments of a
+set at most."""
 
 
 class SharedProver(AnyProver):
@@ -79,7 +97,7 @@ class SharedProver(AnyProver):
         # Per order: how many pieces will still raise floors, and what those before left room and no
         # piece bounds yet; what that needs at least.
         self._raising: dict[int, int] = {}
-        self._raised: dict[int, dict[Mates, list[int]]] = {}
+        self._raised: dict[int, dict[tuple[int, bytes], list[int]]] = {}
         self._low: dict[int, Limit] = {}
         self._sealed = self._begun = False
         super().__init__(space, objective=objective, keep=keep, top=top, build=build)
@@ -110,9 +128,13 @@ class SharedProver(AnyProver):
                 left_of = self._queue.shares.get(key, [one]) if piece.task == "mix" else [one]
                 shares.setdefault(key, []).extend(left_of)
                 continue
+            if piece.task == "chains":
+                for part in piece.parts:
+                    left[part.group][list(part.assignments)] = True
+                continue
             number = groups[piece.group][0]
             for group, (order, _) in enumerate(groups):
-                if group == piece.group or (piece.task == "floors" and order == number):
+                if order == number:
                     left[group][list(piece.assignments)] = True
         for raised in self._raised.values():
             for (group, _), chosen in raised.items():
@@ -151,7 +173,8 @@ class SharedProver(AnyProver):
         """Has an assignment searched that chains have bounded, after ports are mixed for it."""
         found = self._queue.groups[group][1]
         if found.rate[a] > 0:
-            self._add(group, [a], "mix", (float(found.energy[a]), float(found.cycles[a])))
+            least = float(found.energy[a]), float(found.cycles[a])
+            self._add([(group, [a])], "mix", least)
         else:
             self._add_shares(group, a, None)
 
@@ -161,26 +184,31 @@ class SharedProver(AnyProver):
         for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
             least = max(left.energy, float(found.energy[a])), float(found.cycles[a])
             if self._known.beats(*least):
-                self._add(group, [a], "search", least, left.share, prices)
+                self._add([(group, [a])], "search", least, left.share, prices)
 
     def _add(
         self,
-        group: int,
-        mates: Sequence[int],
+        sets: Sequence[Set],
         task: Task,
         least: Limit,
         share: Share | None = None,
         prices: Prices | None = None,
     ) -> None:
         """Has a piece wait for its turn."""
-        found = self._queue.groups[group][1]
-        bounds = tuple(read_bounds(found, a) for a in mates)
-        piece = Piece(group, tuple(mates), bounds, least, task, share or Share(), prices)
+        parts = tuple(
+            Part(group, tuple(mates), tuple(read_bounds(found, a) for a in mates))
+            for group, mates in sets
+            for found in (self._queue.groups[group][1],)
+        )
+        apart = task == "chains" and self._is_large(parts[0].group)
+        piece = Piece(parts, least, task, share or Share(), prices, apart)
         # Shares of one assignment stand together: their tables are the same.
-        first = min((one[:2] for one in bounds), key=lambda one: self._known.order(*one))
-        where = first if task == "search" else least
+        where = parts[0].bounds[0][:2] if task == "search" else least
         entry = self._known.order(*where), next(self._numbers), where, piece
         heapq.heappush(self._heap, entry)
+
+    def _is_large(self, group: int) -> bool:
+        return is_large(self._orders[self._queue.groups[group][0]].shape)
 
     def _begin(self, number: int) -> None:
         """Adds the first pieces of an order, by what of their tables is shared."""
@@ -208,7 +236,7 @@ class SharedProver(AnyProver):
         for begin in range(0, len(chosen), MOST_FLOORS):
             some = chosen[begin : begin + MOST_FLOORS]
             least = float(energy[some].min()), float(cycles[some].min())
-            self._add(groups[0], some, "floors", least)
+            self._add([(groups[0], some)], "floors", least)
 
     def _collect(self, number: int, group: int, a: int) -> None:
         """Has an assignment bounded together with others that share its outer tables."""
@@ -219,19 +247,47 @@ class SharedProver(AnyProver):
         key = group, self._queue.groups[group][1].choice[a, :last].tobytes()
         mates = self._raised[number].setdefault(key, [])
         mates.append(a)
-        if len(mates) >= MOST_MATES:
-            self._add_chains(group, self._raised[number].pop(key))
+        if len(mates) >= MOST_MATES and not is_large(one.shape):
+            self._add_chains([(group, self._raised[number].pop(key))])
 
     def _add_collected(self, number: int) -> None:
         """Has all those bounded that wait for others."""
-        for (group, _), mates in self._raised.pop(number).items():
-            self._add_chains(group, mates)
+        raised, rows = self._raised.pop(number), dict[Mates, list[Set]]()
+        outside = levels_outside(self._orders[number])
+        for (group, outer), mates in raised.items():
+            if not is_large(self._orders[number].shape):
+                self._add_chains([(group, mates)])
+                continue
+            keeps = self._queue.groups[group][1].keeps[:outside]
+            rows.setdefault((keeps, outer), []).append((group, mates))
+        for sets in rows.values():
+            self._add_row(sets)
 
-    def _add_chains(self, group: int, mates: list[int]) -> None:
+    def _add_row(self, sets: Sequence[Set]) -> None:
+        """Has sets bounded that share tables outside all fan-outs, some in one piece."""
+        row, work = list[Set](), 0
+        for group, mates in (
+            (group, together[begin : begin + MOST_ROW_MATES])
+            for group, together in sets
+            for begin in range(0, len(together), MOST_ROW_MATES)
+        ):
+            row.append((group, mates))
+            work += SET_WORK + len(mates)
+            if work >= MOST_ROW_WORK:
+                self._add_chains(row)
+                row, work = [], 0
+        if row:
+            self._add_chains(row)
+
+    def _add_chains(self, sets: Sequence[Set]) -> None:
         """Has assignments bounded that share outer tables."""
-        found = self._queue.groups[group][1]
-        least = float(found.energy[mates].min()), float(found.cycles[mates].min())
-        self._add(group, mates, "chains", least)
+        lows = [
+            (float(found.energy[mates].min()), float(found.cycles[mates].min()))
+            for group, mates in sets
+            for found in (self._queue.groups[group][1],)
+        ]
+        energy, cycles = (min(column) for column in zip(*lows, strict=True))
+        self._add(sets, "chains", (energy, cycles))
 
     def _deal(self) -> Iterator[None]:
         """Has pieces settled, and merges what comes of them as they were dealt."""
@@ -272,7 +328,7 @@ class SharedProver(AnyProver):
             self._take_chains(piece, done)
         elif piece.task == "mix":
             a = piece.assignments[0]
-            write_bounds(self._queue.groups[piece.group][1], a, done.bounds[0])
+            write_bounds(self._queue.groups[piece.group][1], a, done.bounds[0][0])
             self._add_shares(piece.group, a, done.prices)
         else:
             for left in done.left:
@@ -306,21 +362,27 @@ class SharedProver(AnyProver):
 
     def _take_chains(self, piece: Piece, done: Settled) -> None:
         """Has those searched whose chains leave them room, or bounded by further price lists."""
-        found, left = self._queue.groups[piece.group][1], []
-        for a, bounds in zip(piece.assignments, done.bounds, strict=True):
-            write_bounds(found, a, bounds)
-            energy, cycles, *_, chains, _ = bounds
-            if chains > 0 and self._known.beats(energy, cycles):
-                left.append(a)
-        if done.unbounded and left:
-            self._add_chains(piece.group, left)
-            return
-        for a in left:
-            self._add_bounded(piece.group, a)
+        sets = list[Set]()
+        for part, its in zip(piece.parts, done.bounds, strict=True):
+            found, left = self._queue.groups[part.group][1], list[int]()
+            for a, bounds in zip(part.assignments, its, strict=True):
+                write_bounds(found, a, bounds)
+                energy, cycles, *_, chains, _ = bounds
+                if chains > 0 and self._known.beats(energy, cycles):
+                    left.append(a)
+            if left:
+                sets.append((part.group, left))
+        for group, left in sets:
+            if done.unbounded:
+                self._add_chains([(group, left)])
+                continue
+            for a in left:
+                self._add_bounded(group, a)
 
     def _take_left(self, piece: Piece, left: Left) -> None:
         """Has a share searched that was left."""
         energy, cycles = piece.least
         least = max(energy, left.energy), cycles
         if self._known.beats(*least):
-            self._add(piece.group, piece.assignments, "search", least, left.share, piece.prices)
+            own = piece.group, list(piece.assignments)
+            self._add([own], "search", least, left.share, piece.prices)

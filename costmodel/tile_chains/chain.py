@@ -116,6 +116,9 @@ def build_slot(
         for t in range(tensors):
             chain.slot_n[i, t] = 0
     count = _list_tiles(shape, tiles, around, level, scratch)
+    if level == 0 and _lead_to_all(shape, tiles, chain, scratch, count):
+        _fill_outermost_slot(shape, tiles, around, chain, scratch, count)
+        return
     for k in range(count):
         i = scratch.listed[k]
         chain.slot_free[i] = chain.free[i]
@@ -151,6 +154,56 @@ def build_slot(
             _join_covers(shape, tiles, around, chain, level, scratch.listed[m], d)
     if shape.pair_one.size:
         fill_slot_pairs(shape, tiles, around, chain, level, scratch, count)
+
+
+@part
+def _lead_to_all(
+    shape: Shape,
+    tiles: Tiles,
+    chain: Chain,
+    scratch: Scratch,
+    count: int,
+) -> bool:
+    """Whether loops lead from all tiles of the outermost slot, `count` are listed, to the whole."""
+    last, whole = tiles.start[1] - 1, 1
+    if shape.pair_one.size:
+        return False
+    for d in range(shape.sizes.size):
+        extents = 0
+        for row in range(shape.divisor_start[d], shape.divisor_start[d + 1]):
+            extents += scratch.left[row] > 0
+        whole *= extents
+    return last >= 0 and chain.free[last] == 0 and count == whole
+
+
+@part
+def _fill_outermost_slot(
+    shape: Shape,
+    tiles: Tiles,
+    around: Around,
+    chain: Chain,
+    scratch: Scratch,
+    count: int,
+) -> None:
+    """Fills the tables of the outermost slot, which leads to the whole problem at no cost.
+
+    A tensor rests there through all loops that leave it in place: of one point is its hull.
+    """
+    credit = around.credit[0]
+    for m in range(count):
+        i = scratch.listed[m]
+        chain.slot_free[i] = 0.0
+        _trips_of(shape, tiles, i, scratch)
+        for t in range(shape.sliding.size):
+            if not around.follows[0, t]:
+                continue
+            moving = resting_share(shape, t, tiles.place[i], scratch.trips, credit)
+            product = 1.0
+            for d in range(shape.sizes.size):
+                if shape.relevant[t, d]:
+                    product *= scratch.trips[d]
+            chain.slot_n[i, t] = 1
+            chain.slot_u[i, t, 0], chain.slot_c[i, t, 0] = product * moving, 0.0
 
 
 @part
@@ -231,7 +284,7 @@ def build_boundary(
             chain.pairs_n[i, x] = 0
     if level == 0:
         i = last - 1
-        if tiles.full[i] and tiles.cell[i] == shape.cells - 1:
+        if last > first and tiles.full[i] and tiles.cell[i] == shape.cells - 1:
             chain.free[i] = 0.0
             for t in range(tensors):
                 chain.hull_u[i, t, 0], chain.hull_c[i, t, 0] = 1.0, 0.0

@@ -47,7 +47,7 @@ class Around(NamedTuple):
 def settle(
     around: Around,
     kept: bool,
-    exact: bool,
+    limited: bool,
 ) -> None:
     """Takes from `inner` and `limit` what tables that serve others as well do not obey.
 
@@ -55,7 +55,7 @@ def settle(
         around: an assignment, all of whose levels ask for multiples of their own.
         kept: whether weights outside all fan-outs are those of other assignments, too: the tables
             there serve every assignment.
-        exact: whether tables must say what new ones would.
+        limited: whether those leave out what is above the limit.
     """
     for level in range(around.limit.size):
         outside = True
@@ -64,8 +64,8 @@ def settle(
         if outside and kept:
             for d in range(around.inner.shape[1]):
                 around.inner[level, d] = 1
-        if outside and exact:
-            around.limit[level] = np.inf  # else no other limit's would be the same
+        if outside and not limited:
+            around.limit[level] = np.inf
 
 
 @lean

@@ -46,6 +46,7 @@ class ChainTables:
         scratch: what passes over the tables write to.
         around: the assignment that they are for; None before the first.
         asked: how often assignments that share them were bounded.
+        exact: whether they must say what new ones would.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ChainTables:
             known: the credits of the operation, where others read them too.
             exact: whether they must say what new ones would: a higher limit does not serve then.
         """
-        self._shape, self.keeps, self._exact = laid_out(shape), keeps, exact
+        self._shape, self.keeps, self.exact = laid_out(shape), keeps, exact
         self.tiles = laid_out(tiles)
         self._make_room()
         self.around: Around | None = None
@@ -77,9 +78,10 @@ class ChainTables:
         self._empty = self._levels
         # Levels whose tables are for the tiles as they are; the others' are for earlier ones.
         self._valid = self._levels
+        # Whether the outermost slot's serve whatever is asked for: once sets have shared them, and
+        # where tables are kept for whatever is next.
+        self._whole = exact and shape.cells > FEW
         # Of spatial factors, found once.
-        # Whether the outermost slot's serve whatever is asked for: once sets have shared them.
-        self._whole = False
         self._idled: dict[bytes, Array] = {}
         self._first: dict[bytes, int] = {}
         self.scratch = laid_out(make_scratch(shape, int(np.diff(self.tiles.start).max())))
@@ -96,9 +98,15 @@ class ChainTables:
         """
         return self._shape is shape and not shape.pair_one.size
 
-    def turn_to(self, tiles: Tiles, keeps: tuple[int, ...]) -> None:
-        """Serves other kept tensors from now on; levels outside that keep the same stay filled."""
-        same = alike(self.keeps, keeps)
+    def turn_to(self, tiles: Tiles, keeps: tuple[int, ...], same: int | None = None) -> None:
+        """Serves other kept tensors from now on.
+
+        Args:
+            tiles: those that are left of every level.
+            keeps: `[L]` kept tensors.
+            same: how many levels, from the outermost, stay filled; None: those that keep the same.
+        """
+        same = alike(self.keeps, keeps) if same is None else same
         self.tiles, self.keeps, self.asked = laid_out(tiles), keeps, 0
         self._idled.clear()
         self._first.clear()
@@ -137,7 +145,8 @@ class ChainTables:
 
     def fill(
         self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None = None,
-        limit: FloatArray | None = None, *, kept: bool = True, more: Array | None = None,
+        limit: FloatArray | None = None, *, kept: bool = True, limited: bool = True,
+        more: Array | None = None,
     ) -> Iterator[None]:  # fmt: skip
         """Fills the tables for an assignment, in pieces.
 
@@ -151,13 +160,15 @@ class ChainTables:
                 cost less than; None: whatever they cost. Tables below a higher limit serve as well,
                 where they need not be exact.
             kept: whether weights outside all fan-outs are those of other assignments, too.
+            limited: whether tables outside all fan-outs leave out what is above the limit: if they
+                must be exact they then serve no other limit.
             more: `[l, T]` 1 where others that read the tables of the outermost levels pay further
                 in; where two tensors can rest as a pair it is not looked at.
         """
-        around = self._around_of(spatial, outer, weight, inside, limit, kept, more)
+        around = self._around_of(spatial, outer, weight, inside, limit, kept, limited, more)
         first = 0
         if self.around is not None:
-            first = min(self._valid, first_change(self.around, around, self._exact))
+            first = min(self._valid, first_change(self.around, around, self.exact))
             around.limit[:first] = self.around.limit[:first]
             around.inner[:first] = self.around.inner[:first]
         self.around, self._valid = around, self._levels
@@ -179,7 +190,7 @@ class ChainTables:
 
     def _around_of(
         self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None,
-        limit: FloatArray | None, kept: bool, more: Array | None,
+        limit: FloatArray | None, kept: bool, limited: bool, more: Array | None,
     ) -> Around:  # fmt: skip
         """An assignment as passes read it, with arguments as `fill` has them."""
         credit, ended = self._credits.outwards(outer)
@@ -190,7 +201,7 @@ class ChainTables:
             np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
             inner, paid_inside(weight), self._idle(spatial), below,
         )  # fmt: skip
-        settle(around, kept, self._exact)
+        settle(around, kept, limited)
         if not self._shape.pair_one.size:
             # Who does not pay for a tensor reads the same where it is followed.
             if more is not None:
@@ -227,7 +238,7 @@ class ChainTables:
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        made = ChainTables(self._shape, self.tiles, self.keeps, self._credits, exact=self._exact)
+        made = ChainTables(self._shape, self.tiles, self.keeps, self._credits, exact=self.exact)
         made._idled, made._first = self._idled, self._first
         return made
 

@@ -5,6 +5,7 @@ Letters: L levels, F tiles of a level, n dimensions, T tensors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,14 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
+from costmodel.compiled import lean
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import Shape
 
 FloatArray = npt.NDArray[np.float64]
+
+ALL = slice(None)
 
 
 @by_reference
@@ -38,6 +42,58 @@ class Tiles(NamedTuple):
     words: FloatArray
     full: Array
     at: npt.NDArray[np.int32]
+
+
+class Level(NamedTuple):
+    """What the tiles of a level keep.
+
+    kept: the tensors, as bits; least: words of these that a tile has at least; low and high `[n]`
+    the least and the largest extents that constraints leave it.
+    """
+
+    kept: int
+    least: float
+    low: Array
+    high: Array
+
+
+@lean
+def list_level(
+    tiles: Tiles,
+    level: int,
+    cells: Array,
+    place: Array,
+    extent: Array,
+    words: Array,
+    of: Level,
+) -> None:
+    """Writes down the tiles of a level.
+
+    Args:
+        tiles: where.
+        level: the level.
+        cells: `[F]` their cells, ascending.
+        place: `[cells, n]` positions among the divisors.
+        extent: `[cells, n]` extents.
+        words: `[T, cells]` words of every tensor's tile.
+        of: what they keep.
+    """
+    first = tiles.start[level]
+    for cell in range(tiles.at.shape[1]):
+        tiles.at[level, cell] = -1
+    for m in range(cells.size):
+        cell, i, full, held = cells[m], first + m, 1, 0
+        tiles.at[level, cell] = m
+        tiles.cell[i] = cell
+        for d in range(place.shape[1]):
+            tiles.place[i, d], tiles.extent[i, d] = place[cell, d], extent[cell, d]
+            if extent[cell, d] < of.low[d] or extent[cell, d] > of.high[d]:
+                full = 0
+        for t in range(words.shape[0]):
+            tiles.words[i, t] = words[t, cell]
+            if (of.kept >> t) & 1:
+                held += words[t, cell]
+        tiles.full[i] = full if held >= of.least else 0
 
 
 class Lattice:
@@ -67,22 +123,23 @@ class Lattice:
                     extent += shape.term_coefficient[k] * inside
                 self.words[t] *= extent
 
-    def fits(self, level: int, kept: int) -> npt.NDArray[np.bool_]:
-        """`[cells]` whether the kept tensors (bit t: tensor t) fit the level."""
+    def fits(self, level: int, kept: int, cells: Array | slice = ALL) -> npt.NDArray[np.bool_]:
+        """`[cells]` whether the kept tensors (bit t: tensor t) fit the level, of some cells."""
         tables = self._space.tables
         if tables.capacity[level] < 0:
-            return np.ones(self._shape.cells, np.bool_)
-        tensors = [t for t in range(len(self.words)) if (kept >> t) & 1]
+            return np.ones(self.words[0, cells].shape, np.bool_)
+        words = self.words[:, cells]
+        tensors = [t for t in range(len(words)) if (kept >> t) & 1]
         if tables.banks_column[level] >= 0:
-            banks = np.zeros(self._shape.cells, np.int64)
-            for t in range(len(self.words)):
-                need = -(-self.words[t] // tables.bank_words[level]) if t in tensors else 1
+            banks = np.zeros(words.shape[1], np.int64)
+            for t in range(len(words)):
+                need = -(-words[t] // tables.bank_words[level]) if t in tensors else 1
                 banks += need
             found: npt.NDArray[np.bool_] = banks <= (
                 self._space.accelerator.levels[level].banks or 0
             )
             return found
-        used = self.words[tensors].sum(axis=0)
+        used = words[tensors].sum(axis=0)
         fitting: npt.NDArray[np.bool_] = used <= tables.capacity[level]
         return fitting
 
@@ -103,12 +160,51 @@ class Lattice:
         for level in range(same, len(keeps)):
             fitting = fitting & self.fits(level, keeps[level])
             parts.append(np.flatnonzero(fitting))
-        stops = before + np.cumsum([len(part) for part in parts])
+        if over is not None and before + sum(map(len, parts)) > over.cell.size:
+            return self.tiles(keeps)
+        return self._listed(keeps, parts, over, same)
+
+    def tiles_between(
+        self, keeps: tuple[int, ...], inside: Array, outer: Array, over: Tiles | None = None,
+        same: int = 0,
+    ) -> Tiles:  # fmt: skip
+        """The tiles of every level that are multiples, and divide what spatial factors leave.
+
+        Args:
+            keeps: `[L]` the tensors that each level keeps, as bits.
+            inside: `[L, n]` of what they are multiples.
+            outer: `[L, n]` spatial factors outside.
+            over: those of others, which nobody reads any more: written over, if there is room.
+            same: how many levels, from the outermost, have the same tiles there.
+        """
+        parts: list[Array] = []
+        for level in range(same, len(keeps)):
+            cells = self._cells_between(inside[level], outer[level])
+            for further in range(level + 1):
+                cells = cells[self.fits(further, keeps[further], cells)]
+            parts.append(cells)
+        if over is not None and over.start[same] + sum(map(len, parts)) > over.cell.size:
+            return self.tiles_between(keeps, inside, outer)
+        return self._listed(keeps, parts, over, same)
+
+    def _cells_between(self, inside: Array, outer: Array) -> Array:
+        """Cells, ascending, of the extents that are multiples of some and leave room for others."""
+        shape, found = self._shape, np.zeros(1, np.int64)
+        for d in np.argsort(-shape.stride, kind="stable").tolist():
+            own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
+            left = (own % inside[d] == 0) & (shape.sizes[d] % (own * outer[d]) == 0)
+            found = (found[:, None] + np.flatnonzero(left) * shape.stride[d]).ravel()
+        return found
+
+    def _listed(
+        self, keeps: tuple[int, ...], parts: Sequence[Array], over: Tiles | None, same: int
+    ) -> Tiles:
+        """Tiles by their cells, level by level from one on; those of levels outside stay."""
+        stops = np.cumsum([len(part) for part in parts], dtype=np.int64)
         if over is None:
             over = self._room(len(keeps), int(stops[-1]))
-        elif len(parts) and stops[-1] > over.cell.size:
-            return self.tiles(keeps)
-        found = over._replace(start=np.concatenate([over.start[: same + 1], stops]))
+        stops = np.concatenate([over.start[: same + 1], over.start[same] + stops])
+        found = over._replace(start=stops)
         for level, part in enumerate(parts, same):
             self._list_level(found, level, keeps[level], part)
         return found
@@ -128,13 +224,6 @@ class Lattice:
 
     def _list_level(self, found: Tiles, level: int, kept: int, cells: Array) -> None:
         """Writes down the tiles of a level, by its cells."""
-        rows = slice(int(found.start[level]), int(found.start[level + 1]))
-        found.at[level] = -1
-        found.at[level, cells] = np.arange(len(cells))
-        found.cell[rows], found.place[rows] = cells, self.place[cells]
-        extent, words = self.extent[cells], self.words[:, cells]
-        found.extent[rows], found.words[rows] = extent, words.T
-        tensors = [t for t in range(len(words)) if (kept >> t) & 1]
-        left = ((extent >= self._low[level]) & (extent <= self._high[level])).all(axis=1)
-        least = self._space.tables.machine.least_words[level]
-        found.full[rows] = (words[tensors].sum(axis=0) >= least) & left
+        least = float(self._space.tables.machine.least_words[level])
+        of = Level(kept, least, self._low[level].copy(), self._high[level].copy())
+        list_level(found, level, cells, self.place, self.extent, self.words, of)

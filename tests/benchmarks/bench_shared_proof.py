@@ -198,7 +198,7 @@ def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, fl
     for key, piece in searched.items():
         group, a = piece.group, piece.assignments[0]
         rows = worker._queue.groups[group][1]
-        write_bounds(rows, a, piece.bounds[0])
+        write_bounds(rows, a, piece.parts[0].bounds[0])
         if piece.prices is not None:
             worker._bounds.mixed(
                 worker._orders[worker._queue.groups[group][0]], rows, a, piece.prices

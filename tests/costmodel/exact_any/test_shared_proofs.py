@@ -24,6 +24,7 @@ from costmodel.exact_any.pieces import Piece, PieceProver, Settled
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, ShareTrail
 from costmodel.exact_any.shared_prover import SharedProver
+from costmodel.tile_chains.tiles import Lattice
 
 SMALL = [
     (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2), (exact_pool, "SHARE", 1),
@@ -31,6 +32,11 @@ SMALL = [
     (share, "SPLIT", 3), (pieces, "MOST_CHAIN_WORK", 1),
 ]  # fmt: skip
 """Limits come from pieces before, and what takes long is split."""
+
+
+LARGE = [(pieces, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
+         (shared_prover, "SET_WORK", 1), (shared_prover, "MOST_ROW_WORK", 6)]  # fmt: skip
+"""Every piece fills tables of its own, of the tiles alone that it has, as for large lattices."""
 
 
 MOST_STOPS = 30
@@ -102,6 +108,55 @@ def check_space(
     assert texts[0] == texts[1]
     tasks = Counter(str(one.tables[0]) for one in prover.dealt)  # type: ignore[index]
     return tasks + Counter(dropped=sum(one.dropped is not None for one in prover.dealt))
+
+
+def large(patch: pytest.MonkeyPatch) -> None:
+    """Has lattices count as large."""
+    patch.setattr(sys.modules[__name__], "SMALL", SMALL + LARGE)
+
+
+def test_large_lattices_equal_exhaustive_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    large(monkeypatch)
+    tasks = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
+    assert max(one["chains"] for one in tasks) > 3
+    assert max(one["search"] for one in tasks) > 12
+
+
+def all_extents_but_odd_ones(self: Lattice, inside: Any, outer: Any) -> Any:
+    """Tiles of a piece are multiples of twice what it asks for, where there are any."""
+    cells = BETWEEN(self, inside, outer)
+    fewer = BETWEEN(self, inside * np.where(self._shape.sizes % (2 * inside * outer), 1, 2), outer)
+    return fewer if len(fewer) else cells
+
+
+def as_filled(self: Any, group: int, of: Any, filled: int = 0) -> Any:
+    """Tables of sets in a row are taken for each other's one level further in."""
+    return TABLES_OF(self, group, of, filled and filled + 1)
+
+
+BETWEEN, TABLES_OF = Lattice._cells_between, PieceProver._tables_of
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (Lattice, "_cells_between", all_extents_but_odd_ones),
+        (PieceProver, "_tables_of", as_filled),
+    ],
+    ids=["tiles are left out", "levels that keep other tensors stay filled"],
+)
+def test_broken_tables_of_large_lattices_are_caught(
+    broken: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large(monkeypatch)
+    monkeypatch.setattr(*broken)
+
+    def all_hold() -> None:
+        for seed in range(9000, 9040):
+            check(seed, 2000, monkeypatch)
+
+    with pytest.raises((AssertionError, IndexError, ValueError)):
+        all_hold()
 
 
 def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:

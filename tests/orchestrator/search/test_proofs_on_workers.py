@@ -18,6 +18,7 @@ from costmodel.exact.certificate import certify
 from costmodel.exact.pool import Here
 from costmodel.exact.shared_units import SharedUnits
 from costmodel.exact_any import pieces
+from costmodel.exact_any import prover as any_prover
 from costmodel.exact_any.shared_prover import SharedProver
 from mapspace.errors import MapspaceError
 from orchestrator.runs.ray_runtime import Tasks
@@ -80,6 +81,7 @@ def test_a_shared_proof_that_was_stopped_goes_on(
     first = prover.space.sample(np.random.default_rng(0), 20, feasible=True)
     prover = type(prover)(space, pool, build=False)
     prover.offer(first)
+    monkeypatch.setattr(any_prover, "STEP_SECONDS", 0.002)  # or one step is the whole proof
     while prover.progress() is None or not sum(prover.counts.values()):
         prover.step()
     held = tmp_path / "c.certificate.json"
