@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from marks import noisy_libraries
 
 from mapspace.errors import MapspaceError
 from orchestrator.runs import mlflow_many
-from orchestrator.runs.mlflow_calls import OfClient, Requests, calls_of
+from orchestrator.runs.mlflow_calls import Example, OfClient, Requests, calls_of
 from orchestrator.runs.mlflow_client import connected, load_mlflow
 from orchestrator.runs.mlflow_many import FinishedRun, log_finished
 
@@ -27,6 +29,7 @@ METRICS = (
     ("below", -math.inf, 0, 1_200),
     ("tiny", 5e-324, 3, 1_300),
 )
+TOKENS = ("first", "first", "second", "second")
 MANY = tuple(("many", float(step), step, 1_000 + step) for step in range(1_100))
 RUNS = (
     FinishedRun("of all / kinds", {"a.b": "ü"}, {"p": 1, "q": "text"}, METRICS, 1_000, 1_300),
@@ -41,9 +44,11 @@ class Heard:
     def __init__(self, app: Any) -> None:
         self._app = app
         self.calls: list[tuple[str, str]] = []
+        self.told: list[tuple[str, str]] = []
 
     def __call__(self, environ: dict[str, Any], start: Any) -> Any:
         self.calls.append((environ["PATH_INFO"], environ.get("HTTP_CONNECTION", "")))
+        self.told.append((environ.get("HTTP_AUTHORIZATION", ""), environ["HTTP_USER_AGENT"]))
         return self._app(environ, start)
 
 
@@ -131,6 +136,79 @@ def test_encrypted_connections_are_kept() -> None:
     requests._post = lambda *told_now: told.append(told_now)  # type: ignore[assignment,method-assign]
     requests.end("run", 5)
     assert told == [("update", {"run_id": "run", "status": "FINISHED", "end_time": 5}, {})]
+
+
+def test_every_request_has_what_mlflow_adds(
+    server: tuple[str, Heard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that changes in between, as a token does that has run out."""
+    from mlflow.utils import rest_utils
+
+    uri, heard = server
+    by_mlflow = []
+    original = rest_utils.http_request
+
+    def counted(creds: Any, path: str, *arguments: Any, **named: Any) -> Any:
+        by_mlflow.append(path)
+        return original(creds, path, *arguments, **named)
+
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "first")
+    with connected(uri) as client:
+        experiment = client.create_experiment("x")
+        calls = calls_of(client)
+        heard.told.clear()
+        monkeypatch.setattr(rest_utils, "http_request", counted)
+        run = calls.begin(experiment, "r", {}, 1).run
+        calls.log(run, [("p", "1")], [])
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "second")
+        calls.log(run, [("q", "1")], [])
+        calls.end(run, 2)
+    assert [token for token, _ in heard.told] == [f"Bearer {word}" for word in TOKENS]
+    assert {agent.split("/")[0] for _, agent in heard.told} == {"mlflow-python-client"}
+    assert [path.rsplit("/")[-1] for path in by_mlflow] == ["create", "log-batch"]
+
+
+@pytest.mark.parametrize("changed", [{"auth": "kubernetes"}, {"aws_sigv4": True}, {}])
+def test_signed_requests_and_those_sent_on_are_no_example(changed: dict[str, Any]) -> None:
+    from mlflow.utils.rest_utils import MlflowHostCreds
+    from requests import PreparedRequest, Response
+
+    creds = MlflowHostCreds("http://there", **changed)
+    answer = Response()
+    answer.request = PreparedRequest()
+    answer.request.prepare_url("http://there/api", None)
+    assert (Example.of(creds, answer) is None) == bool(changed)
+    answer.history = [Response()]
+    assert Example.of(creds, answer) is None
+
+
+def test_proxies_and_certificates_are_those_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.utils.rest_utils import MlflowHostCreds
+    from requests import PreparedRequest, Response
+
+    monkeypatch.setenv("HTTPS_PROXY", "http://between:8080")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "7")
+    sent = []
+    answer = Response()
+    answer.connection = SimpleNamespace(  # type: ignore[attr-defined]
+        send=lambda request, **how: sent.append((request, how))
+    )
+    answer.request = PreparedRequest()
+    answer.request.prepare("POST", "https://there/first", {"X-Own": "kept"}, json={"a": 1})
+    creds = MlflowHostCreds("https://there/", server_cert_path="ca.pem", client_cert_path="me.pem")
+    example = Example.of(creds, answer)
+    assert example is not None
+    example.sent("/api/second", {"b": "ü"}, {"Connection": "close"})
+    example.sent("/api/third", {}, {})
+    ((second, how), (third, _)) = sent
+    assert (second.url, second.method) == ("https://there/api/second", "POST")
+    assert json.loads(second.body) == {"b": "ü"}
+    assert int(second.headers["Content-Length"]) == len(second.body)
+    assert (second.headers["X-Own"], second.headers["Connection"]) == ("kept", "close")
+    assert how["proxies"]["https"] == "http://between:8080"
+    assert (how["verify"], how["cert"], how["timeout"]) == ("ca.pem", "me.pem", 7)
+    assert "Connection" not in third.headers
+    assert answer.request.url == "https://there/first"
 
 
 def test_a_refusal_is_an_error(server: tuple[str, Heard]) -> None:
