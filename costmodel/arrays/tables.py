@@ -306,8 +306,7 @@ def build_tables(
         if level.fanout > 1:
             slots.append((index, 1))
 
-    tilings, within = _tilings(workload, slots, accelerator)
-    factors = np.concatenate(tilings)
+    tilings, factors, within = _tilings(workload, slots, accelerator)
     orders, ranks = _permutations(len(names))
 
     attributes = [
@@ -425,15 +424,11 @@ def _choices(
 
 def _tilings(
     workload: Workload, slots: Sequence[tuple[int, int]], accelerator: Accelerator
-) -> tuple[list[Array], Array]:
-    """The factorisations of every dimension, and the extents of their blocks."""
+) -> tuple[list[Array], Array, Array]:
+    """The factorisations of every dimension, all of them, and the extents of their blocks."""
     sizes = workload.dimensions.values()
     if accelerator.factors == "perfect":
-        tilings = [ordered_factorisations(size, len(slots)) for size in sizes]
-        factors = np.concatenate(tilings)
-        within = np.ones((len(factors), len(slots) + 1), dtype=np.int64)
-        within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
-        return tilings, within
+        return _perfect_tilings(tuple(sizes), len(slots))
     innermost = slots[-1][0]
     # Timeloop takes all children of a fan-out above buffers for full.
     full = accelerator.counting == "timeloop"
@@ -443,4 +438,14 @@ def _tilings(
         block_extents(rows, last_passes(size, rows))[0]
         for size, rows in zip(sizes, tilings, strict=True)
     ]
-    return tilings, np.concatenate(extents)
+    return tilings, np.concatenate(tilings), np.concatenate(extents)
+
+
+@lru_cache(maxsize=4)
+def _perfect_tilings(sizes: tuple[int, ...], slots: int) -> tuple[list[Array], Array, Array]:
+    """As `_tilings`: the map spaces of all orders of buffers side by side read the same ones."""
+    tilings = [ordered_factorisations(size, slots) for size in sizes]
+    factors = np.concatenate(tilings)
+    within = np.ones((len(factors), slots + 1), dtype=np.int64)
+    within[:, :-1] = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
+    return tilings, factors, within

@@ -100,6 +100,15 @@ def _trips_of(
 
 
 @part
+def without_points(
+    chain: Chain,
+) -> int:
+    """The row of the tiles that have no points."""
+    last: int = chain.hull_n.shape[0] - 1
+    return last
+
+
+@part
 def build_slot(
     shape: Shape,
     tiles: Tiles,
@@ -112,9 +121,7 @@ def build_slot(
     first, trips = tiles.start[level], scratch.trips
     n, tensors = shape.sizes.size, shape.sliding.size
     for i in range(first, tiles.start[level + 1]):
-        chain.slot_free[i] = np.inf
-        for t in range(tensors):
-            chain.slot_n[i, t] = 0
+        chain.slot_free[i], chain.slot_row[i] = np.inf, without_points(chain)
     count = _list_tiles(shape, tiles, around, level, scratch)
     if level == 0 and _lead_to_all(shape, tiles, chain, scratch, count):
         _fill_outermost_slot(shape, tiles, around, chain, scratch, count)
@@ -122,13 +129,6 @@ def build_slot(
     for k in range(count):
         i = scratch.listed[k]
         chain.slot_free[i] = chain.free[i]
-        for t in range(tensors):
-            if not around.follows[level, t]:
-                continue
-            chain.slot_n[i, t] = chain.hull_n[i, t]
-            for h in range(chain.hull_n[i, t]):
-                chain.slot_u[i, t, h] = chain.hull_u[i, t, h]
-                chain.slot_c[i, t, h] = chain.hull_c[i, t, h]
     for d in range(n):
         for m in range(count - 1, -1, -1):
             i = scratch.listed[m]
@@ -137,17 +137,26 @@ def build_slot(
                 j = covering(shape, tiles, level, i, d, k)
                 if j >= 0:
                     chain.slot_free[i] = min(chain.slot_free[i], chain.slot_free[first + j])
+    used = first
     for m in range(count):
         i = scratch.listed[m]
         if chain.slot_free[i] == np.inf:
             continue
+        own, r = chain.row[i], used
+        chain.slot_row[i] = r
+        used += 1
         product = _trips_of(shape, tiles, i, scratch)
         for t in range(tensors):
+            chain.slot_n[r, t] = 0
             if not around.follows[level, t]:
                 continue
+            chain.slot_n[r, t] = chain.hull_n[own, t]
+            for h in range(chain.hull_n[own, t]):
+                chain.slot_u[t, r, h] = chain.hull_u[t, own, h]
+                chain.slot_c[t, r, h] = chain.hull_c[t, own, h]
             u = product * resting_share(shape, t, tiles.place[i], trips, around.credit[level])
-            chain.slot_n[i, t] = insert_point(
-                chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t], u, chain.slot_free[i]
+            chain.slot_n[r, t] = insert_point(
+                chain.slot_u[t, r], chain.slot_c[t, r], chain.slot_n[r, t], u, chain.slot_free[i]
             )
     for d in range(n):
         for m in range(count - 1, -1, -1):
@@ -191,10 +200,11 @@ def _fill_outermost_slot(
     """
     credit = around.credit[0]
     for m in range(count):
-        i = scratch.listed[m]
-        chain.slot_free[i] = 0.0
+        i, r = scratch.listed[m], tiles.start[0] + m
+        chain.slot_free[i], chain.slot_row[i] = 0.0, r
         _trips_of(shape, tiles, i, scratch)
         for t in range(shape.sliding.size):
+            chain.slot_n[r, t] = 0
             if not around.follows[0, t]:
                 continue
             moving = resting_share(shape, t, tiles.place[i], scratch.trips, credit)
@@ -202,8 +212,8 @@ def _fill_outermost_slot(
             for d in range(shape.sizes.size):
                 if shape.relevant[t, d]:
                     product *= scratch.trips[d]
-            chain.slot_n[i, t] = 1
-            chain.slot_u[i, t, 0], chain.slot_c[i, t, 0] = product * moving, 0.0
+            chain.slot_n[r, t] = 1
+            chain.slot_u[t, r, 0], chain.slot_c[t, r, 0] = product * moving, 0.0
 
 
 @part
@@ -220,18 +230,19 @@ def _join_covers(
     first = tiles.start[level]
     if chain.slot_free[i] == np.inf:
         return  # nor do they have any
-    row = shape.divisor_start[d] + tiles.place[i, d]
+    row, r = shape.divisor_start[d] + tiles.place[i, d], chain.slot_row[i]
     for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
         j = covering(shape, tiles, level, i, d, k)
         if j < 0 or chain.slot_free[first + j] == np.inf:
             continue
+        other = chain.slot_row[first + j]
         for t in range(shape.sliding.size):
             if shape.relevant[t, d] or not around.follows[level, t]:
                 continue
-            for h in range(chain.slot_n[first + j, t]):
-                chain.slot_n[i, t] = insert_point(
-                    chain.slot_u[i, t], chain.slot_c[i, t], chain.slot_n[i, t],
-                    chain.slot_u[first + j, t, h], chain.slot_c[first + j, t, h],
+            for h in range(chain.slot_n[other, t]):
+                chain.slot_n[r, t] = insert_point(
+                    chain.slot_u[t, r], chain.slot_c[t, r], chain.slot_n[r, t],
+                    chain.slot_u[t, other, h], chain.slot_c[t, other, h],
                 )  # fmt: skip
 
 
@@ -277,23 +288,19 @@ def build_boundary(
     first, last = tiles.start[level], tiles.start[level + 1]
     tensors, trips = shape.sliding.size, scratch.trips
     for i in range(first, last):
-        chain.free[i] = np.inf
-        for t in range(tensors):
-            chain.hull_n[i, t] = 0
-        for x in range(shape.pair_one.size):
-            chain.pairs_n[i, x] = 0
+        chain.free[i], chain.row[i] = np.inf, without_points(chain)
     if level == 0:
         i = last - 1
         if last > first and tiles.full[i] and tiles.cell[i] == shape.cells - 1:
-            chain.free[i] = 0.0
+            chain.free[i], chain.row[i] = 0.0, first
             for t in range(tensors):
-                chain.hull_u[i, t, 0], chain.hull_c[i, t, 0] = 1.0, 0.0
-                chain.hull_n[i, t] = 1
+                chain.hull_u[t, first, 0], chain.hull_c[t, first, 0] = 1.0, 0.0
+                chain.hull_n[first, t] = 1
             for x in range(shape.pair_one.size):
-                chain.pairs_n[i, x] = insert_pair(chain.pairs[i, x], 0, 1.0, 1.0, 0.0)
+                chain.pairs_n[first, x] = insert_pair(chain.pairs[first, x], 0, 1.0, 1.0, 0.0)
         return
     fill_jumps(shape, around.spatial[level - 1], scratch.jump)
-    count = _list_tiles(shape, tiles, around, level, scratch)
+    count, used = _list_tiles(shape, tiles, around, level, scratch), first
     for m in range(count):
         i = scratch.listed[m]
         if not tiles.full[i]:
@@ -309,7 +316,11 @@ def build_boundary(
             continue
         all_trips = trips_outside(shape, tiles.extent[j], around.outer[level - 1], trips)
         crossing = Crossing(level, i, j, trips, all_trips)
-        _fill_boundary(shape, tiles, around, chain, crossing)
+        chain.row[i] = used
+        if _fill_boundary(shape, tiles, around, chain, crossing):
+            used += 1
+        else:
+            chain.row[i] = without_points(chain)
 
 
 @part
@@ -336,11 +347,15 @@ def _fill_boundary(
     around: Around,
     chain: Chain,
     crossing: Crossing,
-) -> None:
-    """One tile of a level's boundary."""
+) -> bool:
+    """One tile of a level's boundary, in its row; whether it is left."""
     tensors = shape.sliding.size
     level, i, j = crossing.level, crossing.inner, crossing.outer
-    all_trips = crossing.all_trips
+    all_trips, r = crossing.all_trips, chain.row[i]
+    for t in range(tensors):
+        chain.hull_n[r, t] = 0
+    for x in range(shape.pair_one.size):
+        chain.pairs_n[r, x] = 0
     weight, credit = around.weight[level], around.credit[level - 1]
     # Further out it depends on the loops inside, which are not known here.
     idle = around.idle[level] if level == around.idle.size - 1 else 0
@@ -355,6 +370,7 @@ def _fill_boundary(
             continue
         # Where loops stand in the slot, or none but further out.
         there = dims >> shape.sizes.size == 0
+        from_row = chain.slot_row[j] if there else chain.row[j]
         free = chain.slot_free[j] if there else chain.free[j]
         base = class_charges(shape, tiles, around, crossing, kind)
         rest = shape.class_rest[kind]
@@ -370,9 +386,9 @@ def _fill_boundary(
                 continue
             more = base + charge_others(shape, tiles, around, crossing, kind, t)
             price = weight[t] * tiles.words[i, t]
-            us = chain.slot_u[j, t] if there else chain.hull_u[j, t]
-            cs = chain.slot_c[j, t] if there else chain.hull_c[j, t]
-            count = chain.slot_n[j, t] if there else chain.hull_n[j, t]
+            us = chain.slot_u[t, from_row] if there else chain.hull_u[t, from_row]
+            cs = chain.slot_c[t, from_row] if there else chain.hull_c[t, from_row]
+            count = chain.slot_n[from_row, t] if there else chain.hull_n[from_row, t]
             # Every resting tensor gives a bound; the class costs at least the largest.
             bound = max(
                 bound,
@@ -381,29 +397,24 @@ def _fill_boundary(
             if not around.follows[level, t] or follows_partner(shape, around, level - 1, kind):
                 continue
             for h in range(count):
-                chain.hull_n[i, t] = insert_point(
-                    chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t],
+                chain.hull_n[r, t] = insert_point(
+                    chain.hull_u[t, r], chain.hull_c[t, r], chain.hull_n[r, t],
                     us[h], more + cs[h] + price * us[h],
                 )  # fmt: skip
         bound = max(bound, pairs_of_class(shape, tiles, around, chain, crossing, kind, base, there))
         least = min(least, bound)
-    if least >= around.limit[level]:
-        # No mapping with this tile can win.
-        least = np.inf
-        for t in range(tensors):
-            chain.hull_n[i, t] = 0
-        for x in range(shape.pair_one.size):
-            chain.pairs_n[i, x] = 0
+    if least >= around.limit[level] or least == np.inf:
+        return False  # no mapping with this tile can win
     chain.free[i] = least
-    if least < np.inf:
-        for t in range(tensors):
-            if not around.follows[level, t]:
-                continue
-            share = resting_share(shape, t, tiles.place[j], crossing.trips, credit)
-            chain.hull_n[i, t] = insert_point(
-                chain.hull_u[i, t], chain.hull_c[i, t], chain.hull_n[i, t], all_trips * share, least
-            )
-        edge_pairs(shape, around, chain, level, i, all_trips)
+    for t in range(tensors):
+        if not around.follows[level, t]:
+            continue
+        share = resting_share(shape, t, tiles.place[j], crossing.trips, credit)
+        chain.hull_n[r, t] = insert_point(
+            chain.hull_u[t, r], chain.hull_c[t, r], chain.hull_n[r, t], all_trips * share, least
+        )
+    edge_pairs(shape, around, chain, level, r, all_trips)
+    return True
 
 
 @lean

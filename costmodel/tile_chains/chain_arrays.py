@@ -1,14 +1,16 @@
 """The tables of a chain, as arrays that compiled passes fill.
 
 Letters as in `costmodel.tile_chains.chain`, which says what they hold; X pairs of tensors, P points
-of a pair.
+of a pair, R rows of points.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.by_reference import by_reference
@@ -47,19 +49,24 @@ def make_scratch(shape: Shape, most: int) -> Scratch:
 
 @by_reference
 class Chain(NamedTuple):
-    """The tables: free `[F]`, hull_u, hull_c `[F, T, H]`, hull_n `[F, T]`, of slots and boundaries.
+    """The tables of slots and boundaries.
 
-    free is the least cost outside where no tensor rests; pairs `[F, X, P, 3]` points (trips, trips,
-    cost) where two tensors rest, pairs_n `[F, X]` how many.
+    free `[F]` the least cost outside where no tensor rests, inf where nothing is left; row `[F]`
+    where the points of a tile stand; hull_u, hull_c `[T, R, H]` the hulls', hull_n `[R, T]` how
+    many; pairs `[R, X, P, 3]` points (trips, trips, cost) where two tensors rest, pairs_n `[R, X]`
+    how many. Tiles that are left have the first rows of their level's, in a row, so that no memory
+    is touched for others: all of these have the last row, which has no points.
     """
 
     slot_free: FloatArray
+    slot_row: npt.NDArray[np.int32]
     slot_u: FloatArray
     slot_c: FloatArray
     slot_n: Array
     slot_pairs: FloatArray
     slot_pairs_n: Array
     free: FloatArray
+    row: npt.NDArray[np.int32]
     hull_u: FloatArray
     hull_c: FloatArray
     hull_n: Array
@@ -72,11 +79,18 @@ def empty_chain(tiles: Tiles, tensors: int, pairs: int) -> Chain:
     cells = tiles.cell.size
     most = max(2, min(POINTS, MOST_POINTS // max(1, cells * pairs)))
 
-    def hulls() -> tuple[FloatArray, FloatArray, Array, FloatArray, Array]:
-        shape = (cells, tensors, HULL)
-        return (
-            np.empty(shape), np.empty(shape), np.zeros(shape[:2], np.int64),
-            np.empty((cells, pairs, most, 3)), np.zeros((cells, pairs), np.int64),
-        )  # fmt: skip
+    rows = cells + 1
 
-    return Chain(np.empty(cells), *hulls(), np.empty(cells), *hulls())
+    def points() -> Iterator[npt.NDArray[Any]]:
+        yield np.empty(cells)
+        yield np.empty(cells, np.int32)
+        yield np.empty((tensors, rows, HULL))
+        yield np.empty((tensors, rows, HULL))
+        yield np.empty((rows, tensors), np.int64)
+        yield np.empty((rows, pairs, most, 3))
+        yield np.empty((rows, pairs), np.int64)
+
+    chain = Chain(*points(), *points())
+    for counts in (chain.slot_n, chain.hull_n, chain.slot_pairs_n, chain.pairs_n):
+        counts[-1] = 0
+    return chain

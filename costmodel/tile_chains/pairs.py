@@ -155,28 +155,29 @@ def fill_slot_pairs(
     """
     for x in range(shape.pair_one.size):
         one, two = shape.pair_one[x], shape.pair_two[x]
-        for i in range(tiles.start[level], tiles.start[level + 1]):
-            chain.slot_pairs_n[i, x] = 0
+        for m in range(count):
+            chain.slot_pairs_n[chain.slot_row[scratch.listed[m]], x] = 0
         if around.follows[level, one] == 0 or around.follows[level, two] == 0:
             continue
         for m in range(count):
             i = scratch.listed[m]
             if chain.slot_free[i] == np.inf:
                 continue
-            found = chain.pairs_n[i, x]
+            own, r = chain.row[i], chain.slot_row[i]
+            found = chain.pairs_n[own, x]
             for a in range(found):
                 for k in range(3):
-                    chain.slot_pairs[i, x, a, k] = chain.pairs[i, x, a, k]
+                    chain.slot_pairs[r, x, a, k] = chain.pairs[own, x, a, k]
             ended = trips_outside(shape, tiles.extent[i], around.outer[level], scratch.trips)
             found = _end_one(
-                chain.slot_pairs[i, x], found, ended, chain.slot_u[i, two], chain.slot_c[i, two],
-                chain.slot_n[i, two], 0,
+                chain.slot_pairs[r, x], found, ended, chain.slot_u[two, r], chain.slot_c[two, r],
+                chain.slot_n[r, two], 0,
             )  # fmt: skip
             found = _end_one(
-                chain.slot_pairs[i, x], found, ended, chain.slot_u[i, one], chain.slot_c[i, one],
-                chain.slot_n[i, one], 1,
+                chain.slot_pairs[r, x], found, ended, chain.slot_u[one, r], chain.slot_c[one, r],
+                chain.slot_n[r, one], 1,
             )  # fmt: skip
-            chain.slot_pairs_n[i, x] = found
+            chain.slot_pairs_n[r, x] = found
         for d in range(shape.sizes.size):
             if shape.relevant[one, d] or shape.relevant[two, d]:
                 continue
@@ -227,18 +228,21 @@ def _join_covers(
 ) -> None:
     """Adds the points of the tiles that are a prime times larger in a dimension."""
     first = tiles.start[level]
-    row = shape.divisor_start[d] + tiles.place[i, d]
+    if chain.slot_free[i] == np.inf:
+        return  # nor do they have any
+    row, r = shape.divisor_start[d] + tiles.place[i, d], chain.slot_row[i]
     for k in range(shape.cover_start[row], shape.cover_start[row + 1]):
         j = covering(shape, tiles, level, i, d, k)
         if j < 0:
             continue
-        found = chain.slot_pairs_n[i, x]
-        for a in range(chain.slot_pairs_n[first + j, x]):
+        other = chain.slot_row[first + j]
+        found = chain.slot_pairs_n[r, x]
+        for a in range(chain.slot_pairs_n[other, x]):
             found = insert_pair(
-                chain.slot_pairs[i, x], found, chain.slot_pairs[first + j, x, a, 0],
-                chain.slot_pairs[first + j, x, a, 1], chain.slot_pairs[first + j, x, a, 2],
+                chain.slot_pairs[r, x], found, chain.slot_pairs[other, x, a, 0],
+                chain.slot_pairs[other, x, a, 1], chain.slot_pairs[other, x, a, 2],
             )  # fmt: skip
-        chain.slot_pairs_n[i, x] = found
+        chain.slot_pairs_n[r, x] = found
 
 
 @part
@@ -270,7 +274,8 @@ def pairs_of_class(
     """
     level, i, j = crossing.level, crossing.inner, crossing.outer
     inside, outside = around.follows[level], around.follows[level - 1]
-    alone = pair_of_class(shape, kind)
+    alone, r = pair_of_class(shape, kind), chain.row[i]
+    from_row = chain.slot_row[j] if there else chain.row[j]
     bound = 0.0
     for x in range(shape.pair_one.size):
         one, two = shape.pair_one[x], shape.pair_two[x]
@@ -286,21 +291,21 @@ def pairs_of_class(
                 rests = least_resting(shape, t, tiles.place[j], trips, credit)
                 more += around.weight[level, t] * tiles.words[i, t] * rests
         least = np.inf
-        points = chain.slot_pairs[j, x] if there else chain.pairs[j, x]
-        for a in range(chain.slot_pairs_n[j, x] if there else chain.pairs_n[j, x]):
+        points = chain.slot_pairs[from_row, x] if there else chain.pairs[from_row, x]
+        for a in range(chain.slot_pairs_n[from_row, x] if there else chain.pairs_n[from_row, x]):
             u_one, u_two = points[a, 0], points[a, 1]
             cost = points[a, 2] + more + price_one * u_one + price_two * u_two
             least = min(least, cost)
             if inside[one] and inside[two]:
-                found = chain.pairs_n[i, x]
-                chain.pairs_n[i, x] = insert_pair(chain.pairs[i, x], found, u_one, u_two, cost)
+                found = chain.pairs_n[r, x]
+                chain.pairs_n[r, x] = insert_pair(chain.pairs[r, x], found, u_one, u_two, cost)
             if alone == x and inside[one]:
-                chain.hull_n[i, one] = insert_point(
-                    chain.hull_u[i, one], chain.hull_c[i, one], chain.hull_n[i, one], u_one, cost
+                chain.hull_n[r, one] = insert_point(
+                    chain.hull_u[one, r], chain.hull_c[one, r], chain.hull_n[r, one], u_one, cost
                 )
             if alone == x and inside[two]:
-                chain.hull_n[i, two] = insert_point(
-                    chain.hull_u[i, two], chain.hull_c[i, two], chain.hull_n[i, two], u_two, cost
+                chain.hull_n[r, two] = insert_point(
+                    chain.hull_u[two, r], chain.hull_c[two, r], chain.hull_n[r, two], u_two, cost
                 )
         bound = max(bound, least)
     return bound
@@ -312,19 +317,19 @@ def edge_pairs(
     around: Around,
     chain: Chain,
     level: int,
-    i: int,
+    r: int,
     ended: float,
 ) -> None:
-    """Adds to a boundary's points those where one run ends there, after `ended` trips."""
+    """Adds to the points of a boundary's row those where one run ends, after `ended` trips."""
     for x in range(shape.pair_one.size):
         one, two = shape.pair_one[x], shape.pair_two[x]
         if around.follows[level, one] == 0 or around.follows[level, two] == 0:
             continue
         found = _end_one(
-            chain.pairs[i, x], chain.pairs_n[i, x], ended, chain.hull_u[i, two],
-            chain.hull_c[i, two], chain.hull_n[i, two], 0,
+            chain.pairs[r, x], chain.pairs_n[r, x], ended, chain.hull_u[two, r],
+            chain.hull_c[two, r], chain.hull_n[r, two], 0,
         )  # fmt: skip
-        chain.pairs_n[i, x] = _end_one(
-            chain.pairs[i, x], found, ended, chain.hull_u[i, one], chain.hull_c[i, one],
-            chain.hull_n[i, one], 1,
+        chain.pairs_n[r, x] = _end_one(
+            chain.pairs[r, x], found, ended, chain.hull_u[one, r], chain.hull_c[one, r],
+            chain.hull_n[r, one], 1,
         )  # fmt: skip

@@ -375,12 +375,12 @@ def _least_outside(
 ) -> float:
     """What a line costs at least from the boundary of tile b on."""
     least: float = chain.free[b]
-    t = line.tensor
+    t, r = line.tensor, chain.row[b]
     if line.other >= 0:
         x = shape.pair_of[t, line.other]
-        least = least_of_pair(chain.pairs[b, x], chain.pairs_n[b, x], line.price, line.other_price)
+        least = least_of_pair(chain.pairs[r, x], chain.pairs_n[r, x], line.price, line.other_price)
     elif t >= 0:
-        hull_u, hull_c, count = chain.hull_u[b, t], chain.hull_c[b, t], chain.hull_n[b, t]
+        hull_u, hull_c, count = chain.hull_u[t, r], chain.hull_c[t, r], chain.hull_n[r, t]
         least = least_on_hull(hull_u, hull_c, count, line.price)
     return least
 

@@ -22,8 +22,14 @@ BREAKS = {
     "no run reaches across a level": (
         "tile_chains/chain.py",
         "build_slot",
-        "chain.slot_n[i, t] = chain.hull_n[i, t]",
-        "chain.slot_n[i, t] = 0",
+        "chain.slot_n[r, t] = chain.hull_n[own, t]",
+        "chain.slot_n[r, t] = 0",
+    ),
+    "all tiles of a slot have one row of points": (
+        "tile_chains/chain.py",
+        "build_slot",
+        "used += 1",
+        "used += 0",
     ),
     "a run ends with the first loop that leaves the tensor at rest": (
         "tile_chains/chain.py",
