@@ -33,12 +33,12 @@ def laid_out(value: Value) -> Value:
     """
     if isinstance(value, Address) or config.DISABLE_JIT:
         return value
-    fields = [laid_out(field) if isinstance(field, tuple) else field for field in value]
-    lies = type(value)(*fields)
-    memory = np.zeros(_WORDS * len(fields), np.int64)
+    lies: Any = type(value)(*[laid_out(f) if isinstance(f, tuple) else f for f in value])
+    memory = np.zeros(_WORDS * len(lies), np.int64)
     made = _class_of(lies)((_copy(lies, memory),))
-    of_tuples = {"_asdict": lies._asdict, "_replace": lies._replace}  # type: ignore[attr-defined]
-    made.__dict__.update(of_tuples, **lies._asdict(), _memory=memory)  # type: ignore[attr-defined]
+    its = made.__dict__
+    its.update(zip(lies._fields, lies, strict=True))
+    its["_asdict"], its["_replace"], its["_memory"] = lies._asdict, lies._replace, memory
     return cast(Value, made)
 
 
@@ -94,15 +94,17 @@ def rows_laid_out(value: Value) -> tuple[Value, npt.NDArray[Any]]:
         That of the first row, which is to be held as long as the addresses of all are used; and
         these.
     """
-    rows = [type(value)(*(field[k] for field in value)) for k in range(len(value[0]))]
+    count = len(value[0])
     if config.DISABLE_JIT:
+        rows = [type(value)(*(field[k] for field in value)) for k in range(count)]
         return rows[0], addresses_of(rows)
     # Only where their fields lie is different, and that by as much from row to row.
-    first, second = (laid_out(row).__dict__["_memory"] for row in rows[:2])
-    memory = first + np.arange(len(rows))[:, None] * (second - first)
-    like = laid_out(rows[0])
-    like.__dict__["_rows"] = memory
-    return like, memory.ctypes.data + np.arange(len(rows)) * memory.strides[0]
+    like, second = (laid_out(type(value)(*(field[k] for field in value))) for k in range(2))
+    places = np.arange(count)
+    first = like.__dict__["_memory"]
+    memory = first + places[:, None] * (second.__dict__["_memory"] - first)
+    like.__dict__["_rows"] = memory, value
+    return like, memory.ctypes.data + places * memory.strides[0]
 
 
 def _as_it_is(example: Any, address: Any) -> Any:

@@ -18,11 +18,11 @@ from costmodel.arrays.tables import Array
 from costmodel.exact_any.known import SLACK
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.interchange import first_of_alike, interchanges
-from costmodel.tile_chains.ports import Port, leakage, port_weights, port_weights_apart
+from costmodel.tile_chains.ports import Port, leakage, port_weights
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import vectors
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import Weights, entering_once, floors, weights
+from costmodel.tile_chains.weights import Weights, entering_once, weights
 
 MOST_SPREADS = 200_000
 """More spatial factors would take long to look through."""
@@ -186,7 +186,7 @@ def list_assignments(
         Assignments(keeps, choice, *(column[g] for column in columns))
         for g, keeps in enumerate(choices)
     )
-    step = min(_PIECE, max(256, _PIECE_OF_SETS // max(1, size[0])))
+    step = min(_PIECE // (1 + len(limited)), max(256, _PIECE_OF_SETS // max(1, size[0])))
     for begin in range(0, size[1] if choices else 0, step):
         piece = slice(begin, begin + step)
         paths = Paths(choices, space.tables.sliding.size)
@@ -213,7 +213,7 @@ def _write_floors(
     its = weighed[0]
     computing, leaks = its.cycles, leakage(space, its)
     each_path = zip(paths.keeps, weighed, strict=True)
-    ports = np.stack([_once(space, limited, *each, spatial) for each in each_path])
+    ports = np.stack([_once(space, limited, *each) for each in each_path])
     own = np.stack([each.own for each in weighed])
     once = own + np.stack([_of_tensors(space, each.weight, each) for each in weighed])
     cycles_of = [paths.of_sets(ports[:, port]) for port in range(len(limited))]
@@ -235,23 +235,9 @@ def _of_tensors(space: MapSpace, weight: FloatArray, found: Weights) -> FloatArr
 
 
 def _once(
-    space: MapSpace,
-    limited: Sequence[Port],
-    keeps: tuple[int, ...],
-    found: Weights,
-    spatial: Array,
+    space: MapSpace, limited: Sequence[Port], keeps: tuple[int, ...], found: Weights
 ) -> FloatArray:
     """`[ports, B, T]` the cycles that a tensor's words take at least."""
-    parts = [np.zeros((0, *found.own.shape))]
-    for port in limited:
-        weight, own = port_weights_apart(space, port, keeps, spatial, found)
-        parts.append((own + _of_tensors(space, weight, found))[None])
-    return np.concatenate(parts)
-
-
-def port_floors(
-    space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
-) -> FloatArray:
-    """`[B]` the cycles that a port takes at least if every word enters once, without waiting."""
-    weight, fixed = port_weights(space, port, keeps, spatial, found)
-    return floors(space, found._replace(weight=weight, fixed=fixed))
+    cycles = port_weights(space, limited, keeps, found)
+    least = [_of_tensors(space, weight, found) for weight in cycles.weight]
+    return cycles.own + np.reshape(least, cycles.own.shape)

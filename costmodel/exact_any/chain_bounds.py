@@ -17,19 +17,19 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.exact.objective import ENERGY, LATENCY, objective_kind
-from costmodel.exact_any.assignments import Assignments, port_floors
+from costmodel.exact_any.assignments import Assignments
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.runs import levels_outside
+from costmodel.exact_any.weighing import Priced, Weighed, inside_of, weigh
 from costmodel.map_space.map_space import MapSpace
-from costmodel.tile_chains.ports import Port, Prices, leakage, ports, priced
+from costmodel.tile_chains.ports import Port, Prices, leakage, ports
 from costmodel.tile_chains.sights import ENERGY as ENERGY_ALONE
 from costmodel.tile_chains.sights import LEAKING, PORT, Sight
-from costmodel.tile_chains.tables import ChainTables, nth_table, paid_inside, products_inside
+from costmodel.tile_chains.tables import ChainTables, nth_table, paid_inside
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.views import Sum, view_of
-from costmodel.tile_chains.weights import Weights, level_floors, weights
 
 Opened = tuple[Assignment, list[Sight]]
 """What is kept and spread, and what bounds its tilings: of energy first."""
@@ -56,19 +56,6 @@ SHARES = 32
 """Two ports are mixed in whole shares of so many."""
 
 
-class Weighed(NamedTuple):
-    """Assignments, and what words cost under them.
-
-    mates `[B]`; spatial `[B, L, n]` their factors; found: their weights; inside `[L, n]`: what the
-    tiles are asked for by all of them, None: by each.
-    """
-
-    mates: Array
-    spatial: Array
-    found: Weights
-    inside: Array | None
-
-
 class Outside(NamedTuple):
     """What several sets that are bounded in a row ask of energy's tables outside all fan-outs.
 
@@ -80,21 +67,6 @@ class Outside(NamedTuple):
     inside: Array
     limit: FloatArray | None
     follows: Array
-
-
-def weigh(one: OneOrder, found: Assignments, mates: Array, *, shared: bool) -> Weighed:
-    """Weighs assignments, whose tables may be shared."""
-    spatial = one.spreads.spatial(found.choice[mates])
-    inside = np.gcd.reduce([products_inside(factors) for factors in spatial]) if shared else None
-    return Weighed(mates, spatial, weights(one.space, found.keeps, spatial), inside)
-
-
-def floors_of_ports(
-    space: MapSpace, limited: list[Port], keeps: tuple[int, ...], of: Weighed
-) -> FloatArray:
-    """`[P, B]` the cycles of ports if every word enters once."""
-    found = [port_floors(space, port, keeps, of.spatial, of.found) for port in limited]
-    return np.array(found).reshape(len(limited), len(of.mates))
 
 
 def _unknown(one: OneOrder, found: Assignments, a: int) -> FloatArray | None:
@@ -123,6 +95,12 @@ class ChainBounds:
             return []
         return ports(space)
 
+    def weigh(
+        self, one: OneOrder, found: Assignments, mates: Array, *, shared: bool
+    ) -> Weighed:
+        """Weighs assignments by energy and by the ports whose cycles matter."""
+        return weigh(one, found, mates, self.limited(one.space), shared=shared)
+
     def bound(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, of: Weighed,
         outside: Outside | None = None, enough: Callable[[], bool] = lambda: False,
@@ -141,16 +119,16 @@ class ChainBounds:
             Whether any are left.
         """
         tables[0].asked += 1
-        space, mates = one.space, of.mates
+        mates = of.mates
         if outside is not None and of.inside is not None:
             levels = len(outside.inside)
             of = of._replace(inside=np.concatenate([outside.inside, of.inside[levels:]]))
         everyone = np.arange(len(mates))
         yield from self._by(one, tables, found, of, everyone, (-1, Prices()), 1, outside)
-        limited, leaks = self.limited(space), self._kind == ENERGY
+        limited, leaks = of.limited, self._kind == ENERGY
         if not limited or enough():
             return bool(limited)
-        least = floors_of_ports(space, limited, found.keeps, of)
+        least = of.least_cycles()
         turns = np.argsort(-least, axis=0, kind="stable")
         for turn, numbers in enumerate(turns):
             before = found.slowest[mates]
@@ -173,7 +151,7 @@ class ChainBounds:
         follows = np.max([paid_inside(of.found.weight[0])[:levels] for _, of in run], axis=0)
         inside = np.gcd.reduce([of.inside[:levels] for _, of in run if of.inside is not None])
         for found, of in run:
-            its = self._limit(one, found, of, np.arange(len(of.mates)), Prices())
+            its = self._limit(one, found, of, np.arange(len(of.mates)), of.at(Prices()))
             if its is not None:
                 limit = its[:levels] if limit is None else np.maximum(limit, its[:levels])
         return Outside(inside, limit, follows)
@@ -198,15 +176,15 @@ class ChainBounds:
             return
         (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
         # Where there is room, in the table in which a search looks for it.
-        own = number if len(self.limited(one.space)) <= FEW_PORTS else chains - 2
+        own = number if len(of.limited) <= FEW_PORTS else chains - 2
         beside = one.shape.cells <= FEW_CELLS and own < FEW_PORTS and not prices.leaks
         table = nth_table(tables, 0 if number < 0 else 2 + own if beside else 1)
         # What an exact table of its own keeps for later must not depend on who asks.
         lasting = number < 0 or beside
         kept, limited = tables[0].asked > SOON, not (table.exact and lasting)
         kept = kept and (lasting or not table.exact)
-        weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-        limit = self._limit(one, found, of, rows, prices)
+        priced = of.at(prices)
+        limit = self._limit(one, found, of, rows, priced)
         if limit is not None and outside is not None and outside.limit is not None:
             levels = len(outside.inside)
             limit[:levels] = np.maximum(limit[:levels], outside.limit)
@@ -216,9 +194,9 @@ class ChainBounds:
                 continue  # by a proof before this one, or it is settled
             follows = None if outside is None else outside.follows
             yield from self._fill(
-                table, of, row, weight, limit, kept=kept, limited=limited, follows=follows
+                table, of, row, priced, limit, kept=kept, limited=limited, follows=follows
             )
-            least = (fixed[row] + table.least) * (1 - SLACK)
+            least = (float(priced.fixed[row]) + table.least) * (1 - SLACK)
             if number < 0 or prices.leaks:
                 if number >= 0 and (found.slowest[mate] < 0 or least > found.energy[mate]):
                     found.slowest[mate] = number
@@ -249,7 +227,7 @@ class ChainBounds:
         """
         if self._kind in (ENERGY, LATENCY):
             return
-        for number, port in enumerate(ports(one.space)):
+        for number, port in enumerate(of.limited):
             left = [
                 row
                 for row, mate in enumerate(of.mates.tolist())
@@ -265,12 +243,11 @@ class ChainBounds:
             rate = self._known.rate_for(outcomes)
             if rate == 0:
                 continue
-            prices, together = Prices(port, rate), self._known.together(rate)
-            weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-            limit = self._limit(one, found, of, np.array(left), prices)
+            priced, together = of.at(Prices(port, rate)), self._known.together(rate)
+            limit = self._limit(one, found, of, np.array(left), priced)
             for row, mate in zip(left, mates, strict=True):
-                yield from self._fill(table, of, row, weight, limit, kept=False)
-                self._raise_together(found, mate, together, fixed[row] + table.least)
+                yield from self._fill(table, of, row, priced, limit, kept=False)
+                self._raise_together(found, mate, together, priced.fixed[row] + table.least)
                 found.rate[mate] = rate
                 yield
 
@@ -286,7 +263,7 @@ class ChainBounds:
         return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]))
 
     def _limit(
-        self, one: OneOrder, found: Assignments, of: Weighed, rows: Array, prices: Prices
+        self, one: OneOrder, found: Assignments, of: Weighed, rows: Array, priced: Priced
     ) -> FloatArray | None:
         """`[L]` what entering the tiles of a level and of those outside costs where it can win.
 
@@ -297,27 +274,26 @@ class ChainBounds:
             found: all assignments.
             of: those that share outer tables.
             rows: which of these it is for.
-            prices: what costs.
+            priced: what costs.
 
         Returns:
             The largest of all; None where there is none.
         """
         if not self._known.full or not len(rows):
             return None
-        weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-        once = level_floors(one.space, weight[rows], of.found.outer[rows])
+        prices, mates = priced.prices, of.mates[rows].tolist()
+        entering = np.zeros((len(rows), len(found.keeps)))
         if prices.port is None or prices.rate > 0 or prices.leaks:
-            # Energy is a part of what costs, the rest enters once.
-            energy = level_floors(one.space, of.found.weight[rows], of.found.outer[rows])
-            for place, row in enumerate(rows.tolist()):
-                entering = self.entering(one, found, int(of.mates[row]))
-                if entering is not None:
-                    once[place] += np.maximum(0, entering * (1 - SLACK) - energy[place])
-        inside = np.cumsum(once[:, ::-1], axis=1)[:, ::-1] - once
-        most = [self._most(found, int(of.mates[row]), prices) for row in rows.tolist()]
-        left = np.array(most)[:, None] - fixed[rows][:, None] - inside
+            for place, mate in enumerate(mates):
+                its = self.entering(one, found, mate)
+                if its is not None:
+                    entering[place] = its * (1 - SLACK)
+        inside = inside_of(of, rows, priced.weight, entering)
+        most = [self._most(found, mate, prices) for mate in mates]
+        fixed = priced.fixed[rows][:, None]
+        left = np.array(most)[:, None] - fixed - inside
         # What outputs save at first may be nearly as much as the rest.
-        largest = (left + (np.abs(fixed[rows])[:, None] + inside) * ROUNDING).max(axis=0)
+        largest = (left + (np.abs(fixed) + inside) * ROUNDING).max(axis=0)
         largest[0] = math.inf  # nothing enters it, and its tables serve everything
         return np.asarray(largest)
 
@@ -333,14 +309,15 @@ class ChainBounds:
         return most * (1 + ROUNDING)
 
     def _fill(
-        self, table: ChainTables, of: Weighed, row: int, weight: FloatArray,
+        self, table: ChainTables, of: Weighed, row: int, priced: Priced,
         limit: FloatArray | None, *, kept: bool = True, limited: bool = True,
         follows: Array | None = None,
     ) -> Iterator[None]:  # fmt: skip
-        """Fills tables for one of the assignments, with weights `[B, L + 1, T]`."""
+        """Fills tables for one of the assignments, with prices of words."""
         spatial, outer = of.spatial[row], of.found.outer[row]
         yield from table.fill(
-            spatial, outer, weight[row], of.inside, limit, kept=kept, limited=limited, more=follows
+            spatial, outer, priced.weight[row], of.inside, limit,
+            kept=kept, limited=limited, more=follows,
         )
         self._counts["chains"] += 1
 
@@ -348,8 +325,8 @@ class ChainBounds:
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int
     ) -> Generator[None, None, Opened]:
         """Views of an assignment: of energy and, where a port is limited, together with it."""
-        of = weigh(one, found, np.array([a]), shared=False)
-        limited = self.limited(one.space)
+        of = self.weigh(one, found, np.array([a]), shared=False)
+        limited = of.limited
         views: list[Sight] = []
 
         def view(at: int, prices: Prices, together: Sum | None = None) -> Iterator[None]:
@@ -370,7 +347,7 @@ class ChainBounds:
         plain = Prices()
         if slowest >= 0 and self._known.needs_cycles(int(found.cycles[a])):
             plain = yield from self.mix(one, tables, found, a, plain=True)
-        least = floors_of_ports(one.space, limited, found.keeps, of)[:, 0]
+        least = of.least_cycles()[:, 0]
         others = prices.other, plain.other
         mixed = [n for n, port in enumerate(limited) if n == slowest or port in others]
         for own, number in self._views(one, least, mixed):
@@ -407,11 +384,11 @@ class ChainBounds:
         asked: int = 0,
     ) -> Generator[None, None, float]:  # fmt: skip
         """Fills tables for the first of the assignments; returns what no tile decides."""
-        weight, fixed = priced(one.space, prices, found.keeps, of.spatial, of.found)
-        limit = self._limit(one, found, of, np.array([0]), prices)
+        priced = of.at(prices)
+        limit = self._limit(one, found, of, np.array([0]), priced)
         kept = prices.rate == 0 and asked > SOON and not table.exact
-        yield from self._fill(table, of, 0, weight, limit, kept=kept)
-        return float(fixed[0])
+        yield from self._fill(table, of, 0, priced, limit, kept=kept)
+        return float(priced.fixed[0])
 
     def mix(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, a: int,
@@ -437,7 +414,8 @@ class ChainBounds:
         if key in self._mixtures:
             return self._mixtures[key]
         alone = key[-1]
-        of = weigh(one, found, np.array([a]), shared=False)
+        of = self.weigh(one, found, np.array([a]), shared=False)
+        limited = of.limited
         table = nth_table(tables, PLAIN if plain else 1)
         best, most = alone, -math.inf
 
@@ -450,8 +428,7 @@ class ChainBounds:
                 self._raise_mixed(one, found, a, prices.rate, most)
             return more
 
-        limited = self.limited(one.space)
-        near = floors_of_ports(one.space, limited, found.keeps, of)[:, 0] * FAR >= found.cycles[a]
+        near = of.least_cycles()[:, 0] * FAR >= found.cycles[a]
         others = [port for port, is_near in zip(limited, near, strict=True) if is_near]
         others = [port for port in others if port != alone.port]
         if others:

@@ -78,15 +78,9 @@ class Leaves:
 
     def _cycles_of(self, assignment: Assignment) -> tuple[FloatArray, FloatArray]:
         """Cycles of limited ports per word that enters a tile `[P, L, T]`, and `[P]` the others."""
-        spatial = assignment.spatial[None]
-        found = weights(self._space, assignment.keeps, spatial)
-        each = [
-            port_weights(self._space, port, assignment.keeps, spatial, found)
-            for port in self._limited
-        ]
-        weight = [one[0, :-1] for one, _ in each]
-        shape = len(each), *self._cycles[0].shape[1:]
-        return np.array(weight).reshape(shape), np.array([own[0] for _, own in each], float)
+        found = weights(self._space, assignment.keeps, assignment.spatial[None])
+        cycles = port_weights(self._space, self._limited, assignment.keeps, found)
+        return cycles.weight[:, 0, :-1].copy(), cycles.own[:, 0].sum(axis=1)
 
     def _steps_that_matter(self, spatial: Array) -> list[tuple[int, Array]]:
         """Levels and dimensions whose extents decide how many children share a word.

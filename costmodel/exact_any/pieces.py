@@ -16,10 +16,11 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact.pool import Limit
 from costmodel.exact_any.assignments import Assignments
-from costmodel.exact_any.chain_bounds import Opened, Weighed, weigh
+from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.prover import MOST_HELD, AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
+from costmodel.exact_any.weighing import Weighed
 from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.shape import Shape
@@ -196,7 +197,8 @@ class PieceProver(AnyProver):
             # What another piece has mixed here was for another limit.
             self._bounds.mixed(one, found, a, piece.prices)
         if piece.task == "mix":
-            tables = self._tables_of(piece.group, weigh(one, found, mates, shared=True))
+            of = self._bounds.weigh(one, found, mates, shared=True)
+            tables = self._tables_of(piece.group, of)
             self._prices = yield from self._bounds.mix(one, tables, found, a)
             return
         tables, (assignment, views) = yield from self._open(piece)
@@ -207,7 +209,7 @@ class PieceProver(AnyProver):
         """Bounds assignments by chains; returns whether further price lists are left."""
         most, before = MOST_CHAIN_WORK // one.shape.cells, self._counts["chains"]
         run = [
-            (found, weigh(one, found, np.array(part.assignments), shared=True))
+            (found, self._bounds.weigh(one, found, np.array(part.assignments), shared=True))
             for part in piece.parts
             for found in (self._queue.groups[part.group][1],)
         ]
@@ -243,7 +245,8 @@ class PieceProver(AnyProver):
         """Fills tables for a search."""
         number, rows = self._queue.groups[piece.group]
         one, a = self._orders[number], piece.assignments[0]
-        tables = self._tables_of(piece.group, weigh(one, rows, np.array([a]), shared=True))
+        of = self._bounds.weigh(one, rows, np.array([a]), shared=True)
+        tables = self._tables_of(piece.group, of)
         if not is_large(one.shape) and tables[0].size <= MOST_BYTES // 4:
             tables = [ChainTables(one.shape, tables[0].tiles, rows.keeps, one.credits, exact=True)]
         return tables, (yield from self._bounds.open(one, tables, rows, a))

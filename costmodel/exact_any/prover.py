@@ -32,12 +32,13 @@ from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, list_assignments
-from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds, Weighed, weigh
+from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, why_not_any
 from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
 from costmodel.exact_any.tilings import Tilings
+from costmodel.exact_any.weighing import Weighed
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -84,7 +85,8 @@ def load_compiled() -> None:
             ],
         }
     )
-    AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).run()
+    # Below a limit, or so small a proof would not come to what limits are made of.
+    AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).finds_below((1e9, 1e9))
 
 
 class AnyProver(ProofRun):
@@ -275,7 +277,7 @@ class AnyProver(ProofRun):
             yield from self._raise_floors(one, mates)
             mates = self._could_win(found, mates)
             if mates.size:
-                run.append((each, weigh(one, found, mates, shared=True)))
+                run.append((each, self._bounds.weigh(one, found, mates, shared=True)))
         return run
 
     def _held_of(

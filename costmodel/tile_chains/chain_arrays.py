@@ -83,7 +83,7 @@ def empty_chain(tiles: Tiles, tensors: int, pairs: int) -> Chain:
 
     def points() -> Iterator[npt.NDArray[Any]]:
         yield np.empty(cells)
-        yield np.empty(cells, np.int32)
+        yield np.full(cells, cells, np.int32)  # what is not filled has no points either
         yield np.empty((tensors, rows, HULL))
         yield np.empty((tensors, rows, HULL))
         yield np.empty((rows, tensors), np.int64)

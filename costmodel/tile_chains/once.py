@@ -1,4 +1,4 @@
-"""Compiled: what ports move of words that enter tiles, and words that enter every tile once.
+"""Compiled: what words that enter tiles cost, ports' cycles, and words that enter a tile once.
 
 Letters: B assignments, L levels, n dimensions, T tensors, X axes of all tensors.
 """
@@ -22,12 +22,12 @@ from costmodel.tile_chains.tiles import FloatArray
 
 @by_reference
 class Moving(NamedTuple):
-    """What moves the tensors of a map space.
+    """What moves the tensors of a map space, and what that costs.
 
-    sizes `[n]`; relevant, grouping, axis_start, term_start, term_dimension and words as in
-    `NestTables`; output `[T]` 1 where a tensor is one; lone `[X]` 1 where no other axis of the
-    tensor has a dimension of the axis, whole `[X]` places along it; macs; charged as in
-    `MachineTables`.
+    sizes `[n]`; relevant, grouping, axis_start, term_start, term_dimension, words, macs and
+    mac_energy as in `NestTables`; output `[T]` 1 where a tensor is one; lone `[X]` 1 where no other
+    axis of the tensor has a dimension of the axis, whole `[X]` places along it; action `[L, 3]` of
+    a word; the others as in `MachineTables`.
     """
 
     sizes: Array
@@ -41,7 +41,28 @@ class Moving(NamedTuple):
     lone: Array
     whole: Array
     macs: int
+    mac_energy: float
+    action: FloatArray
+    address: FloatArray
+    clusters: Array
+    leakage: FloatArray
+    cycles_per_mac: int
+    waiting: int
     charged: int
+
+
+class Filled(NamedTuple):
+    """What `fill_weights` fills: the fields of `Weights` of the same names, and scratch `[L + 1]`.
+
+    above: instances of every level, the MACs last.
+    """
+
+    weight: FloatArray
+    fixed: FloatArray
+    base: FloatArray
+    own: FloatArray
+    cycles: Array
+    above: Array
 
 
 _moving: WeakKeyDictionary[MapSpace, Moving] = WeakKeyDictionary()
@@ -55,7 +76,7 @@ def moving_of(space: MapSpace) -> Moving:
 
 
 def _find_moving(space: MapSpace) -> Moving:
-    tables = space.tables
+    tables, machine = space.tables, space.tables.machine
     axes = tables.term_start.size - 1
     lone, whole = np.zeros(axes, np.int64), np.ones(axes, np.int64)
     for t in range(tables.sliding.size):
@@ -72,7 +93,9 @@ def _find_moving(space: MapSpace) -> Moving:
             tables.sizes, tables.relevant, tables.grouping, tables.axis_start, tables.term_start,
             tables.term_dimension, tables.words,
             (tables.part_kind != PART_OF_INPUT).astype(np.int64), lone, whole,
-            int(tables.macs), int(tables.machine.charged),
+            int(tables.macs), float(tables.mac_energy), machine.action / machine.block[:, None],
+            machine.address, machine.clusters, machine.leakage, int(machine.cycles_per_mac),
+            int(machine.waiting), int(machine.charged),
         )
     )  # fmt: skip
 
@@ -114,58 +137,198 @@ def _groups(
 
 
 @lean
+def fill_groups(
+    moving: Moving,
+    spatial: Array,
+    found: Array,
+) -> None:
+    """Fills `[B, L, T]` with the fewest children that have tiles of their own, by factors."""
+    for b in range(found.shape[0]):
+        for level in range(found.shape[1]):
+            for t in range(found.shape[2]):
+                found[b, level, t] = _groups(moving, level, t, spatial[b, level])
+
+
+@lean
+def fill_weights(
+    moving: Moving,
+    keeps: Array,
+    groups: Array,
+    delivered: FloatArray,
+    outer: Array,
+    found: Filled,
+) -> None:
+    """Fills what words that enter tiles cost.
+
+    Args:
+        moving: the map space.
+        keeps: `[L]` kept tensors of every level, as bits.
+        groups: `[B, L, T]` children with tiles of their own.
+        delivered: `[B, L, T]` pJ that a delivery to all children of an instance costs.
+        outer: `[B, L + 1, n]` spatial factors outside a level.
+        found: filled, where there is nothing.
+    """
+    levels, tensors = keeps.size, groups.shape[2]
+    above = found.above
+    for b in range(groups.shape[0]):
+        leaks = 0.0
+        for level in range(levels + 1):
+            above[level] = 1
+            for d in range(moving.sizes.size):
+                above[level] *= outer[b, level, d]
+            if level < levels:
+                leaks += moving.leakage[level] * above[level]
+        steps = moving.macs // above[levels]
+        found.cycles[b] = steps * moving.cycles_per_mac + moving.waiting
+        found.base[b] = float(moving.macs) * moving.mac_energy + leaks * found.cycles[b]
+        found.fixed[b] = found.base[b]
+        reads = 0.0
+        for t in range(tensors):
+            _weigh_tensor(moving, keeps, groups[b], delivered[b], outer[b], b, t, found)
+            reads += found.weight[b, levels, t]
+            found.own[b, t] += found.weight[b, levels, t] * steps
+        found.fixed[b] += reads * steps
+
+
+@part
+def _weigh_tensor(
+    moving: Moving,
+    keeps: Array,
+    groups: Array,
+    delivered: FloatArray,
+    outer: Array,
+    b: int,
+    t: int,
+    found: Filled,
+) -> None:
+    """Fills what words of a tensor cost under an assignment."""
+    levels, outermost = keeps.size, True
+    for level in range(levels):
+        if not (keeps[level] >> t) & 1:
+            continue
+        clusters = min(found.above[level], moving.clusters[level])
+        filled = clusters * (moving.action[level, 1] + moving.address[level])
+        if not outermost:
+            found.weight[b, level, t] += filled
+        if moving.output[t] > 0:
+            # What is produced for the first time is neither read nor filled.
+            saved = clusters * moving.action[level, 0]
+            if not outermost and not moving.charged:
+                saved += filled
+            less = _part_of_output(moving, t, outer[level]) * saved
+            found.fixed[b] -= less
+            found.own[b, t] -= less
+        outermost = False
+    for level in range(levels):
+        if not (keeps[level] >> t) & 1:
+            continue
+        child, served = level + 1, 1
+        while child < levels and not (keeps[child] >> t) & 1:
+            child += 1
+        for f in range(child - 1, level - 1, -1):
+            found.weight[b, child, t] += found.above[f] * served * delivered[f, t]
+            served *= groups[f, t]
+        per_word = moving.action[level, 0] + moving.address[level]
+        if moving.output[t] > 0:
+            per_word += moving.action[level, 2]
+        clusters = min(found.above[level], moving.clusters[level])
+        found.weight[b, child, t] += clusters * served * per_word
+
+
+@lean
 def fill_port_weights(
     moving: Moving,
-    port: tuple[int, bool, bool, float],
+    ports: Array,
+    bandwidth: FloatArray,
     keeps: Array,
-    spatial: Array,
+    groups: Array,
     outer: Array,
     weight: FloatArray,
     own: FloatArray,
 ) -> None:
-    """Fills the cycles of a port.
+    """Fills the cycles of ports.
 
     Args:
         moving: the map space.
-        port: its level, whether it reads, whether it writes, and words per cycle.
+        ports: `[P, 3]` level, and 1 where it reads, where it writes.
+        bandwidth: `[P]` words per cycle.
         keeps: `[L]` kept tensors of every level, as bits.
-        spatial: `[B, L, n]` spatial factors below every level.
-        outer: `[B, L + 1, n]` their products outside a level.
-        weight: `[B, L + 1, T]` nothing; filled with cycles per word that enters a tile.
-        own: `[B, T]` nothing; filled with those that no tile decides.
+        groups: `[B, L, T]` children with tiles of their own.
+        outer: `[B, L + 1, n]` spatial factors outside a level.
+        weight: `[P, B, L + 1, T]` nothing; filled with cycles per word that enters a tile.
+        own: `[P, B, T]` nothing; filled with those that no tile decides.
     """
-    level, reads, writes, bandwidth = port
-    levels, tensors = keeps.size, own.shape[1]
-    for t in range(tensors):
-        outermost, child = True, levels
-        for at in range(levels):
-            if at < level and (keeps[at] >> t) & 1:
-                outermost = False
-            if level < at < child and (keeps[at] >> t) & 1:
-                child = at
-        if not (keeps[level] >> t) & 1:
-            continue
-        output = moving.output[t] > 0
-        passes = int(reads) + int(writes and output)
-        kept_back = int(reads) + int(writes and not outermost and not moving.charged)
-        for b in range(own.shape[0]):
-            served = 1
-            for f in range(level, child):
-                served *= _groups(moving, f, t, spatial[b, f])
-            weight[b, child, t] += served * passes
-            if writes and not outermost:
-                weight[b, level, t] += 1
-            if output:
-                outside = 1
-                for d in range(moving.sizes.size):
-                    if moving.relevant[t, d] > 0:
-                        outside *= outer[b, level, d]
-                own[b, t] -= (moving.words[t] // outside) * kept_back
+    for p in range(ports.shape[0]):
+        for t in range(own.shape[2]):
+            _fill_port(moving, ports[p], keeps, groups, outer, t, weight[p], own[p])
+        _take_time(moving, bandwidth[p], outer, weight[p], own[p])
+
+
+@part
+def _fill_port(
+    moving: Moving,
+    port: Array,
+    keeps: Array,
+    groups: Array,
+    outer: Array,
+    t: int,
+    weight: FloatArray,
+    own: FloatArray,
+) -> None:
+    """Fills what a port moves of a tensor, in words."""
+    level, reads, writes = port[0], port[1], port[2] > 0
+    if not (keeps[level] >> t) & 1:
+        return
+    outermost, child = True, keeps.size
+    for at in range(keeps.size):
+        if at < level and (keeps[at] >> t) & 1:
+            outermost = False
+        if level < at < child and (keeps[at] >> t) & 1:
+            child = at
+    output = moving.output[t] > 0
+    passes = reads + int(writes and output)
+    kept_back = reads + int(writes and not outermost and not moving.charged)
+    for b in range(own.shape[0]):
+        served = 1
+        for f in range(level, child):
+            served *= groups[b, f, t]
+        weight[b, child, t] += served * passes
+        if writes and not outermost:
+            weight[b, level, t] += 1
+        if output:
+            own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back
+
+
+@part
+def _part_of_output(
+    moving: Moving,
+    t: int,
+    outer: Array,
+) -> int:
+    """Words of a tensor that one instance has in all, by the factors `[n]` outside it."""
+    outside = 1
+    for d in range(moving.sizes.size):
+        if moving.relevant[t, d] > 0:
+            outside *= outer[d]
+    words: int = moving.words[t] // outside
+    return words
+
+
+@part
+def _take_time(
+    moving: Moving,
+    bandwidth: float,
+    outer: Array,
+    weight: FloatArray,
+    own: FloatArray,
+) -> None:
+    """Makes cycles of words, the MACs' reads included."""
+    levels = weight.shape[1] - 1
     for b in range(own.shape[0]):
         used = 1
         for d in range(moving.sizes.size):
             used *= outer[b, levels, d]
-        for t in range(tensors):
+        for t in range(own.shape[1]):
             own[b, t] = (own[b, t] + weight[b, levels, t] * (moving.macs // used)) / bandwidth
             for at in range(levels + 1):
                 weight[b, at, t] /= bandwidth
@@ -187,15 +350,95 @@ def multiply_words_once(
     for b in range(found.shape[0]):
         for level in range(found.shape[1]):
             for t in range(found.shape[2]):
-                alone = 1
-                for axis in range(moving.axis_start[t], moving.axis_start[t + 1]):
-                    start, stop = moving.term_start[axis], moving.term_start[axis + 1]
-                    d = moving.term_dimension[start]
-                    if stop > start + 1 and moving.lone[axis]:
-                        found[b, level, t] *= _places(moving, axis, outer[b, level])
-                    elif stop == start + 1 and _is_first(moving, t, axis, d):
-                        alone *= moving.sizes[d] // outer[b, level, d]
-                found[b, level, t] *= alone
+                found[b, level, t] = _once(moving, outer[b, level], t, found[b, level, t])
+
+
+@lean
+def fill_floors(
+    moving: Moving,
+    outer: Array,
+    weight: FloatArray,
+    fixed: FloatArray,
+    found: FloatArray,
+) -> None:
+    """Fills what costs at least if every word enters every tile once.
+
+    Args:
+        moving: the map space.
+        outer: `[B, L + 1, n]` spatial factors outside.
+        weight: `[P, B, L + 1, T]` what a word costs, by several lists of prices.
+        fixed: `[P, B]` what no tile decides.
+        found: `[P, B]` filled.
+    """
+    for p in range(found.shape[0]):
+        for b in range(found.shape[1]):
+            whole = 0.0
+            for level in range(weight.shape[2] - 1):
+                whole += _level_once(moving, outer[b, level], weight[p, b, level])
+            found[p, b] = fixed[p, b] + whole
+
+
+@lean
+def fill_inside(
+    moving: Moving,
+    outer: Array,
+    weight: FloatArray,
+    energy: FloatArray,
+    entering: FloatArray,
+    found: FloatArray,
+) -> None:
+    """Fills what words cost at least that enter the tiles of the levels further in than each.
+
+    Args:
+        moving: the map space.
+        outer: `[B, L + 1, n]` spatial factors outside.
+        weight: `[B, L + 1, T]` what a word costs.
+        energy: `[B, L + 1, T]` the energy that is a part of it.
+        entering: `[B, L]` energy that entering a level's tiles needs; 0 where it is not known.
+        found: `[B, L]` filled.
+    """
+    for b in range(found.shape[0]):
+        inside = 0.0
+        for level in range(found.shape[1] - 1, -1, -1):
+            once = _level_once(moving, outer[b, level], weight[b, level])
+            if entering[b, level] > 0:
+                # Energy is a part of what costs, the rest enters once.
+                least = _level_once(moving, outer[b, level], energy[b, level])
+                once += max(0.0, entering[b, level] - least)
+            inside += once
+            found[b, level] = inside - once
+
+
+@part
+def _level_once(
+    moving: Moving,
+    outer: Array,
+    weight: FloatArray,
+) -> float:
+    """What entering a level's tile costs all tensors at least, by prices `[T]` of a word."""
+    cost = 0.0
+    for t in range(weight.size):
+        cost += _once(moving, outer, t, weight[t])
+    return cost
+
+
+@part
+def _once(
+    moving: Moving,
+    outer: Array,
+    t: int,
+    cost: float,
+) -> float:
+    """What a tensor's words cost at a level if each enters once, by what one costs."""
+    alone = 1
+    for axis in range(moving.axis_start[t], moving.axis_start[t + 1]):
+        start, stop = moving.term_start[axis], moving.term_start[axis + 1]
+        d = moving.term_dimension[start]
+        if stop > start + 1 and moving.lone[axis]:
+            cost *= _places(moving, axis, outer)
+        elif stop == start + 1 and _is_first(moving, t, axis, d):
+            alone *= moving.sizes[d] // outer[d]
+    return cost * alone
 
 
 @part

@@ -8,14 +8,14 @@ Letters: L levels, T tensors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from costmodel.arrays.tables import Array
 from costmodel.map_space.map_space import MapSpace
-from costmodel.tile_chains.once import fill_port_weights, moving_of
+from costmodel.tile_chains.once import fill_floors, fill_port_weights, moving_of
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import Weights
 
@@ -73,63 +73,76 @@ def leakage(space: MapSpace, found: Weights) -> FloatArray:
     return np.asarray((space.tables.machine.leakage * used).sum(axis=1))
 
 
+class PortWeights(NamedTuple):
+    """Cycles of limited ports, by assignment.
+
+    weight `[P, B, L + 1, T]` per word that enters a tile; own `[P, B, T]` those that no tile
+    decides: both are a tensor's, and depend on the levels that keep it alone.
+    """
+
+    weight: FloatArray
+    own: FloatArray
+
+    def of(self, port: int) -> tuple[FloatArray, FloatArray]:
+        """`[B, L + 1, T]` of one of the ports, and `[B]` what no tile decides of all tensors."""
+        return self.weight[port], np.asarray(self.own[port].sum(axis=1))
+
+
+def port_weights(
+    space: MapSpace, listed: Sequence[Port], keeps: tuple[int, ...], found: Weights
+) -> PortWeights:
+    """The cycles of ports under assignments.
+
+    Args:
+        space: the map space.
+        listed: ports of its machine.
+        keeps: `[L]` kept tensors of every level, as bits.
+        found: the weights of these assignments, whatever their tiles.
+    """
+    weight = np.zeros((len(listed), *found.weight.shape))
+    own = np.zeros((len(listed), *found.own.shape))
+    said = np.array([port[:3] for port in listed], np.int64).reshape(len(listed), 3)
+    moving, bandwidth = moving_of(space), np.array([port.bandwidth for port in listed])
+    fill_port_weights(
+        moving, said, bandwidth, np.array(keeps), found.groups, found.outer,
+        weight, own,
+    )  # fmt: skip
+    return PortWeights(weight, own)
+
+
 def priced(
-    space: MapSpace, prices: Prices, keeps: tuple[int, ...], spatial: Array, found: Weights
+    space: MapSpace, prices: Prices, listed: Sequence[Port], cycles: PortWeights, found: Weights
 ) -> tuple[FloatArray, FloatArray]:
     """What a word that enters a tile costs `[B, L + 1, T]`, and what no tile decides `[B]`.
 
     Args:
         space: the map space.
         prices: what counts.
-        keeps: `[L]` kept tensors of every level, as bits.
-        spatial: `[B, L, n]` spatial factors below every level.
-        found: the weights of these assignments.
+        listed: the ports that may.
+        cycles: of these ports, by assignment.
+        found: the weights of the assignments.
     """
     weight, fixed = found.weight, found.fixed
     if prices.port is None:
         return weight, fixed
-    cycles, waiting = port_weights(space, prices.port, keeps, spatial, found)
+    busy, waiting = cycles.of(listed.index(prices.port))
     if prices.other is not None:
-        others, their = port_weights(space, prices.other, keeps, spatial, found)
-        cycles = (1 - prices.share) * cycles + prices.share * others
+        others, their = cycles.of(listed.index(prices.other))
+        busy = (1 - prices.share) * busy + prices.share * others
         waiting = (1 - prices.share) * waiting + prices.share * their
-    rate = np.full(len(spatial), prices.rate)
+    rate = np.full(len(fixed), prices.rate)
     if prices.leaks:
         rate = leakage(space, found)
         fixed = fixed - rate * found.cycles
     elif prices.rate == 0:
-        return cycles, waiting
+        return busy, waiting
     waiting = waiting + float(space.tables.machine.waiting)
-    return weight + rate[:, None, None] * cycles, fixed + rate * waiting
+    return weight + rate[:, None, None] * busy, fixed + rate * waiting
 
 
-def port_weights(
-    space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
-) -> tuple[FloatArray, FloatArray]:
-    """Cycles of a port per word that enters a tile `[B, L + 1, T]`, `[B]` those no tile decides."""
-    weight, own = port_weights_apart(space, port, keeps, spatial, found)
-    return weight, np.asarray(own.sum(axis=1))
-
-
-def port_weights_apart(
-    space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
-) -> tuple[FloatArray, FloatArray]:
-    """Cycles of a port per word that enters a tile `[B, L + 1, T]`, `[B, T]` those no tile decides.
-
-    Both are a tensor's, and depend on the levels that keep it alone.
-
-    Args:
-        space: the map space.
-        port: one of its machine's.
-        keeps: `[L]` kept tensors of every level, as bits.
-        spatial: `[B, L, n]` spatial factors below every level.
-        found: the weights of these assignments.
-    """
-    weight = np.zeros(found.weight.shape)
-    own = np.zeros((len(spatial), space.tables.sliding.size))
-    said = port.level, port.reads, port.writes, port.bandwidth
-    fill_port_weights(
-        moving_of(space), said, np.array(keeps), np.ascontiguousarray(spatial),
-        np.ascontiguousarray(found.outer), weight, own,
-    )  # fmt: skip
-    return weight, own
+def port_floors(space: MapSpace, cycles: PortWeights, found: Weights) -> FloatArray:
+    """`[P, B]` the cycles that ports take at least if every word enters once, without waiting."""
+    fixed = cycles.own.sum(axis=2)
+    least = np.empty(fixed.shape)
+    fill_floors(moving_of(space), found.outer, cycles.weight, fixed, least)
+    return least

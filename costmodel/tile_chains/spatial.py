@@ -23,20 +23,43 @@ from mapspace.errors import ConfigError
 def vectors(space: MapSpace, level: int) -> Array:
     """`[V, n]` the spatial factors that the children of a level have room for."""
     tables, machine = space.tables, space.tables.machine
-    n = tables.sizes.size
     if tables.spatial_slot[level] < 0:
-        return np.ones((1, n), np.int64)
+        return np.ones((1, tables.sizes.size), np.int64)
+    mesh: tuple[int, ...] = ()
+    if tables.spatial_axis_column[level] >= 0:
+        mesh = _mesh_of(space, level)
+    sizes, barred = tuple(tables.sizes.tolist()), int(machine.barred[level])
+    return _vectors(sizes, int(tables.fanout[level]), barred, mesh)
+
+
+@functools.lru_cache(maxsize=8)
+def _vectors(sizes: tuple[int, ...], fanout: int, barred: int, mesh: tuple[int, ...]) -> Array:
+    """As `vectors`: all orders of buffers side by side ask the same.
+
+    Args:
+        sizes: of the dimensions.
+        fanout: how many children there are.
+        barred: the dimensions, as bits, that do not run across them.
+        mesh: what `_heights` is told of it; nothing where no factor needs a place.
+    """
     found = np.ones((1, 0), np.int64)
-    for d in range(n):
-        choices = [1]
-        if not (machine.barred[level] >> d) & 1:
-            choices = [f for f in divisors_of(int(tables.sizes[d])) if f <= tables.fanout[level]]
+    for d, size in enumerate(sizes):
+        choices = [1] if (barred >> d) & 1 else [f for f in divisors_of(size) if f <= fanout]
         left = np.repeat(found, len(choices), axis=0)
         found = np.column_stack([left, np.tile(choices, len(found))])
-        found = found[found.prod(axis=1) <= tables.fanout[level]]
-    if tables.spatial_axis_column[level] < 0:
-        return found
-    return found[[bool(every_axes(space, level, row)) for row in found]]
+        found = found[found.prod(axis=1) <= fanout]
+    if mesh:
+        found = found[[bool(_heights(tuple(row), *mesh)) for row in found.tolist()]]
+    found.flags.writeable = False
+    return found
+
+
+def _mesh_of(space: MapSpace, level: int) -> tuple[int, int, int, int]:
+    """Width, height, what runs along the height alone, as bits, and what has no choice."""
+    machine = space.tables.machine
+    width, height = space.tables.mesh[level].tolist()
+    fixed, barred = int(machine.only_y[level]), int(machine.only_x[level] | machine.only_y[level])
+    return width, height, fixed, barred
 
 
 def every_axes(space: MapSpace, level: int, factors: Array) -> list[int]:
@@ -44,12 +67,9 @@ def every_axes(space: MapSpace, level: int, factors: Array) -> list[int]:
 
     Factors of 1 stay where they are: they make no difference.
     """
-    tables, machine = space.tables, space.tables.machine
-    if tables.spatial_axis_column[level] < 0:
+    if space.tables.spatial_axis_column[level] < 0:
         return [0]
-    width, height = tables.mesh[level].tolist()
-    fixed, barred = int(machine.only_y[level]), int(machine.only_x[level] | machine.only_y[level])
-    return list(_heights(tuple(factors.tolist()), width, height, fixed, barred))
+    return list(_heights(tuple(factors.tolist()), *_mesh_of(space, level)))
 
 
 @functools.lru_cache(maxsize=100_000)

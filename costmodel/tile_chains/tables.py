@@ -25,8 +25,8 @@ FEW = 20_000
 
 
 def products_inside(spatial: Array) -> Array:
-    """`[L, n]` products of the factors `[L, n]` below a level and all levels inside it."""
-    return np.cumprod(spatial[::-1], axis=0)[::-1]
+    """`[..., L, n]` products of the factors, likewise, below a level and all levels inside it."""
+    return np.cumprod(spatial[..., ::-1, :], axis=-2)[..., ::-1, :]
 
 
 def paid_inside(weight: FloatArray) -> Array:

@@ -24,7 +24,14 @@ from costmodel.arrays.projections import (
 from costmodel.arrays.tables import Array
 from costmodel.loop_nest.networks import fill_least_hops
 from costmodel.map_space.map_space import MapSpace
-from costmodel.tile_chains.once import distinct, moving_of, multiply_words_once
+from costmodel.tile_chains.once import (
+    Filled,
+    distinct,
+    fill_groups,
+    fill_weights,
+    moving_of,
+    multiply_words_once,
+)
 from costmodel.tile_chains.tiles import FloatArray
 
 
@@ -34,7 +41,8 @@ class Weights(NamedTuple):
     weight `[B, L + 1, T]` pJ per word that enters a tile, the MACs' last; fixed `[B]` pJ, the MACs'
     reads included; base `[B]` what of that is no tensor's, own `[B, T]` what is: like its weight it
     depends on the levels that keep this tensor alone; cycles `[B]` of computing, with latencies;
-    outer `[B, L + 1, n]` products of the spatial factors outside a level.
+    outer `[B, L + 1, n]` products of the spatial factors outside a level; groups `[B, L, T]`
+    children of an instance that have tiles of their own, at least, or as the tiles say.
     """
 
     weight: FloatArray
@@ -43,6 +51,7 @@ class Weights(NamedTuple):
     own: FloatArray
     cycles: Array
     outer: Array
+    groups: Array
 
 
 def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | None) -> Array:
@@ -88,49 +97,38 @@ def weights(
             then equal to the model's (but for blocks and networks), not below them.
     """
     tables, machine = space.tables, space.tables.machine
-    batch, levels = len(spatial), len(keeps)
-    outer = np.ones((batch, levels + 1, spatial.shape[2]), np.int64)
-    outer[:, 1:] = np.cumprod(spatial, axis=1)
-    above = outer.prod(axis=2)
-    steps = int(tables.macs) // above[:, -1]
-    cycles = steps * int(machine.cycles_per_mac) + int(machine.waiting)
-    clusters = np.minimum(above[:, :-1], machine.clusters)
-    action = machine.action / machine.block[:, None]
-    weight = np.zeros((batch, levels + 1, tables.sliding.size))
-    own = np.zeros((batch, tables.sliding.size))
-    fixed = np.full(batch, float(tables.macs) * float(tables.mac_energy))
-    fixed += (machine.leakage * above[:, :-1]).sum(axis=1) * cycles
-    base = fixed.copy()
-    for t in range(tables.sliding.size):
-        output = tables.part_kind[t] != PART_OF_INPUT
-        kept = [level for level in range(levels) if (keeps[level] >> t) & 1]
-        moving = tables.relevant[t] > 0
-        for level in kept:
-            filled = clusters[:, level] * (action[level, 1] + machine.address[level])
-            if level != kept[0]:
-                weight[:, level, t] += filled
-            if output:
-                # What is produced for the first time is neither read nor filled.
-                part = int(tables.words[t]) // outer[:, level, moving].prod(axis=1)
-                saved = clusters[:, level] * action[level, 0]
-                filling = level != kept[0] and not machine.charged
-                less = part * (saved + filling * filled)
-                fixed -= less
-                own[:, t] -= less
-        for place, level in enumerate(kept):
-            child = kept[place + 1] if place + 1 < len(kept) else levels
-            served = np.ones(batch, np.int64)
-            for f in reversed(range(level, child)):
-                inside = None if extents is None else extents[:, f + 1]
-                if machine.network[f] == NETWORK_OF_HOPS or (machine.network[f] and f == child - 1):
-                    delivered = _delivery(space, f, t, spatial[:, f])
-                    weight[:, child, t] += above[:, f] * served * delivered
-                served *= groups(space, f, t, spatial[:, f], inside)
-            per_word = action[level, 0] + machine.address[level] + output * action[level, 2]
-            weight[:, child, t] += clusters[:, level] * served * per_word
-    fixed += weight[:, levels].sum(axis=1) * steps
-    own += weight[:, levels] * steps[:, None]
-    return Weights(weight, fixed, base, own, cycles, outer)
+    batch, levels, n = spatial.shape
+    tensors = tables.sliding.size
+    outer = np.ones((batch, levels + 1, n), np.int64)
+    np.cumprod(spatial, axis=1, out=outer[:, 1:])
+    counts = fewest_groups(space, spatial)
+    if extents is not None:
+        for level, t in zip(*np.nonzero(tables.grouping == GROUPS_PER_AXIS), strict=True):
+            counts[:, level, t] = groups(space, level, t, spatial[:, level], extents[:, level + 1])
+    delivered = np.zeros((batch, levels, tensors))
+    for level in np.flatnonzero(machine.network).tolist():
+        for t in range(tensors):
+            last = level == levels - 1 or (keeps[level + 1] >> t) & 1
+            if last or machine.network[level] == NETWORK_OF_HOPS:
+                delivered[:, level, t] = _delivery(space, level, t, spatial[:, level])
+    found = Filled(
+        np.zeros((batch, levels + 1, tensors)), np.empty(batch), np.empty(batch),
+        np.zeros((batch, tensors)), np.empty(batch, np.int64), np.empty(levels + 1, np.int64),
+    )  # fmt: skip
+    fill_weights(moving_of(space), np.array(keeps), counts, delivered, outer, found)
+    return Weights(*found[:-1], outer, counts)
+
+
+def fewest_groups(space: MapSpace, spatial: Array) -> Array:
+    """`[B, L, T]` children of an instance that have tiles of their own, at least.
+
+    Args:
+        space: the map space.
+        spatial: `[B, L, n]` spatial factors below every level.
+    """
+    counts = np.empty((*spatial.shape[:2], space.tables.sliding.size), np.int64)
+    fill_groups(moving_of(space), np.ascontiguousarray(spatial), counts)
+    return counts
 
 
 def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray:
@@ -162,24 +160,14 @@ def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray
     return np.asarray(hops / 2 * tables.hop_energy[level] + once * passing * fewest)
 
 
-def floors(space: MapSpace, found: Weights) -> FloatArray:
-    """`[B]` energy that no mapping of an assignment undercuts, pJ: every word enters once."""
-    return np.asarray(found.fixed + level_floors(space, found.weight, found.outer).sum(axis=1))
-
-
-def level_floors(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArray:
-    """`[B, L]` what words that enter the tiles of each level cost if every word enters once.
+def entering_once(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArray:
+    """`[B, L, T]` what words that enter tiles cost if every word enters every tile once.
 
     Args:
         space: the map space.
         weight: `[B, L + 1, T]` what a word costs.
         outer: `[B, L + 1, n]` spatial factors outside.
     """
-    return np.asarray(entering_once(space, weight, outer).sum(axis=2))
-
-
-def entering_once(space: MapSpace, weight: FloatArray, outer: Array) -> FloatArray:
-    """`[B, L, T]` the same by tensor, with arguments as there."""
     found = weight[:, :-1].copy()
     multiply_words_once(moving_of(space), np.ascontiguousarray(outer), found)
     return found

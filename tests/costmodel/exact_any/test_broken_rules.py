@@ -128,15 +128,15 @@ BREAKS = {
         "rests, other_rests = False, other >= 0",
     ),
     "children with equal tiles are served one by one": (
-        "tile_chains/weights.py",
-        "groups",
-        "1 + (factors - 1).sum(axis=1)",
-        "factors.prod(axis=1)",
+        "tile_chains/once.py",
+        "_groups",
+        "sums += spatial[moving.term_dimension[k]] - 1",
+        "sums *= spatial[moving.term_dimension[k]]",
     ),
     "a port is at work for outputs that are produced for the first time": (
         "tile_chains/once.py",
-        "fill_port_weights",
-        "own[b, t] -= moving.words[t] // outside * kept_back",
+        "_fill_port",
+        "own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back",
         "own[b, t] -= 0",
     ),
     "tables serve whatever words cost": (
@@ -184,11 +184,11 @@ BREAKS = {
     "tiles are multiples of the factors outside": (
         "tile_chains/tables.py",
         "products_inside",
-        "np.cumprod(spatial[::-1], axis=0)[::-1]",
-        "np.cumprod(spatial, axis=0)",
+        "np.cumprod(spatial[..., ::-1, :], axis=-2)[..., ::-1, :]",
+        "np.cumprod(spatial, axis=-2)",
     ),
     "tables serve the assignment that needs most": (
-        "exact_any/chain_bounds.py",
+        "exact_any/weighing.py",
         "weigh",
         "np.gcd.reduce",
         "np.lcm.reduce",
@@ -206,10 +206,10 @@ BREAKS = {
         "fixed",
     ),
     "tables leave out tiles by the level's own words as well": (
-        "exact_any/chain_bounds.py",
-        "_limit",
-        "np.cumsum(once[:, ::-1], axis=1)[:, ::-1] - once",
-        "np.cumsum(once[:, ::-1], axis=1)[:, ::-1]",
+        "tile_chains/once.py",
+        "fill_inside",
+        "inside - once",
+        "inside",
     ),
     "a port waits for the MACs": (
         "exact_any/assignments.py",
@@ -278,10 +278,10 @@ BREAKS = {
         "2.0",
     ),
     "outputs are read even the first time": (
-        "tile_chains/weights.py",
-        "weights",
-        "part * (saved + filling * filled)",
-        "0.0 * part",
+        "tile_chains/once.py",
+        "_weigh_tensor",
+        "_part_of_output(moving, t, outer[level]) * saved",
+        "0.0 * saved",
     ),
 }
 SEEDS = range(200)

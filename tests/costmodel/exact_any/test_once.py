@@ -11,7 +11,7 @@ from costmodel.arrays.tables import Array
 from costmodel.exact_any.assignments import Spreads
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.once import distinct
-from costmodel.tile_chains.ports import Port, port_weights_apart
+from costmodel.tile_chains.ports import Port, port_weights
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tiles import FloatArray
@@ -53,7 +53,7 @@ def _spaces() -> list[tuple[MapSpace, tuple[int, ...], Array, Weights]]:
 def _cycles(
     space: MapSpace, port: Port, keeps: tuple[int, ...], spatial: Array, found: Weights
 ) -> tuple[FloatArray, FloatArray]:
-    """`port_weights_apart`, tensor by tensor for all assignments at once."""
+    """`port_weights`, tensor by tensor for all assignments at once."""
     tables, level, levels = space.tables, port.level, len(keeps)
     weight, own = np.zeros(found.weight.shape), np.zeros(found.own.shape)
     for t in range(tables.sliding.size):
@@ -109,7 +109,9 @@ def test_ports_move_what_the_formula_says(reads: bool, writes: bool) -> None:
     for space, keeps, spatial, found in _spaces():
         for level in range(len(keeps)):
             port = Port(level, reads, writes, 1.7)
-            said = port_weights_apart(space, port, keeps, spatial, found)
+            # Beside another one, so that the ports are told apart.
+            both = port_weights(space, [port, Port(0, True, True, 0.3)], keeps, found)
+            said = both.weight[0], both.own[0]
             for one, other in zip(said, _cycles(space, port, keeps, spatial, found), strict=True):
                 np.testing.assert_array_equal(one, other)
                 moved += np.abs(one).sum()
