@@ -144,10 +144,11 @@ def workload(source: WorkloadSource) -> Workload:
     if isinstance(source, str):
         if ":" in source and not os.path.isfile(source):
             return _inline(source)
-        preset = _preset(source)
+        is_file = Path(source).suffix.lower() in (".yaml", ".yml")
+        preset = None if is_file else _preset(source)
         if preset is not None:
             return preset
-        if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
+        if not is_file and not os.path.isfile(source):
             close = nearest(source, workload_names(), count=5)
             hint = f"; did you mean {' or '.join(close)}?" if close else "."
             raise ConfigError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,6 +232,12 @@ def count_cells(sizes: list[int]) -> int:
 
 def lattice(sizes: list[int]) -> dict[str, Any]:
     """The fields of `ProofTables` on divisors."""
+    return dict(_lattice(tuple(sizes)))
+
+
+@lru_cache(maxsize=8)
+def _lattice(sizes: tuple[int, ...]) -> dict[str, Any]:
+    """Likewise: all orders of buffers side by side have the same ones."""
     divisors: list[int] = []
     multiples: list[int] = []
     covers: list[int] = []

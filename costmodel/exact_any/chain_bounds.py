@@ -95,9 +95,7 @@ class ChainBounds:
             return []
         return ports(space)
 
-    def weigh(
-        self, one: OneOrder, found: Assignments, mates: Array, *, shared: bool
-    ) -> Weighed:
+    def weigh(self, one: OneOrder, found: Assignments, mates: Array, *, shared: bool) -> Weighed:
         """Weighs assignments by energy and by the ports whose cycles matter."""
         return weigh(one, found, mates, self.limited(one.space), shared=shared)
 
@@ -132,9 +130,9 @@ class ChainBounds:
         turns = np.argsort(-least, axis=0, kind="stable")
         for turn, numbers in enumerate(turns):
             before = found.slowest[mates]
-            for number, port in enumerate(limited):
+            for number in sorted(set(numbers.tolist())):
                 now = (numbers == number) & (least[number] * FAR >= found.cycles[mates])
-                prices = Prices(port, leaks=leaks)
+                prices = Prices(limited[number], leaks=leaks)
                 rows = np.flatnonzero(now)
                 yield from self._by(one, tables, found, of, rows, (number, prices), turn + 2)
             changed = found.slowest[mates] != before
@@ -316,8 +314,14 @@ class ChainBounds:
         """Fills tables for one of the assignments, with prices of words."""
         spatial, outer = of.spatial[row], of.found.outer[row]
         yield from table.fill(
-            spatial, outer, priced.weight[row], of.inside, limit,
-            kept=kept, limited=limited, more=follows,
+            spatial,
+            outer,
+            priced.weight[row],
+            of.inside,
+            limit,
+            kept=kept,
+            limited=limited,
+            more=follows,
         )
         self._counts["chains"] += 1
 

@@ -94,6 +94,7 @@ class Known:
         self._space, self._kind, self._most = space, objective_kind(objective), most
         self._entries: list[_Entry] = []
         self._below: tuple[float, float] | None = None
+        self._to_beat: tuple[float, float] | None = None
         orders = space.orders
         self._groups = () if orders is None else tuple((g.first, g.stop) for g in orders.groups)
 
@@ -120,11 +121,12 @@ class Known:
     @property
     def to_beat(self) -> tuple[float, float] | None:
         """Energy (pJ) and cycles that others must beat; None where nothing is known of that."""
-        return self._entries[-1][1:3] if len(self._entries) == self._most else self._below
+        return self._to_beat
 
     def start_below(self, limit: tuple[float, float]) -> None:
         """Forgets everything, and takes what is below an energy (pJ) and cycles alone."""
         self._entries, self._below = [], limit
+        self._to_beat = limit
 
     def order(self, energy: float, cycles: float) -> tuple[float, float, float]:
         """Sorts bounds: the objective, then what breaks ties."""
@@ -145,7 +147,7 @@ class Known:
 
     def limit(self, cycles: float) -> float:
         """The energy below which a mapping of so many cycles at least can be among the best."""
-        worst = self.to_beat
+        worst = self._to_beat
         if worst is None:
             return math.inf
         energy, its = worst
@@ -153,8 +155,10 @@ class Known:
             return math.inf if cycles < its else energy * (1 - SLACK) if cycles == its else 0.0
         if self._kind == ENERGY:
             return energy * (1 - SLACK)
-        power = 1 if self.objective == "edp" else 2
-        return energy * (its / cycles) ** power * (1 - SLACK)
+        share = its / cycles
+        if self.objective != "edp":
+            share = share**2
+        return energy * share * (1 - SLACK)
 
     def target(self, cycles: float) -> Target:
         """What mappings of so many cycles at least must be below, however many more they take."""
@@ -256,6 +260,7 @@ class Known:
         entry = _Entry(order, energy, cycles, code, tiling)
         bisect.insort(self._entries, entry, key=lambda one: one.order)
         del self._entries[self._most :]
+        self._to_beat = self._entries[-1][1:3] if len(self._entries) == self._most else self._below
 
     def codes(self, most: int) -> Codes:
         """`[m, D]` the best mappings, best first, at most so many, one per tiling."""

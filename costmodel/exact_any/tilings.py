@@ -171,9 +171,9 @@ class Tilings:
             count = bound_children(search, level, step, listed, wanted, bounds)
             late = self._known.too_slow(bounds.energy[:count], bounds.cycles[:count])
             least = np.where(late, math.inf, bounds.least[:count])
-            left = np.flatnonzero(least < math.inf)
-            left = left[np.argsort(least[left], kind="stable")]
-            return list(zip(least[left].tolist(), listed[left].tolist(), strict=True))
+            left = least.argsort(kind="stable")
+            found = zip(least[left].tolist(), listed[left].tolist(), strict=True)
+            return [(bound, tile) for bound, tile in found if bound < math.inf]
 
         def descend(level: int, step: int, deeper: Descend) -> Iterator[None]:
             through = trail.open()

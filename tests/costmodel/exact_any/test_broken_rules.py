@@ -194,10 +194,10 @@ BREAKS = {
         "np.lcm.reduce",
     ),
     "nothing further in pays for what rests": (
-        "tile_chains/tables.py",
-        "paid_inside",
-        "np.cumsum(weight[1:-1][::-1], axis=0)[::-1] > 0",
-        "0",
+        "tile_chains/entering.py",
+        "fill_paid_inside",
+        "follows[level, t] = paid",
+        "follows[level, t] = 0",
     ),
     "what leaks while MACs are computed is added to what leaks while a port works": (
         "tile_chains/ports.py",

@@ -10,7 +10,7 @@ from mutations import broken
 from small_hierarchies import check_hierarchy, random_ports
 
 from costmodel import LoopNestModel, MapSpace, accelerator
-from costmodel.exact_any import chain_bounds, known
+from costmodel.exact_any import chain_bounds, known, weighing
 from costmodel.exact_any.prover import AnyProver
 from costmodel.workload_families import cnn
 
@@ -70,17 +70,17 @@ def test_cycles_that_rise_leave_the_bound_of_the_objective() -> None:
 
 
 def test_ports_whose_cycles_are_added_up_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = chain_bounds.priced
+    honest = weighing.priced
 
-    def added(space: Any, prices: Any, keeps: Any, spatial: Any, found: Any) -> Any:
-        weight, fixed = honest(space, prices, keeps, spatial, found)
+    def added(space: Any, prices: Any, *listed: Any) -> Any:
+        weight, fixed = honest(space, prices, *listed)
         if prices.other is None:
             return weight, fixed
-        more = honest(space, prices._replace(other=None, rate=0.0), keeps, spatial, found)
+        more = honest(space, prices._replace(other=None, rate=0.0), *listed)
         share = prices.rate * prices.share
         return weight + share * more[0], fixed + share * more[1]
 
-    monkeypatch.setattr(chain_bounds, "priced", added)
+    monkeypatch.setattr(weighing, "priced", added)
     assert any(_check(seed, 2000)[0] for seed in SEEDS)
 
 

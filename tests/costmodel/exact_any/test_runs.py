@@ -11,10 +11,11 @@ from small_hierarchies import loses_searched
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact_any import chain_bounds, prover
 from costmodel.exact_any.assignments import Assignments
-from costmodel.exact_any.chain_bounds import ChainBounds, Weighed
+from costmodel.exact_any.chain_bounds import ChainBounds
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.runs import levels_outside
+from costmodel.exact_any.weighing import Weighed
 from costmodel.tile_chains import tables
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tables import ChainTables, turn_all_to
