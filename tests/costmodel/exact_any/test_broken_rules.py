@@ -238,8 +238,8 @@ BREAKS = {
     "a port's cycles are added twice": (
         "tile_chains/ports.py",
         "priced",
-        "weight + rate[:, None, None] * cycles",
-        "weight + 2 * rate[:, None, None] * cycles",
+        "weight + rate[:, None, None] * busy",
+        "weight + 2 * rate[:, None, None] * busy",
     ),
     "every pair of rows along a window is a place of its own": (
         "tile_chains/once.py",
