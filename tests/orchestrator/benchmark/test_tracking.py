@@ -239,6 +239,31 @@ def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_pa
     assert above[-1].value == pytest.approx(200.0)
 
 
+def test_of_many_children_one_curve_is_enough_for_both(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, few = logged(tmp_path / "few", store, "few")
+    monkeypatch.setattr(mlflow_children, "FEW_RUNS", 5)
+    monkeypatch.setattr(mlflow_children, "FEW_POINTS", mlflow_children.POINTS)
+    _, many = logged(tmp_path / "many", store, "many")
+    connection = client(store)
+    before, now = children(store, few), children(store, many)
+    assert before.keys() == now.keys()
+    for name, run in now.items():
+        metrics = run.data.metrics
+        assert metrics == pytest.approx(before[name].data.metrics)
+        percent = next(key for key in metrics if key.startswith("percent_above"))
+        curve = connection.get_metric_history(run.info.run_id, percent)
+        (end,) = connection.get_metric_history(run.info.run_id, "normalised_edp")
+        assert len(curve) > 2
+        # The curve that is left out, from the one that is there and both ends.
+        both = connection.get_metric_history(before[name].info.run_id, "normalised_edp")
+        known = {point.step: point.value for point in both}
+        factor = end.value / (100 + metrics[percent])
+        made = {point.step: factor * (100 + point.value) for point in curve[1:]}
+        assert made == pytest.approx({step: known[step] for step in made})
+
+
 def test_under_a_budget_of_time_the_grid_is_time(store: str, tmp_path: Path) -> None:
     results = make_results(name="time", seconds=1.0, iterations=None)
     save(results, tmp_path)
