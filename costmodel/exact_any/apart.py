@@ -168,6 +168,14 @@ def _lower(
         least[c] = min(least[c], cost)
 
 
+def _places(parts: Sequence[KeptRows], sets: int) -> Array:
+    """`[2, G]` which rows of a level are those of a set of kept tensors, and which one of these."""
+    found = np.zeros((2, sets), np.int64)
+    for place, of in enumerate(parts):
+        found[0, of.which], found[1, of.which] = place, of.row
+    return found
+
+
 class Apart:
     """The levels of an order of buffers, each by itself, for all sets of kept tensors."""
 
@@ -195,6 +203,7 @@ class Apart:
         self._scratch = make_scratch(shape, 0)
         self._paths = Paths(keeps, tensors)
         self._rows = [self._rows_of(level) for level in range(1, levels)]
+        self._places = np.array([_places(parts, len(keeps)) for parts in self._rows])
         self._least: dict[bytes, FloatArray] = {}
         # Of every assignment the rows' leasts, level by level and by what the level keeps; None
         # where no set of kept tensors that does so was looked at.
@@ -290,13 +299,15 @@ class Apart:
             a: the assignment whose spatial factors these are.
             g: the set of kept tensors.
         """
-        found = [0.0]
-        for parts, leasts in zip(self._rows, self._leasts[a], strict=True):
-            for of, least in zip(parts, leasts, strict=True):
-                place = int(np.searchsorted(of.which, g))
-                if least is not None and place < of.which.size and of.which[place] == g:
-                    found.append(float(least[of.row[place]]))
-        return np.array(found)
+        found = np.zeros(len(self._rows) + 1)
+        places = self._places[:, :, g].tolist()
+        for level, (leasts, (part, row)) in enumerate(
+            zip(self._leasts[a], places, strict=True), 1
+        ):
+            least = leasts[part]
+            if least is not None:
+                found[level] = least[row]
+        return found
 
     def _kept_rows(self, of: KeptRows, charged: FloatArray, outer: Array, inner: Array) -> Rows:
         """The rows of one set of kept tensors under spatial factors outside and inside."""
