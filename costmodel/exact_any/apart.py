@@ -301,10 +301,10 @@ class Apart:
         """
         found = np.zeros(len(self._rows) + 1)
         places = self._places[:, :, g].tolist()
-        for level, (leasts, (part, row)) in enumerate(
+        for level, (leasts, (place, row)) in enumerate(
             zip(self._leasts[a], places, strict=True), 1
         ):
-            least = leasts[part]
+            least = leasts[place]
             if least is not None:
                 found[level] = least[row]
         return found

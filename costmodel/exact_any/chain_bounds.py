@@ -46,9 +46,6 @@ PLAIN = 2 + FEW_PORTS
 FAR = 16
 """A port is passed whose cycles are so many times below the least if every word enters once."""
 
-SOON = 2
-"""Tables outside all fan-outs are filled for every assignment after so many sets of them."""
-
 ROUNDING = 1e-9
 """Tables leave out what is further above the limit than this share."""
 
@@ -179,7 +176,7 @@ class ChainBounds:
         table = nth_table(tables, 0 if number < 0 else 2 + own if beside else 1)
         # What an exact table of its own keeps for later must not depend on who asks.
         lasting = number < 0 or beside
-        kept, limited = tables[0].asked > SOON, not (table.exact and lasting)
+        kept, limited = tables[0].serves_others, not (table.exact and lasting)
         kept = kept and (lasting or not table.exact)
         priced = of.at(prices)
         limit = self._limit(one, found, of, rows, priced)
@@ -335,7 +332,7 @@ class ChainBounds:
 
         def view(at: int, prices: Prices, together: Sum | None = None) -> Iterator[None]:
             table = nth_table(tables, at)
-            fixed = yield from self._price(one, table, found, of, prices, tables[0].asked)
+            fixed = yield from self._price(one, table, found, of, prices, tables[0].serves_others)
             if prices.port is not None and not prices.leaks and together is None:
                 fixed += float(one.space.tables.machine.waiting)
             kind = LEAKING if prices.leaks else ENERGY_ALONE if prices.port is None else PORT
@@ -385,12 +382,12 @@ class ChainBounds:
 
     def _price(
         self, one: OneOrder, table: ChainTables, found: Assignments, of: Weighed, prices: Prices,
-        asked: int = 0,
+        serves: bool = False,
     ) -> Generator[None, None, float]:  # fmt: skip
         """Fills tables for the first of the assignments; returns what no tile decides."""
         priced = of.at(prices)
         limit = self._limit(one, found, of, np.array([0]), priced)
-        kept = prices.rate == 0 and asked > SOON and not table.exact
+        kept = serves and prices.rate == 0 and not table.exact
         yield from self._fill(table, of, 0, priced, limit, kept=kept)
         return float(priced.fixed[0])
 

@@ -36,7 +36,7 @@ from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, why_not_any
-from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
+from costmodel.exact_any.runs import MOST_IN_A_ROW, Near, levels_outside
 from costmodel.exact_any.tilings import Tilings
 from costmodel.exact_any.weighing import Weighed
 from costmodel.loop_nest.model import LoopNestModel
@@ -245,7 +245,6 @@ class AnyProver(ProofRun):
                 yield from self._take_up(one, held, group, a)
                 continue
             run = yield from self._run(one, group, a)
-            outside = self._bounds.outside(one, [(queue.groups[g][1], of) for g, of in run])
             for each, of in run:
                 found = queue.groups[each][1]
                 mates = self._could_win(found, of.mates)
@@ -253,7 +252,7 @@ class AnyProver(ProofRun):
                     continue  # their floors, or what others found meanwhile, ended them
                 held = self._held_of(one, tables, each, found.keeps)
                 queue.bounding(each, mates)
-                yield from self._bounds.bound(one, held, found, of, outside)
+                yield from self._bounds.bound(one, held, found, of)
                 mates = self._could_win(found, mates)
                 yield from self._dive(one, held, found, mates)
                 for mate in self._could_win(found, mates).tolist():
@@ -298,7 +297,9 @@ class AnyProver(ProofRun):
             turn_all_to(held, one.lattice, keeps)
         else:
             held.clear()  # make room first
-            held = [ChainTables(one.shape, one.lattice.tiles(keeps), keeps, one.credits)]
+            large = one.shape.cells > MOST_HELD and len(self._keeps[one.number]) > 1
+            tiles, outside = one.lattice.tiles(keeps), levels_outside(one) if large else 0
+            held = [ChainTables(one.shape, tiles, keeps, one.credits, outside=outside)]
         tables[group] = held
         return held
 

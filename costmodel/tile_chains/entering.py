@@ -86,16 +86,18 @@ def settle(
 def first_change(
     before: Around,
     around: Around,
+    begin: int,
     exact: bool,
 ) -> int:
-    """The outermost level whose tables those of another assignment do not serve.
+    """The outermost level, of some, whose tables those of another assignment do not serve.
 
     Args:
         before: that assignment.
         around: this one.
+        begin: the outermost level that is looked at.
         exact: whether those below a higher limit do not serve.
     """
-    for level in range(around.limit.size):
+    for level in range(begin, around.limit.size):
         limit, old = around.limit[level], before.limit[level]
         if limit > old or (exact and limit < old):
             return level

@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.laid_out import laid_out
+from costmodel.tile_chains.aside import LOOSER, Aside, bring_back
 from costmodel.tile_chains.chain import build_levels
 from costmodel.tile_chains.chain_arrays import Scratch, empty_chain, make_scratch
 from costmodel.tile_chains.credits import Credits
@@ -22,6 +23,9 @@ from costmodel.tile_chains.tiles import FloatArray, Lattice, Tiles
 
 FEW = 20_000
 """Cells of lattices whose tables are filled without a pause."""
+
+SOON = 2
+"""Tables outside all fan-outs are filled for every assignment after so many sets of them."""
 
 
 def products_inside(spatial: Array) -> Array:
@@ -58,6 +62,7 @@ class ChainTables:
         *,
         exact: bool = False,
         scratch: Scratch | None = None,
+        outside: int = 0,
     ) -> None:
         """Makes room; the tables are filled by `fill`.
 
@@ -68,12 +73,16 @@ class ChainTables:
             known: the credits of the operation, where others read them too.
             exact: whether they must say what new ones would: a higher limit does not serve then.
             scratch: that of other tables of these tiles; None: it has its own.
+            outside: how many levels stand outside all fan-outs, where their tables are to be kept
+                while others are read; 0: no tables are.
         """
         self._shape, self.keeps, self.exact = laid_out(shape), keeps, exact
         self.tiles = laid_out(tiles)
         self._make_room()
         self.around: Around | None = None
         self._credits = known or Credits(shape)
+        # Where two tensors can rest as a pair it matters which others are followed (lemma 5c).
+        self._aside = Aside(outside) if outside and not shape.pair_one.size else None
         self.asked = 0
         self._levels = len(keeps)
         # Where no tile is left, so that nothing further in is filled; else as many as levels.
@@ -94,6 +103,11 @@ class ChainTables:
     def lines(self) -> tuple[Lines, Array, Array]:
         """Room for what is certain of chains of tiles (`room_for_lines`)."""
         return room_for_lines(self._levels)
+
+    @property
+    def serves_others(self) -> bool:
+        """Whether what stands outside all fan-outs is likely to serve further assignments."""
+        return self._aside is not None or self.asked > SOON
 
     def may_serve(self, shape: Shape) -> bool:
         """Whether the tables may be filled for other kept tensors of an operation.
@@ -172,14 +186,19 @@ class ChainTables:
         around = self._around_of(spatial, outer, weight, inside, limit, kept, limited, more)
         first = 0
         if self.around is not None:
-            first = min(self._valid, first_change(self.around, around, self.exact))
+            first = min(self._valid, first_change(self.around, around, 0, self.exact))
             around.limit[:first] = self.around.limit[:first]
             around.inner[:first] = self.around.inner[:first]
+            first = self._bring_back(around, first)
         self.around, self._valid = around, self._levels
         if first > self._empty:
             return
         self._empty = self._levels
         shape, tiles, chain = self._shape, self.tiles, self.chain
+        aside = self._aside if kept and self._aside and first < self._aside.levels else None
+        if aside is not None and not self.exact:
+            its = around.limit[max(first, 1) : aside.levels]
+            its += LOOSER * np.abs(its)
         # Small ones without a pause: to call compiled code takes as long as to fill them.
         at_once = 2 * self._levels if shape.cells <= FEW else 1
         for begin in range(2 * first, 2 * self._levels, at_once):
@@ -190,7 +209,33 @@ class ChainTables:
             if begin % 2 == 0 and stop == begin + 1 and np.isinf(its).all():
                 self._empty = level
                 return
+            if aside is not None and stop == 2 * aside.levels:
+                aside.put(aside.key(self.keeps, weight), around, chain, self._rows(aside))
             yield
+
+    def _rows(self, aside: Aside) -> slice:
+        """The tiles of the levels whose tables are put aside."""
+        return slice(int(self.tiles.start[1]), int(self.tiles.start[aside.levels]))
+
+    def _bring_back(self, around: Around, first: int) -> int:
+        """Takes the outermost tables back if those put aside serve; the first level to be filled.
+
+        Args:
+            around: the assignment that they are to serve.
+            first: the outermost level whose tables, as they are, do not.
+        """
+        aside = self._aside
+        if aside is None or not 0 < first < aside.levels:
+            return first
+        found = aside.get(aside.key(self.keeps, around.weight))
+        if found is None or first_change(found.around, around, 1, self.exact) < aside.levels:
+            return first
+        bring_back(found, self.chain, self._rows(aside))
+        levels = slice(1, aside.levels)
+        around.limit[levels] = found.around.limit[levels]
+        around.inner[levels] = found.around.inner[levels]
+        self._empty = self._levels
+        return aside.levels
 
     def _around_of(
         self, spatial: Array, outer: Array, weight: FloatArray, inside: Array | None,
@@ -213,7 +258,9 @@ class ChainTables:
             if more is not None:
                 around.follows[: len(more)] |= more
                 self._whole = self._shape.cells > FEW
-            if self._whole:
+            if self._aside is not None and kept:
+                around.follows[: self._aside.levels] = 1
+            if self._whole or self._aside is not None:
                 # In the outermost slot nothing has cost anything: one table serves everything.
                 around.inner[0], around.follows[0] = 1, 1
         return around
@@ -248,6 +295,7 @@ class ChainTables:
             self._shape, self.tiles, self.keeps, self._credits,
             exact=self.exact, scratch=self.scratch,
         )  # fmt: skip
+        made._aside = self._aside
         made._idled, made._first = self._idled, self._first
         return made
 
