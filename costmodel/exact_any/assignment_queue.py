@@ -96,6 +96,10 @@ class AssignmentQueue:
         self.groups += [(number, group) for group in found.groups]
         self._taken += list(taken)
 
+    def listed(self, number: int) -> Listed:
+        """The assignments of an order."""
+        return self._listed_of[number][1]
+
     def begin(self, known: Known) -> None:
         """Sorts what waits.
 

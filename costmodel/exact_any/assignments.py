@@ -7,7 +7,7 @@ tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -61,12 +61,14 @@ class Assignments(NamedTuple):
 class Listed(NamedTuple):
     """All assignments of an order of buffers.
 
-    groups: by set of kept tensors; energy and cycles `[G, A]` those of the groups.
+    groups: by set of kept tensors; energy, cycles, fixed and plain `[G, A]` those of the groups.
     """
 
     groups: tuple[Assignments, ...]
     energy: FloatArray
     cycles: Array
+    fixed: FloatArray
+    plain: FloatArray
 
 
 class Spreads:
@@ -151,11 +153,19 @@ class Paths:
             self.keeps = list(keeps)
             self.place = np.tile(np.arange(len(keeps))[:, None], tensors)
 
-    def of_sets(self, found: FloatArray) -> Iterator[FloatArray]:
-        """`[B]` sums over the tensors of what is known of paths `[paths, B, T]`, set by set."""
-        tensors = np.arange(self.place.shape[1])
-        for place in self.place:
-            yield found[place, :, tensors].sum(axis=0)
+    def of_sets(self, found: FloatArray) -> FloatArray:
+        """`[G, B]` sums over the tensors of what is known of paths `[paths, B, T]`."""
+        total = found[self.place[:, 0], :, 0]
+        for t in range(1, self.place.shape[1]):
+            total += found[self.place[:, t], :, t]
+        return total
+
+    def least(self, found: FloatArray) -> FloatArray:
+        """`[B]` sums over the tensors of the least of their paths: no set has less."""
+        of_tensors = [
+            found[np.unique(self.place[:, t]), :, t].min(axis=0) for t in range(self.place.shape[1])
+        ]
+        return np.asarray(np.sum(of_tensors, axis=0))
 
 
 def list_assignments(
@@ -163,6 +173,8 @@ def list_assignments(
     spreads: Spreads,
     choices: list[tuple[int, ...]],
     limited: Sequence[Port] = (),
+    *,
+    floors: bool = True,
 ) -> Iterator[Listed | None]:
     """Lists all assignments for choices `[L]` of kept tensors.
 
@@ -171,6 +183,7 @@ def list_assignments(
         spreads: its spatial factors.
         choices: the kept tensors.
         limited: the ports whose cycles matter.
+        floors: whether to write down what is certain of all; else `write_floors` does so of some.
 
     Yields:
         None after every piece of work, at last the assignments.
@@ -186,47 +199,92 @@ def list_assignments(
         Assignments(keeps, choice, *(column[g] for column in columns))
         for g, keeps in enumerate(choices)
     )
+    found = Listed(groups, energy, cycles, fixed, plain)
     step = min(_PIECE // (1 + len(limited)), max(256, _PIECE_OF_SETS // max(1, size[0])))
-    for begin in range(0, size[1] if choices else 0, step):
-        piece = slice(begin, begin + step)
-        paths = Paths(choices, space.tables.sliding.size)
-        _write_floors(space, paths, limited, spreads.spatial(choice[piece]), groups, piece)
+    for begin in range(0, size[1] if choices and floors else 0, step):
+        some = np.arange(begin, min(begin + step, size[1]))
+        write_floors(space, limited, spreads.spatial(choice[some]), found, some)
         yield None
-    yield Listed(groups, energy, cycles)
+    yield found
 
 
-def _write_floors(
-    space: MapSpace, paths: Paths, limited: Sequence[Port], spatial: Array,
-    found: Sequence[Assignments], piece: slice,
-) -> None:  # fmt: skip
-    """Writes down what is certain if every word enters every tile once.
+def write_floors(
+    space: MapSpace, limited: Sequence[Port], spatial: Array, found: Listed, some: Array
+) -> None:
+    """Writes down what is certain of assignments if every word enters every tile once.
 
     Args:
         space: the map space.
-        paths: of its tensors.
         limited: the ports that count.
         spatial: `[B, L, n]` spatial factors below every level.
-        found: by set of kept tensors; filled.
-        piece: where these factors stand.
+        found: all assignments; filled.
+        some: `[B]` those with these factors, under every set of kept tensors.
     """
+    paths = Paths([group.keeps for group in found.groups], space.tables.sliding.size)
     weighed = [weights(space, keeps, spatial) for keeps in paths.keeps]
     its = weighed[0]
-    computing, leaks = its.cycles, leakage(space, its)
-    each_path = zip(paths.keeps, weighed, strict=True)
-    ports = np.stack([_once(space, limited, *each) for each in each_path])
     own = np.stack([each.own for each in weighed])
     once = own + np.stack([_of_tensors(space, each.weight, each) for each in weighed])
-    cycles_of = [paths.of_sets(ports[:, port]) for port in range(len(limited))]
-    for one, fixed, energy, *busy in zip(
-        found, paths.of_sets(own), paths.of_sets(once), *cycles_of, strict=True
-    ):
-        cycles = computing
-        for least in busy:
-            whole = np.ceil(least * (1 - SLACK)).astype(np.int64)
-            cycles = np.maximum(cycles, whole + int(space.tables.machine.waiting))
-        one.fixed[piece], one.cycles[piece] = its.base + fixed, cycles
-        one.energy[piece] = its.base + energy + leaks * (cycles - computing)
-        one.plain[piece] = one.energy[piece]
+    cycles = np.broadcast_to(its.cycles, (len(found.groups), len(some)))
+    for of_port in _of_ports(space, limited, paths, weighed):
+        busy = paths.of_sets(of_port)
+        cycles = np.maximum(cycles, _whole(space, busy))
+    leaking = leakage(space, its) * (cycles - its.cycles)
+    found.fixed[:, some], found.cycles[:, some] = its.base + paths.of_sets(own), cycles
+    energy = its.base + paths.of_sets(once) + leaking
+    found.energy[:, some] = found.plain[:, some] = energy
+
+
+def least_of_spreads(
+    space: MapSpace,
+    limited: Sequence[Port],
+    spatial: Array,
+    choices: Sequence[tuple[int, ...]],
+    could_win: Callable[[FloatArray, Array], npt.NDArray[np.bool_]],
+) -> tuple[FloatArray, Array]:
+    """What all assignments with some spatial factors need, whichever tensors are kept.
+
+    Args:
+        space: the map space.
+        limited: the ports that count.
+        spatial: `[B, L, n]` spatial factors below every level.
+        choices: the sets of kept tensors.
+        could_win: says which could win that need energy `[B]`, pJ, and cycles `[B]`; of the others
+            ports are not looked at.
+
+    Returns:
+        Energy, pJ, and cycles `[B]`.
+    """
+    paths = Paths(choices, space.tables.sliding.size)
+    energy, cycles = np.zeros(len(spatial)), np.zeros(len(spatial), np.int64)
+    for begin in range(0, len(spatial), _PIECE):
+        some = np.arange(begin, min(begin + _PIECE, len(spatial)))
+        weighed = [weights(space, keeps, spatial[some]) for keeps in paths.keeps]
+        once = np.stack([each.own + _of_tensors(space, each.weight, each) for each in weighed])
+        energy[some], cycles[some] = weighed[0].base + paths.least(once), weighed[0].cycles
+    some = np.flatnonzero(could_win(energy, cycles))
+    if len(some):
+        weighed = [weights(space, keeps, spatial[some]) for keeps in paths.keeps]
+        computing = cycles[some]
+        for of_port in _of_ports(space, limited, paths, weighed):
+            busy = paths.least(of_port)
+            cycles[some] = np.maximum(cycles[some], _whole(space, busy))
+        energy[some] += leakage(space, weighed[0]) * (cycles[some] - computing)
+    return energy, cycles
+
+
+def _whole(space: MapSpace, least: FloatArray) -> Array:
+    """Cycles of which a port is busy for so many at least."""
+    whole = np.ceil(least * (1 - SLACK)).astype(np.int64)
+    return np.asarray(whole + int(space.tables.machine.waiting))
+
+
+def _of_ports(
+    space: MapSpace, limited: Sequence[Port], paths: Paths, weighed: Sequence[Weights]
+) -> FloatArray:
+    """`[ports, paths, B, T]` the cycles that a tensor's words take at least."""
+    each_path = zip(paths.keeps, weighed, strict=True)
+    return np.stack([_once(space, limited, *each) for each in each_path], axis=1)
 
 
 def _of_tensors(space: MapSpace, weight: FloatArray, found: Weights) -> FloatArray:

@@ -7,7 +7,6 @@ not matter who settles it, when, or how often.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -29,10 +28,10 @@ from costmodel.tile_chains.tables import ChainTables
 Bounds = tuple[float, int, int, int, float, int, float]
 """Of an assignment: energy, cycles, slowest, least, rate, chains and plain, as in `Assignments`."""
 
-Task = Literal["floors", "chains", "mix", "search"]
+Task = Literal["floors", "chains", "search"]
 
-MOST_WORK = 300_000
-"""A search that takes more, about a quarter of a second, gives back what is left."""
+MOST_WORK = 900_000
+"""A search that takes more, about three quarters of a second, gives back what is left."""
 
 MOST_BYTES = 1 << 29
 """What the tables of assignments may take that a worker has searched, with those of the last."""
@@ -57,8 +56,8 @@ class Piece(NamedTuple):
 
     parts: those that keep the same tensors; of several parts those outside all fan-outs are the
     same; least: what no mapping of theirs undercuts; task: raise the floors of their spatial
-    factors, under all kept tensors; bound them by chains; mix two ports' cycles with energy for
-    one; or search a share of the tilings of one; prices: what was mixed for that one, None: nothing
+    factors, under all kept tensors; bound them by chains; or search a share of the tilings of one,
+    for which the cycles of two ports are mixed first; prices: what was mixed for it, None: nothing
     is; apart: whether its tables are of no use to others.
     """
 
@@ -82,22 +81,22 @@ class Piece(NamedTuple):
     @property
     def tables(self) -> tuple[Task, int, int]:
         """Whose tables it reads: those of one assignment, or of all that keep the same."""
-        alone = self.apart or self.task in ("mix", "search")
+        alone = self.apart or self.task == "search"
         return self.task, self.group, self.assignments[0] if alone else -1
 
 
 class Settled(NamedTuple):
     """What came of a piece.
 
-    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: of
-    raised ones that are below the limit, with group and assignment; counts: what it took; left:
+    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: of raised
+    ones that are below the limit group, assignment, energy and cycles; counts: what it took; left:
     shares that are still to be searched; prices: what was mixed; unbounded: whether chains by
     further price lists are left.
     """
 
     codes: Codes
     bounds: tuple[tuple[Bounds, ...], ...]
-    floors: tuple[tuple[int, int, float], ...]
+    floors: tuple[tuple[int, int, float, int], ...]
     counts: dict[str, int]
     left: tuple[Left, ...]
     prices: Prices | None = None
@@ -119,6 +118,7 @@ class PieceProver(AnyProver):
     _held: tuple[int, list[ChainTables]] | None = None
     _prices: Prices | None = None
     _unbounded = False
+    _mixing = 0
     _views = 1
 
     @cached_property
@@ -126,50 +126,52 @@ class PieceProver(AnyProver):
         """Assignments that were searched, the last one at the end."""
         return {}
 
+    def get_ready(self) -> None:
+        """Does what the first pieces would wait for: somebody lists what is to be settled."""
+        for one in self._orders:
+            groups = [g for g, (number, _) in enumerate(self._queue.groups) if number == one.number]
+            if not groups or not len(self._queue.groups[groups[0]][1].choice):
+                continue
+            if not self._lists_all(one.number):
+                # Levels outside all fan-outs serve all.
+                for _ in self._levels_apart(one)[0].floors(0):
+                    pass
+            if is_large(one.shape):
+                rows = self._queue.groups[groups[0]][1]
+                of = self._bounds.weigh(one, rows, np.array([0]), shared=True)
+                self._tables_of(groups[0], of)[0].touch(one.shape.cells)
+
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """Does what a piece asks for, for what is below a limit."""
         before = dict(self._counts)
         number, found = self._queue.groups[piece.group]
         one, mates = self._orders[number], np.array(piece.assignments)
         self._known.start_below(limit)
-        self._prices, self._unbounded = None, False
+        self._prices, self._unbounded, self._mixing = None, False, 0
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
-        with self._leaving_as_listed(piece):
-            for part in piece.parts:
-                for a, bounds in zip(part.assignments, part.bounds, strict=True):
-                    write_bounds(self._queue.groups[part.group][1], a, bounds)
-            for _ in self._work_on(piece, one, found, trail):
-                if trail.inside and self._work_since(before) > MOST_WORK:
-                    left = trail.left()
-                    break
-                yield
-            raised = self._bounds_of(piece)
-            floors = self._low_floors(number, mates) if piece.task == "floors" else ()
+        for part in piece.parts:
+            for a, bounds in zip(part.assignments, part.bounds, strict=True):
+                write_bounds(self._queue.groups[part.group][1], a, bounds)
+        for _ in self._work_on(piece, one, found, trail):
+            if trail.inside and self._work_since(before) > MOST_WORK:
+                left = trail.left()
+                break
+            yield
+        raised = self._bounds_of(piece)
+        floors = self._low_floors(number, mates) if piece.task == "floors" else ()
         counts = {name: number - before[name] for name, number in self._counts.items()}
         if piece.task == "search":
-            counts["chains"] = 0  # which tables were there depends on the worker
+            counts["chains"] = self._mixing  # which others were there depends on the worker
         codes = self._known.codes(self._top)
         return Settled(codes, raised, floors, counts, left, self._prices, self._unbounded)
 
-    @contextmanager
-    def _leaving_as_listed(self, piece: Piece) -> Generator[None, None, None]:
-        """What a piece learns of assignments is in what comes of it, and nowhere else."""
-        number, mates = self._queue.groups[piece.group][0], np.array(piece.assignments)
-        floors = piece.task == "floors"
-        groups = [each for order, each in self._queue.groups if floors and order == number]
-        before = [(each.energy[mates], each.plain[mates]) for each in groups]
-        own = self._bounds_of(piece)
-        try:
-            yield
-        finally:
-            for each, (energy, plain) in zip(groups, before, strict=True):
-                each.energy[mates], each.plain[mates] = energy, plain
-            for part, its in zip(piece.parts, own, strict=True):
-                for a, bounds in zip(part.assignments, its, strict=True):
-                    write_bounds(self._queue.groups[part.group][1], a, bounds)
-            if floors and number in self._apart:
-                self._apart[number][2].difference_update(piece.assignments)
+    def _raise_anew(self, one: OneOrder, chosen: Array) -> Iterator[None]:
+        """Raises floors, which are written down anew, as if nobody here had raised them before."""
+        self._note_floors(one.number, chosen)
+        if one.number in self._apart:
+            self._apart[one.number][2].difference_update(chosen.tolist())
+        yield from self._raise_floors(one, chosen)
 
     def _bounds_of(self, piece: Piece) -> tuple[tuple[Bounds, ...], ...]:
         """What is known of the assignments of every part."""
@@ -187,20 +189,23 @@ class PieceProver(AnyProver):
     ) -> Iterator[None]:
         mates = np.array(piece.assignments)
         if piece.task == "floors":
-            yield from self._raise_floors(one, mates)
+            yield from self._raise_anew(one, mates)
             return
         if piece.task == "chains":
             self._unbounded = yield from self._bound_parts(piece, one)
             return
-        a = piece.assignments[0]
+        a, self._prices = piece.assignments[0], piece.prices
         if found.rate[a] > 0:
             # What another piece has mixed here was for another limit.
             self._bounds.mixed(one, found, a, piece.prices)
-        if piece.task == "mix":
-            of = self._bounds.weigh(one, found, mates, shared=True)
-            tables = self._tables_of(piece.group, of)
-            self._prices = yield from self._bounds.mix(one, tables, found, a)
-            return
+            if piece.prices is None:
+                of = self._bounds.weigh(one, found, mates, shared=True)
+                tables = self._tables_of(piece.group, of)
+                before = self._counts["chains"]
+                self._prices = yield from self._bounds.mix(one, tables, found, a)
+                self._mixing = self._counts["chains"] - before
+                if not self._could_win(found, mates).size:
+                    return
         tables, (assignment, views) = yield from self._open(piece)
         self._tilings.trail, self._views = trail, len(views)
         yield from self._tilings.search(one, assignment, views, tables[0], int(found.cycles[a]))
@@ -231,8 +236,8 @@ class PieceProver(AnyProver):
 
     def _open(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         """The tables that a search reads: those that are there, or filled."""
-        bounds = piece.parts[0].bounds[0]
-        key = piece.group, piece.assignments[0], bounds, piece.prices, self._known.to_beat
+        ((bounds,),) = self._bounds_of(piece)
+        key = piece.group, piece.assignments[0], bounds, self._prices, self._known.to_beat
         found = self._opened.pop(key, None)
         if found is None:
             found = yield from self._fill(piece)
@@ -261,10 +266,10 @@ class PieceProver(AnyProver):
         tilings = counts["tilings"] - before["tilings"]
         return self._views * (counts["tiles"] - before["tiles"] + TILING_WORK * tilings)
 
-    def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float], ...]:
+    def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float, int], ...]:
         """Of all groups of an order the chosen assignments that could win, with their floors."""
         return tuple(
-            (group, a, float(found.energy[a]))
+            (group, a, float(found.energy[a]), int(found.cycles[a]))
             for group, (order, found) in enumerate(self._queue.groups)
             if order == number
             for a in self._could_win(found, chosen).tolist()
@@ -310,8 +315,10 @@ class PieceProver(AnyProver):
             for table in held:
                 table.turn_to(tiles, keeps, filled)
         else:
-            held.clear()  # make room first
-            tiles = one.lattice.tiles_between(keeps, of.inside, outer)
+            held.clear()
+            # Room for all that may come: what nobody writes to takes no memory.
+            room = one.lattice.room(len(keeps), len(keeps) * one.shape.cells)
+            tiles = one.lattice.tiles_between(keeps, of.inside, outer, room)
             held.append(ChainTables(one.shape, tiles, keeps, one.credits))
         self._held = -1, held
         return held

@@ -31,7 +31,7 @@ from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
-from costmodel.exact_any.assignments import Assignments, list_assignments
+from costmodel.exact_any.assignments import Assignments, list_assignments, write_floors
 from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
@@ -214,12 +214,16 @@ class AnyProver(ProofRun):
             self._orders.append(lay_out(number, space, self._without, each=self._top > 1))
             yield
             one, limited = self._orders[-1], self._bounds.limited(space)
-            for listed in list_assignments(space, one.spreads, self._keeps[number], limited):
+            listing = list_assignments(
+                space, one.spreads, self._keeps[number], limited, floors=self._lists_all(number)
+            )
+            for listed in listing:
                 if listed is not None:
                     self._queue.add(number, listed)
                     self._counts["assignments"] += listed.energy.size
                 yield
         if self._resumed is not None:
+            self._note_resumed(self._resumed)
             self._queue.resume(self._resumed)
         if self._takes_up:
             self._queue.begin(self._known)
@@ -257,6 +261,25 @@ class AnyProver(ProofRun):
                 yield from self._dive(one, held, found, mates)
                 for mate in self._could_win(found, mates).tolist():
                     queue.wait(each, mate)
+
+    def _lists_all(self, number: int) -> bool:
+        """Whether floors of all assignments of an order are written down when they are listed."""
+        return self._takes_up or len(self._keeps[number]) == 1
+
+    def _note_floors(self, number: int, some: Array) -> None:
+        """Writes down the floors of an order's spatial factors, under all kept tensors."""
+        one, listed = self._orders[number], self._queue.listed(number)
+        spatial = one.spreads.spatial(listed.groups[0].choice[some])
+        write_floors(one.space, self._bounds.limited(one.space), spatial, listed, some)
+
+    def _note_resumed(self, progress: AnyLevelsProgress) -> None:
+        """Writes down the floors of assignments that another proof has bounded."""
+        for number in range(len(self._orders)):
+            parts = [part for part in progress.groups if part.order == number]
+            some = {a for part in parts for a, *_ in (*part.bounded, *part.begun)}
+            if some and self._keeps[number] and not self._lists_all(number):
+                most = len(self._queue.listed(number).groups[0].choice)
+                self._note_floors(number, np.array(sorted(a for a in some if a < most), np.int64))
 
     def _run(
         self, one: OneOrder, group: int, a: int
@@ -396,10 +419,7 @@ class AnyProver(ProofRun):
         keeps = self._keeps[one.number]
         if len(keeps) == 1:
             return
-        if one.number not in self._apart:
-            groups = [found for number, found in self._queue.groups if number == one.number]
-            self._apart[one.number] = Apart(one, keeps, groups[0].choice), groups, set()
-        apart, groups, raised = self._apart[one.number]
+        apart, groups, raised = self._levels_apart(one)
         for a in chosen.tolist():
             if a in raised:
                 continue
@@ -414,6 +434,14 @@ class AnyProver(ProofRun):
                     found.plain[a] = max(found.plain[a], least)
                     found.energy[a] = max(found.energy[a], least)
             raised.add(a)
+
+    def _levels_apart(self, one: OneOrder) -> tuple[Apart, list[Assignments], set[int]]:
+        """The levels of an order apart, its assignments, and those whose floors are raised."""
+        if one.number not in self._apart:
+            groups = [found for number, found in self._queue.groups if number == one.number]
+            apart = Apart(one, self._keeps[one.number], groups[0].choice)
+            self._apart[one.number] = apart, groups, set()
+        return self._apart[one.number]
 
     def _entering(self, one: OneOrder, found: Assignments, a: int) -> FloatArray | None:
         """`[L]` what entering the tiles of each level needs by itself, pJ; None: not known."""

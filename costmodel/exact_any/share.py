@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.tilings import Child, Trail
 
-SPLIT, SPLIT_FURTHER = 8, 2
+SPLIT, SPLIT_FURTHER = 4, 1
 """Into so many shares what is left is split: the tiles of the innermost level that has any, and
 those of levels further out, of which there are fewer."""
 

@@ -13,11 +13,14 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
 from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
 from costmodel.exact_any.assignment_queue import Standing
+from costmodel.exact_any.assignments import least_of_spreads
 from costmodel.exact_any.pieces import (
     Part,
     Piece,
@@ -33,6 +36,7 @@ from costmodel.exact_any.share import Left, Share
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
+from costmodel.tile_chains.tiles import FloatArray
 
 WINDOW = 1024
 """How many pieces are dealt beyond those that are merged, at most."""
@@ -43,7 +47,7 @@ MOST_WORKERS = 128
 MOST_MATES = 32
 """Assignments that share outer tables and are bounded together at most."""
 
-MOST_FLOORS = 2
+MOST_FLOORS = 4
 """Spatial factors whose floors are raised together at most."""
 
 NOTHING = (math.inf, math.inf)
@@ -57,10 +61,12 @@ what the outer fan-outs spread."""
 Set = tuple[int, list[int]]
 """A group, and assignments of it that share outer tables."""
 
-SET_WORK, MOST_ROW_WORK, MOST_ROW_MATES = 50, 150, 64
+SET_WORK, MOST_ROW_WORK, MOST_ROW_MATES = 50, 350, 64
 """Of large lattices: what the tables of a set of these take that its assignments share, and what a
-piece takes at most but for its last set, in tables of one assignment further in; assignments of a
-set at most."""
+piece takes at most but for its last set, in tables of one assignment further in of up to MATE_TILES
+tiles, about two milliseconds; assignments of a set at most."""
+
+MATE_TILES = 12_000
 
 
 class SharedProver(AnyProver):
@@ -123,10 +129,9 @@ class SharedProver(AnyProver):
         left = [np.zeros(len(found.energy), np.bool_) for _, found in groups]
         shares: dict[tuple[int, int], list[Left]] = {}
         for piece in (*self._pieces.pending, *(entry[-1] for entry in self._heap)):
-            if piece.task in ("mix", "search"):
+            if piece.task == "search":
                 key, one = (piece.group, piece.assignments[0]), Left(piece.least[0], piece.share)
-                left_of = self._queue.shares.get(key, [one]) if piece.task == "mix" else [one]
-                shares.setdefault(key, []).extend(left_of)
+                shares.setdefault(key, []).append(one)
                 continue
             if piece.task == "chains":
                 for part in piece.parts:
@@ -170,21 +175,12 @@ class SharedProver(AnyProver):
         return self._known.to_beat or NOTHING
 
     def _add_bounded(self, group: int, a: int) -> None:
-        """Has an assignment searched that chains have bounded, after ports are mixed for it."""
-        found = self._queue.groups[group][1]
-        if found.rate[a] > 0:
-            least = float(found.energy[a]), float(found.cycles[a])
-            self._add([(group, [a])], "mix", least)
-        else:
-            self._add_shares(group, a, None)
-
-    def _add_shares(self, group: int, a: int, prices: Prices | None) -> None:
-        """Has an assignment searched, or what another proof has left of it."""
+        """Has an assignment searched that chains have bounded, or what another proof has left."""
         found = self._queue.groups[group][1]
         for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
             least = max(left.energy, float(found.energy[a])), float(found.cycles[a])
             if self._known.beats(*least):
-                self._add([(group, [a])], "search", least, left.share, prices)
+                self._add([(group, [a])], "search", least, left.share)
 
     def _add(
         self,
@@ -215,17 +211,8 @@ class SharedProver(AnyProver):
         groups = [g for g, (order, _) in enumerate(self._queue.groups) if order == number]
         if not groups:
             return
-        found = [self._queue.groups[group][1] for group in groups]
-        # Where bypass is searched, the least of all sets of kept tensors.
-        lefts = [self._queue.left(group) for group in groups]
-        energies = [
-            np.where(left, each.energy, np.inf) for left, each in zip(lefts, found, strict=True)
-        ]
-        energy = np.min(energies, axis=0)
-        cycles = np.min([each.cycles for each in found], axis=0)
-        chosen = [
-            a for a in range(len(energy)) if self._known.beats(float(energy[a]), int(cycles[a]))
-        ]
+        energy, cycles = self._least_of_spreads(number, groups)
+        chosen = np.flatnonzero(self._could_all_win(energy, cycles)).tolist()
         self._raised[number] = {}
         if len(self._keeps[number]) == 1:
             for a in chosen:
@@ -237,6 +224,26 @@ class SharedProver(AnyProver):
             some = chosen[begin : begin + MOST_FLOORS]
             least = float(energy[some].min()), float(cycles[some].min())
             self._add([(groups[0], some)], "floors", least)
+
+    def _least_of_spreads(self, number: int, groups: Sequence[int]) -> tuple[FloatArray, Array]:
+        """What an order's assignments need, by their spatial factors; inf where none is left.
+
+        Where bypass is searched, the least of all sets of kept tensors, or less than that.
+        """
+        one, found = self._orders[number], self._queue.groups[groups[0]][1]
+        energy, cycles = found.energy, found.cycles
+        if not self._lists_all(number):
+            energy, cycles = least_of_spreads(
+                one.space, self._bounds.limited(one.space), one.spreads.spatial(found.choice),
+                self._keeps[number], self._could_all_win,
+            )  # fmt: skip
+        left = np.any([self._queue.left(group) for group in groups], axis=0)
+        return np.where(left, energy, np.inf), cycles
+
+    def _could_all_win(self, energy: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
+        """Which sets of mappings could win that need energy `[B]`, pJ, and cycles `[B]`."""
+        each = zip(energy.tolist(), cycles.tolist(), strict=True)
+        return np.array([self._known.beats(*bounds) for bounds in each], np.bool_)
 
     def _collect(self, number: int, group: int, a: int) -> None:
         """Has an assignment bounded together with others that share its outer tables."""
@@ -265,19 +272,31 @@ class SharedProver(AnyProver):
 
     def _add_row(self, sets: Sequence[Set]) -> None:
         """Has sets bounded that share tables outside all fan-outs, some in one piece."""
-        row, work = list[Set](), 0
-        for group, mates in (
-            (group, together[begin : begin + MOST_ROW_MATES])
-            for group, together in sets
-            for begin in range(0, len(together), MOST_ROW_MATES)
-        ):
-            row.append((group, mates))
-            work += SET_WORK + len(mates)
-            if work >= MOST_ROW_WORK:
-                self._add_chains(row)
-                row, work = [], 0
+        row, work = list[Set](), 0.0
+        for group, together in sets:
+            each = self._mate_work(group)
+            # Of dear assignments fewer share the tables of a set, so that a piece ends.
+            most = max(1, min(MOST_ROW_MATES, int((MOST_ROW_WORK - SET_WORK) / each)))
+            for begin in range(0, len(together), most):
+                row.append((group, together[begin : begin + most]))
+                work += SET_WORK + each * len(row[-1][1])
+                if work >= MOST_ROW_WORK:
+                    self._add_chains(row)
+                    row, work = [], 0.0
         if row:
             self._add_chains(row)
+
+    def _mate_work(self, group: int) -> float:
+        """What the tables of one assignment take further in, by the tiles that there are."""
+        number, found = self._queue.groups[group]
+        one = self._orders[number]
+        several = [len(rows) > 1 for rows in one.spreads.vectors]
+        last = max((level for level, some in enumerate(several) if some), default=0)
+        fitting, tiles = np.ones(one.shape.cells, np.bool_), 0
+        for level, kept in enumerate(found.keeps):
+            fitting &= one.lattice.fits(level, kept)
+            tiles += int(fitting.sum()) if level > last else 0
+        return max(1.0, tiles / MATE_TILES)
 
     def _add_chains(self, sets: Sequence[Set]) -> None:
         """Has assignments bounded that share outer tables."""
@@ -326,22 +345,22 @@ class SharedProver(AnyProver):
             self._take_floors(piece, done)
         elif piece.task == "chains":
             self._take_chains(piece, done)
-        elif piece.task == "mix":
+        else:
             a = piece.assignments[0]
             write_bounds(self._queue.groups[piece.group][1], a, done.bounds[0][0])
-            self._add_shares(piece.group, a, done.prices)
-        else:
             for left in done.left:
-                self._take_left(piece, left)
+                self._take_left(piece, left, done.prices)
 
     def _take_floors(self, piece: Piece, done: Settled) -> None:
         """Raises floors, and has those bounded that they leave room."""
         number = self._queue.groups[piece.group][0]
-        for group, a, energy in done.floors:
+        for group, a, energy, cycles in done.floors:
             if not self._queue.is_left(group, a):
                 continue
             found = self._queue.groups[group][1]
             found.energy[a] = max(found.energy[a], energy)
+            found.plain[a] = max(found.plain[a], energy)
+            found.cycles[a] = max(found.cycles[a], cycles)
             least = float(found.energy[a]), float(found.cycles[a])
             before = self._low.get(number, least)
             self._low[number] = min(before, least, key=lambda one: self._known.order(*one))
@@ -379,10 +398,11 @@ class SharedProver(AnyProver):
             for a in left:
                 self._add_bounded(group, a)
 
-    def _take_left(self, piece: Piece, left: Left) -> None:
+    def _take_left(self, piece: Piece, left: Left, prices: Prices | None) -> None:
         """Has a share searched that was left."""
-        energy, cycles = piece.least
-        least = max(energy, left.energy), cycles
+        group, a = piece.group, piece.assignments[0]
+        found = self._queue.groups[group][1]
+        energy = max(piece.least[0], float(found.energy[a]), left.energy)
+        least = energy, max(piece.least[1], float(found.cycles[a]))
         if self._known.beats(*least):
-            own = piece.group, list(piece.assignments)
-            self._add([own], "search", least, left.share, piece.prices)
+            self._add([(group, [a])], "search", least, left.share, prices)

@@ -142,6 +142,16 @@ class ChainTables:
         self.size = sum(array.nbytes for array in chain)
         self.chain = laid_out(chain)
 
+    def touch(self, tiles: int) -> None:
+        """Writes over what is there of so many tiles, so that their memory is there."""
+        chain = self.chain
+        for array in (
+            chain.slot_free, chain.slot_u, chain.slot_c, chain.slot_n,
+            chain.free, chain.hull_u, chain.hull_c, chain.hull_n,
+        ):  # fmt: skip
+            array[:tiles] = 0
+        self._valid = 0
+
     def _idle(self, spatial: Array) -> Array:
         """`[L]` the dimensions, as bits, that may be taken to run inside a level's tile.
 

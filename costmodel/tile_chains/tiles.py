@@ -202,15 +202,15 @@ class Lattice:
         """Tiles by their cells, level by level from one on; those of levels outside stay."""
         stops = np.cumsum([len(part) for part in parts], dtype=np.int64)
         if over is None:
-            over = self._room(len(keeps), int(stops[-1]))
+            over = self.room(len(keeps), int(stops[-1]))
         stops = np.concatenate([over.start[: same + 1], over.start[same] + stops])
         found = over._replace(start=stops)
         for level, part in enumerate(parts, same):
             self._list_level(found, level, keeps[level], part)
         return found
 
-    def _room(self, levels: int, size: int) -> Tiles:
-        """Room for so many tiles."""
+    def room(self, levels: int, size: int) -> Tiles:
+        """Room for so many tiles, of which there are none yet."""
         dimensions, tensors = self.extent.shape[1], len(self.words)
         return Tiles(
             start=np.zeros(1, np.int64),

@@ -62,7 +62,7 @@ class Problem(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Pieces with numbers and limits, as a task takes them; none: assignments are listed."""
+    """Pieces with numbers and limits, as a task takes them; none: the worker gets ready."""
 
     problem: Problem
     pieces: Sequence[tuple[int, AnyPiece, Limit]] = ()
@@ -74,7 +74,9 @@ def settle(given: Given) -> list[AnySettled]:
     key = (problem.workload.hash, problem.accelerator.hash, *map(repr, problem[2:]))
     if key not in _provers:
         _provers.clear()
-        _provers[key] = problem.prover()
+        _provers[key] = prover = problem.prover()
+        if isinstance(prover, PieceProver):
+            prover.get_ready()
     # Whoever made the pieces has made them for this prover.
     return [
         _whole(_provers[key].settle(cast(Any, piece), limit)) for _, piece, limit in given.pieces
@@ -99,7 +101,7 @@ class OnRay:
     def __init__(self, problem: Problem, workers: int) -> None:
         """Takes as many pieces at a time as there are workers; Ray runs.
 
-        Workers list the assignments while the driver does.
+        Workers get ready while the driver lists what is to be settled.
         """
         self._problem = problem
         self._tasks: Tasks[Given, list[AnySettled]] = Tasks(

@@ -4,14 +4,17 @@
     python tests/benchmarks/bench_shared_proof.py mm256-bw-bypass inception-conv2
 
 What 2, 16 and 64 workers would take is a simulation with the measured lengths of the pieces.
-Listing the assignments comes first. A worker that is free takes a bundle of what is dealt, as those
-on Ray do; a piece is dealt after as many others were merged as were when it was dealt here, merging
-one takes the driver its measured time, and a bundle comes back as a whole. A worker whose last
-piece read other tables fills them from nothing: pieces of chains are settled twice here where
-tables change, and what the second time saves is what filling takes; pieces of floors begin with no
-level known. What is dealt and then dropped, since better was found, is measured, too, and holds
-workers up. Of three levels the tables stand from the beginning, and every worker has its own.
-Starting workers and sending pieces count as nothing.
+Listing comes first; workers are ready then, as they lay out the problem while the structured
+searcher walks before the proof. A worker that is free takes a bundle of what is dealt, as those on
+Ray do; a piece is dealt after as many others were merged as were when it was dealt here, merging
+one takes the driver its measured time, and a bundle comes back as a whole. What a worker has of
+tables it keeps as it does on Ray: it fills those of a search again where it has not searched that
+assignment last, or among the last where tables are small; of small lattices those of chains where
+its last piece read others (such pieces are settled twice here, and what the second time saves is
+what filling takes). The first piece of every task is settled twice, too: what the first time took
+longer every worker takes once. What is dealt and then dropped, since better was found, is measured,
+too, and holds workers up. Of three levels the tables stand from the beginning, and every worker has
+its own. Starting workers and sending pieces count as nothing.
 `--lengths` keeps the lengths, and simulates with those that are there; `--alone SECONDS` gives what
 the proof alone takes, where that was measured before.
 """
@@ -36,7 +39,7 @@ from costmodel.exact.shared_units import SharedUnits, UnitProver
 from costmodel.exact_any import apart
 from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.choice import is_older, load_prover, make_prover
-from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled, write_bounds
+from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled, is_large
 from costmodel.exact_any.shared_prover import SharedProver
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes
@@ -120,51 +123,68 @@ class Filling(PieceProver):
     """Settles pieces, and notes how long tables take that another worker would fill again.
 
     Attributes:
-        filling: seconds of the last piece.
+        filling: seconds of the last piece that are none of its length.
         fresh: seconds from nothing, by tables.
-        searched: a piece of every assignment that was searched.
-        largest: bytes of the largest tables of one of these.
+        ready: seconds that it takes a worker to get ready.
+        warm: by task, seconds that a worker's first piece takes longer.
+        largest: bytes of the largest tables of an assignment that was searched.
         twice: seconds of what was settled a second time.
     """
 
     def __init__(self, space: MapSpace) -> None:
         """Has settled nothing."""
+        started = time.process_time()
         super().__init__(space)
-        self.searched: dict[str, Piece] = {}
+        self.get_ready()
+        self.ready = time.process_time() - started
+        self._known_of_levels = {n: dict(its[0]._least) for n, its in self._apart.items()}
         self.fresh: dict[str, float] = {}
+        self.warm: dict[str, float] = {}
         self.largest, self.twice, self.filling = 1, 0.0, 0.0
         self._floors = apart.least_of_level
         apart.least_of_level = self._least_of_level
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """See `PieceProver`."""
-        self.filling, key = 0.0, name(piece)
-        if piece.task == "search":
-            self.searched[key] = piece
+        cold = piece.task not in self.warm
+        held = self._held is not None and self._held[0] == piece.group
+        again = piece.task == "chains" and not piece.apart and not held
+        first = 0.0
+        if cold or again:
+            started = time.thread_time()
+            done = yield from self._settle_anew(piece, limit)
+            first = time.thread_time() - started
+            self._opened.clear()
+            if not again:
+                first -= self.filling
+            for table in self._held[1] if again and self._held else []:
+                if table.around is not None:
+                    # Other pieces share what is outside all fan-outs alone.
+                    outside = int((table.around.outer[:-1] == 1).all(axis=1).sum())
+                    table.around.limit[outside:] = -np.inf
+        started = time.thread_time()
+        done = yield from self._settle_anew(piece, limit)
+        second = time.thread_time() - started - self.filling
+        if cold:
+            self.warm[piece.task] = 0.0 if again else max(0.0, first - second)
+        if again:
+            self.fresh[name(piece)] = max(self.fresh.get(name(piece), 0.0), first - second)
+        elif self.filling:
+            self.fresh[name(piece)] = max(self.fresh.get(name(piece), 0.0), self.filling)
+        if first:
+            self.twice += second + self.filling
+            self.filling += first
+        return done
+
+    def _settle_anew(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
+        """Settles a piece; what is known of levels serves no other piece."""
+        self.filling = 0.0
         if piece.task == "floors":
-            for found, _, raised in self._apart.values():
-                found._least.clear()
+            for number, (found, _, raised) in self._apart.items():
+                found._least = dict(self._known_of_levels[number])
                 found._blocks.clear()
                 raised.clear()
-        if piece.task != "chains" or (self._held is not None and self._held[0] == piece.group):
-            done = yield from super().settle(piece, limit)
-            if piece.task == "floors":
-                self.fresh[key] = max(self.fresh.get(key, 0.0), self.filling)
-            return done
-        started = time.thread_time()
-        yield from super().settle(piece, limit)
-        self.filling = first = time.thread_time() - started
-        for table in self._held[1] if self._held else []:
-            if table.around is not None:
-                # Other pieces share what is outside all fan-outs alone.
-                outside = int((table.around.outer[:-1] == 1).all(axis=1).sum())
-                table.around.limit[outside:] = -np.inf
-        started = time.thread_time()
-        done = yield from super().settle(piece, limit)
-        second = time.thread_time() - started
-        self.twice += second
-        self.fresh[key] = max(self.fresh.get(key, 0.0), first - second)
-        return done
+        return (yield from super().settle(piece, limit))
 
     def _fill(self, piece: Piece) -> Generator[None, None, tuple[list[ChainTables], Opened]]:
         started = time.thread_time()
@@ -192,25 +212,6 @@ def name(piece: Piece) -> str:
     return said(piece.tables)
 
 
-def from_nothing(space: MapSpace, searched: Mapping[str, Piece]) -> dict[str, float]:
-    """Seconds that a worker takes to fill the tables of each assignment that was searched."""
-    worker, found = PieceProver(space), dict[str, float]()
-    for key, piece in searched.items():
-        group, a = piece.group, piece.assignments[0]
-        rows = worker._queue.groups[group][1]
-        write_bounds(rows, a, piece.parts[0].bounds[0])
-        if piece.prices is not None:
-            worker._bounds.mixed(
-                worker._orders[worker._queue.groups[group][0]], rows, a, piece.prices
-            )
-        worker._held = None
-        started = time.thread_time()
-        for _ in worker._fill(piece):
-            pass
-        found[key] = time.thread_time() - started
-    return found
-
-
 class Waits(NamedTuple):
     """A piece that waits in a simulation; tables: whose it reads, None: none of its own."""
 
@@ -230,6 +231,7 @@ class Simulation:
         self._last = [""] * workers
         self._searched: list[dict[str, None]] = [{} for _ in range(workers)]
         self._floors: list[dict[str, None]] = [{} for _ in range(workers)]
+        self._warmed: list[set[str]] = [set() for _ in range(workers)]
         self._settled, self._dealt, self._merged = set[int](), 0, 0
         self._dropped: dict[int, list[int]] = {}
         for number, one in enumerate(self._lengths):
@@ -281,16 +283,23 @@ class Simulation:
     def _takes(self, worker: int, one: Length) -> float:
         """Seconds that a piece takes on a worker, with the tables that it has to fill."""
         fill = self._found["fresh"].get(one.tables, 0.0)
+        warmed, seconds = self._warmed[worker], one.seconds
+        if one.task not in warmed:
+            seconds += self._found["warm"].get(one.task, 0.0)
+            warmed.add(one.task)
+        if self._found["large"] and one.task == "chains":
+            # Its tables stand where those of a search stood.
+            self._searched[worker].clear()
         if one.task == "chains":
             last, self._last[worker] = self._last[worker], one.tables
-            return one.seconds + (fill if last != one.tables else 0.0)
+            return seconds + (fill if last != one.tables else 0.0)
         has = self._searched[worker] if one.task == "search" else self._floors[worker]
         # Those used last are at the end.
         missing = has.pop(one.tables, one) is one
         has[one.tables] = None
         while one.task == "search" and len(has) > self._found["kept"]:
             del has[next(iter(has))]
-        return one.seconds + (fill if missing else 0.0)
+        return seconds + (fill if missing else 0.0)
 
 
 def parts(space: MapSpace) -> tuple[Measured, SharedProver | SharedUnits]:
@@ -328,11 +337,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     driver = shared["seconds"] - found["head"] - pool.spent
     found["each"] = driver / len(proof.dealt)
     shared["seconds"] -= pool.in_vain
-    found["kept"], found["fresh"] = 1, {}
-    if isinstance(pool.worker, Filling):
-        shared["seconds"] -= pool.worker.twice
-        found["kept"] = max(1, MOST_BYTES // pool.worker.largest)
-        found["fresh"] = pool.worker.fresh | from_nothing(space, pool.worker.searched)
+    found |= {"kept": 1, "fresh": {}, "warm": {}, "large": False, "ready": 0.0}
+    worker = pool.worker
+    if isinstance(worker, Filling):
+        shared["seconds"] -= worker.twice
+        found["large"] = any(is_large(one.shape) for one in worker._orders)
+        found["kept"] = 1 if found["large"] else max(1, MOST_BYTES // worker.largest)
+        found["fresh"], found["warm"] = worker.fresh, worker.warm
+        found["ready"] = worker.ready
     found["lengths"] = [
         Length(
             one.after,
@@ -367,7 +379,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         its = found[which]
         print(f"{which}: {its['seconds']:.1f} processor s, gap {its['gap']:.2%}")
     print(f"listing: {found['head']:.2f} s, merging a piece: {found['each'] * 1000:.2f} ms")
-    for task in ("floors", "chains", "mix", "search", "units"):
+    print(f"a worker gets ready: {found['ready']:.2f} s")
+    print("a worker's first piece, more s:", {k: round(s, 2) for k, s in found["warm"].items()})
+    for task in ("floors", "chains", "search", "units"):
         took = [one[3] for one in found["lengths"] if one[1] == task]
         fills = [fill for key, fill in found["fresh"].items() if key.startswith(task)]
         if took:

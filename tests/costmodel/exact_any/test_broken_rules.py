@@ -213,14 +213,14 @@ BREAKS = {
     ),
     "a port waits for the MACs": (
         "exact_any/assignments.py",
-        "_write_floors",
-        "np.maximum(cycles, whole + int(space.tables.machine.waiting))",
-        "cycles + whole",
+        "write_floors",
+        "np.maximum(cycles, _whole(space, busy))",
+        "cycles + _whole(space, busy)",
     ),
     "assignments leak in cycles that they have computed in": (
         "exact_any/assignments.py",
-        "_write_floors",
-        "cycles - computing",
+        "write_floors",
+        "cycles - its.cycles",
         "cycles",
     ),
     "tilings leak in cycles that they have computed in": (

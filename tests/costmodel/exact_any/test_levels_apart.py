@@ -13,14 +13,21 @@ from small_problems import every_mapping, random_parts
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.arrays.projections import PART_OF_INPUT
+from costmodel.arrays.tables import Array
 from costmodel.exact_any.apart import Apart
-from costmodel.exact_any.assignments import Assignments, list_assignments
+from costmodel.exact_any.assignments import (
+    Assignments,
+    Paths,
+    least_of_spreads,
+    list_assignments,
+)
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.prover import AnyProver
 from costmodel.tile_chains import tables
 from costmodel.tile_chains.interchange import interchanges
 from costmodel.tile_chains.ports import ports
 from costmodel.tile_chains.spatial import keep_choices
+from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import weights
 from mapspace.errors import ConfigError
 
@@ -137,6 +144,19 @@ def _enumerated(space: MapSpace, most: int) -> Exact | None:
     return found
 
 
+def _random_space(rng: np.random.Generator, seed: int) -> MapSpace:
+    """A random problem whose bypass is searched."""
+    while True:
+        work, _ = random_parts(rng)
+        try:
+            machine = {**random_machine(rng), "bypass": "searched"}
+            if seed % 2:
+                machine["levels"][int(rng.integers(2))]["bandwidth"] = 0.3
+            return MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+
+
 def check_floors(seed: int, most: int) -> tuple[int, int]:
     """Holds the floors of a random problem whose bypass is searched against its mappings.
 
@@ -145,14 +165,7 @@ def check_floors(seed: int, most: int) -> tuple[int, int]:
     """
     rng = np.random.default_rng(seed)
     while True:
-        work, _ = random_parts(rng)
-        try:
-            machine = {**random_machine(rng), "bypass": "searched"}
-            if seed % 2:
-                machine["levels"][int(rng.integers(2))]["bandwidth"] = 0.3
-            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
-        except ConfigError:
-            continue
+        space = _random_space(rng, seed)
         exact = _enumerated(space, most)
         if exact is not None and len(keep_choices(space)) > 1:
             break
@@ -295,3 +308,40 @@ def test_the_best_mapping_may_come_while_floors_rise(monkeypatch: pytest.MonkeyP
         prover.step()
     assert called
     assert prover.best_outcome == best.best_outcome
+
+
+def check_spreads() -> int:
+    """Holds what is said of spatial factors under all kept tensors against every assignment.
+
+    Returns:
+        How many there are of which that is what the least assignment needs.
+    """
+    met = 0
+    for seed in range(80):
+        space = _random_space(np.random.default_rng(seed), seed)
+        one, keeps = lay_out(0, space, None), keep_choices(space)
+        limited = ports(space)
+        *_, listed = list_assignments(space, one.spreads, keeps, limited)
+        assert listed is not None
+        spatial = one.spreads.spatial(listed.groups[0].choice)
+        for could in (True, False):
+
+            def could_win(energy: FloatArray, cycles: Array, could: bool = could) -> Array:
+                return np.full(len(energy), could)
+
+            energy, cycles = least_of_spreads(space, limited, spatial, keeps, could_win)
+            np.testing.assert_array_less(energy, listed.energy.min(axis=0) + 1e-9)
+            assert (cycles <= listed.cycles.min(axis=0)).all()
+            near = np.isclose(energy, listed.energy.min(axis=0), rtol=1e-12)
+            met += int((near & (cycles == listed.cycles.min(axis=0))).sum()) if could else 0
+    return met
+
+
+def test_no_assignment_needs_less_than_its_spatial_factors() -> None:
+    assert check_spreads() > 100
+
+
+def test_paths_that_are_not_the_least_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Paths, "least", lambda self, found: found.max(axis=0).sum(axis=1))
+    with pytest.raises(AssertionError):
+        check_spreads()

@@ -47,7 +47,9 @@ class Backwards:
 
     def __init__(self, space: MapSpace, objective: Any, top: int = 1) -> None:
         """Has nothing to do."""
-        self.workers = [Here(PieceProver(space, objective=objective, top=top)) for _ in range(2)]
+        provers = [PieceProver(space, objective=objective, top=top) for _ in range(2)]
+        provers[0].get_ready()
+        self.workers = [Here(prover) for prover in provers]
         self.waiting: list[tuple[int, Piece, Limit]] = []
 
     def submit(self, number: int, piece: Piece, limit: Limit) -> None:
@@ -201,8 +203,16 @@ def test_energies_of_nothing_have_a_certificate(monkeypatch: pytest.MonkeyPatch)
 
 
 def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> Counter[str]:
-    """As `check`, where every port is limited; `again`: how often price lists were left."""
-    tasks, again = Counter[str](), list[bool]()
+    """As `check`, where every port is limited.
+
+    Returns:
+        As there; `again`: how often price lists were left; `mix`: how often ports were mixed.
+    """
+    tasks, again, mixed = Counter[str](), list[bool](), list[bool]()
+
+    def counts_mixed(self: SharedProver, piece: Piece, done: Settled) -> None:
+        mixed.append(done.prices is not None and piece.prices is None)
+        MERGE(self, piece, done)
 
     def counts(self: SharedProver, piece: Piece, done: Settled) -> None:
         again.append(done.unbounded)
@@ -210,10 +220,11 @@ def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> Counter[str]:
 
     take = SharedProver._take_chains
     patch.setattr(SharedProver, "_take_chains", counts)
+    patch.setattr(SharedProver, "_merge", counts_mixed)
     for seed in seeds:
         space, codes = random_ports(seed, 1000)
         tasks += check_space(space, codes, ("edp", "ed2p")[seed % 2], patch)
-    return tasks + Counter(again=sum(again))
+    return tasks + Counter(again=sum(again), mix=sum(mixed))
 
 
 def test_ports_are_bounded_and_mixed_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +247,8 @@ def test_price_lists_that_are_forgotten_are_caught(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_more_equal_exhaustive_enumeration(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if block % 2:
+        large(monkeypatch)
     for seed in range(9100 + 20 * block, 9120 + 20 * block):
         check(seed, 20_000, monkeypatch)
 
@@ -379,9 +392,17 @@ def test_goes_on_alone_and_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sum(amid for _, amid in stops) > 5
 
 
+def test_large_lattices_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(monkeypatch)
+    stops = [check_stops(s, 2000, tmp_path / "c.json", monkeypatch) for s in range(9000, 9006)]
+    assert sum(often for often, _ in stops) > 5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_more_go_on(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if block % 2:
+        large(monkeypatch)
     for seed in range(9100 + 20 * block, 9120 + 20 * block):
         check_stops(seed, 20_000, tmp_path / "c.json", monkeypatch)
 
