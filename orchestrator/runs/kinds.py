@@ -54,6 +54,8 @@ def require_own(folder: Place, own: type[FolderKind]) -> None:
     Raises:
         ConfigError: one line that says what the folder holds.
     """
+    if not folder.exists():
+        return  # before a second of imports: all kinds
     for found in map(kind, kind_names()):
         if found is not own and (folder / found.file).exists():
             raise ConfigError(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from commands import call
+from paths import ROOT
 
 from mapspace.errors import ConfigError
 from orchestrator.runs.kinds import KINDS, kind, require_own, why_no_report
@@ -30,6 +33,18 @@ def test_a_folder_is_of_one_kind(tmp_path: Path, own: str, other: str) -> None:
         require_own(folder, kind(own))
     assert f"holds {kind(other).words} ({kind(other).file})" in str(caught.value)
     require_own(tmp_path / "new", kind(own))
+
+
+def test_a_new_folder_is_nobodys_and_no_other_kind_is_imported(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from orchestrator.runs.kinds import kind, require_own\n"
+        "require_own(Path(sys.argv[1]), kind('benchmark'))\n"
+        "print('pandas' in sys.modules, 'orchestrator.design.run' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "new")]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.parametrize(
