@@ -133,13 +133,14 @@ class PieceProver(AnyProver):
             if not groups or not len(self._queue.groups[groups[0]][1].choice):
                 continue
             if not self._lists_all(one.number):
+                self._note_floors(one.number, np.array([0]))
                 # Levels outside all fan-outs serve all.
                 for _ in self._levels_apart(one)[0].floors(0):
                     pass
             if is_large(one.shape):
                 rows = self._queue.groups[groups[0]][1]
                 of = self._bounds.weigh(one, rows, np.array([0]), shared=True)
-                self._tables_of(groups[0], of)[0].touch(one.shape.cells)
+                self._tables_of(groups[0], of)[0].touch(2 * one.shape.cells)
 
     def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
         """Does what a piece asks for, for what is below a limit."""

@@ -105,6 +105,8 @@ class SharedProver(AnyProver):
         self._raising: dict[int, int] = {}
         self._raised: dict[int, dict[tuple[int, bytes], list[int]]] = {}
         self._low: dict[int, Limit] = {}
+        # How many tiles fit, by order, level and what it keeps.
+        self._fitting: dict[tuple[int, int, int], int] = {}
         self._sealed = self._begun = False
         super().__init__(space, objective=objective, keep=keep, top=top, build=build)
 
@@ -287,15 +289,16 @@ class SharedProver(AnyProver):
             self._add_chains(row)
 
     def _mate_work(self, group: int) -> float:
-        """What the tables of one assignment take further in, by the tiles that there are."""
+        """What the tables of one assignment take further in, by the tiles that have room there."""
         number, found = self._queue.groups[group]
-        one = self._orders[number]
+        one, tiles = self._orders[number], 0
         several = [len(rows) > 1 for rows in one.spreads.vectors]
         last = max((level for level, some in enumerate(several) if some), default=0)
-        fitting, tiles = np.ones(one.shape.cells, np.bool_), 0
-        for level, kept in enumerate(found.keeps):
-            fitting &= one.lattice.fits(level, kept)
-            tiles += int(fitting.sum()) if level > last else 0
+        for level, kept in enumerate(found.keeps[last + 1 :], last + 1):
+            key = number, level, kept
+            if key not in self._fitting:
+                self._fitting[key] = int(one.lattice.fits(level, kept).sum())
+            tiles += self._fitting[key]
         return max(1.0, tiles / MATE_TILES)
 
     def _add_chains(self, sets: Sequence[Set]) -> None:
