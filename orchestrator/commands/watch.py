@@ -21,8 +21,8 @@ def watch(run: Place, port: int | None, once: bool, as_json: bool) -> None:
     """Shows the run folder RUN live, on a page for a browser of this machine, until Ctrl-C.
 
     A folder of several runs shows all of them. Only files are read: a run does not notice, and a
-    run on another machine can be watched where its folder is shared or a URI. Over SSH: ssh -L
-    8770:127.0.0.1:8770 HOST, and open http://127.0.0.1:8770 here.
+    run on another machine can be watched where its folder is shared or a URI. Over SSH: ssh -t -L
+    8770:127.0.0.1:8770 HOST mapspace watch RUN --port 8770, and open http://127.0.0.1:8770 here.
     """
     from orchestrator.watch.state import check_folder, folder_state
     from orchestrator.watch.text import state_text
