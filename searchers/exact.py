@@ -128,6 +128,11 @@ class Exact(Searcher):
         self._walk_seconds = 0.0
         self._model = LoopNestModel()
 
+    def __del__(self) -> None:
+        """Frees the tables of a proof that was not finished, which garbage would hold for long."""
+        if getattr(self, "_prover", None) is not None:
+            self.prover.close()
+
     def _meet_sampler(self, *, wait: bool) -> None:
         """Makes the structured searcher, unless another process is still compiling it."""
         if self._sampler is not None:

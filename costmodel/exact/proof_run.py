@@ -28,6 +28,9 @@ class ProofRun(ABC):
     def step(self) -> None:
         """Works for a while."""
 
+    def close(self) -> None:  # noqa: B027 - for proofs that would hold themselves
+        """Lets go of what steps work with: none can be taken any more."""
+
     @property
     @abstractmethod
     def best_outcome(self) -> Outcome | None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,21 @@ def load_compiled() -> None:
     )
     # Below a limit, or so small a proof would not come to what limits are made of.
     AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).finds_below((1e9, 1e9))
+
+
+_Apart = tuple[Apart, list[Assignments], set[int]]
+"""Of an order: what levels need apart, its groups, and the spatial factors whose floors are up."""
+
+
+def _entering(
+    apart_of: Mapping[int, _Apart], keeps_of: Sequence[Sequence[tuple[int, ...]]],
+    one: OneOrder, found: Assignments, a: int,
+) -> FloatArray | None:  # fmt: skip
+    """`[L]` what entering the tiles of each level needs by itself, pJ; None: not known."""
+    if one.number not in apart_of:
+        return None
+    apart, _, raised = apart_of[one.number]
+    return apart.by_level(a, keeps_of[one.number].index(found.keeps)) if a in raised else None
 
 
 class AnyProver(ProofRun):
@@ -165,14 +180,16 @@ class AnyProver(ProofRun):
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
         self._room = room
         self._bounds = ChainBounds(self._known, self._counts)
+        self._apart: dict[int, _Apart] = {}
         if self._takes_up:
-            # A piece must not depend on which floors a worker has raised.
-            self._bounds.entering = self._entering
-        self._apart: dict[int, tuple[Apart, list[Assignments], set[int]]] = {}
+            # A piece must not depend on which floors a worker has raised. A method would hold the
+            # proof, and its tables, until garbage is collected.
+            self._bounds.entering = partial(_entering, self._apart, self._keeps)
         self._dived: tuple[float, float, float] = (math.inf,) * 3
         self._steps = 0
         self._built = False
         self._work = self._prove()
+        self._closed = False
         while build and not self._built:
             next(self._work)
 
@@ -188,9 +205,9 @@ class AnyProver(ProofRun):
         """Works for some STEP_SECONDS.
 
         Raises:
-            ContractError: the proof is finished.
+            ContractError: the proof is finished, or closed.
         """
-        if self.finished:
+        if self.finished or self._closed:
             raise ContractError("The proof is finished: there is nothing left to do.")
         ends = time.monotonic() + STEP_SECONDS
         while not self.finished and time.monotonic() < ends and not self._halted.is_set():
@@ -206,7 +223,13 @@ class AnyProver(ProofRun):
         """Lets steps take their time again."""
         self._halted.clear()
 
-    def _prove(self) -> Iterator[None]:
+    def close(self) -> None:
+        """Lets go of its tables: no step can be taken any more."""
+        # Its work holds the proof, which holds its work.
+        self._closed = True
+        self._work.close()
+
+    def _prove(self) -> Generator[None, None, None]:
         """The proof, in pieces of some milliseconds."""
         self._orders: list[OneOrder] = []
         self._queue = AssignmentQueue()
@@ -435,21 +458,13 @@ class AnyProver(ProofRun):
                     found.energy[a] = max(found.energy[a], least)
             raised.add(a)
 
-    def _levels_apart(self, one: OneOrder) -> tuple[Apart, list[Assignments], set[int]]:
+    def _levels_apart(self, one: OneOrder) -> _Apart:
         """The levels of an order apart, its assignments, and those whose floors are raised."""
         if one.number not in self._apart:
             groups = [found for number, found in self._queue.groups if number == one.number]
             apart = Apart(one, self._keeps[one.number], groups[0].choice)
             self._apart[one.number] = apart, groups, set()
         return self._apart[one.number]
-
-    def _entering(self, one: OneOrder, found: Assignments, a: int) -> FloatArray | None:
-        """`[L]` what entering the tiles of each level needs by itself, pJ; None: not known."""
-        if one.number not in self._apart:
-            return None
-        apart, _, raised = self._apart[one.number]
-        keeps = self._keeps[one.number]
-        return apart.by_level(a, keeps.index(found.keeps)) if a in raised else None
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -159,7 +159,7 @@ class SharedProver(AnyProver):
         parts = {key: some for key, some in shares.items() if some[0].share != whole}
         return self._queue.progress_of(standings, parts)
 
-    def _prove(self) -> Iterator[None]:
+    def _prove(self) -> Generator[None, None, None]:
         listing = super()._prove()
         while not self._built:
             next(listing)

@@ -46,7 +46,7 @@ BREAKS = {
     "two tensors never rest together across a level": (
         "tile_chains/pairs.py",
         "fill_slot_pairs",
-        "found = chain.pairs_n[i, x]",
+        "found = chain.pairs_n[own, x]",
         "found = 0",
     ),
     "a run of two ends with the first loop": (
