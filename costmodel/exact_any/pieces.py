@@ -16,13 +16,13 @@ from costmodel.arrays.tables import Array
 from costmodel.exact.pool import Limit
 from costmodel.exact_any.assignments import Assignments
 from costmodel.exact_any.chain_bounds import Opened
+from costmodel.exact_any.held import is_large
 from costmodel.exact_any.layout import OneOrder
-from costmodel.exact_any.prover import MOST_HELD, AnyProver
+from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, Share, ShareTrail
 from costmodel.exact_any.weighing import Weighed
 from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
-from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tables import ChainTables
 
 Bounds = tuple[float, int, int, int, float, int, float]
@@ -323,14 +323,6 @@ class PieceProver(AnyProver):
             held.append(ChainTables(one.shape, tiles, keeps, one.credits))
         self._held = -1, held
         return held
-
-
-def is_large(shape: Shape) -> bool:
-    """Whether tables are filled for every piece from nothing, of the tiles alone that it has.
-
-    How many points a pair keeps depends on how many tiles there are.
-    """
-    return shape.cells > MOST_HELD and not shape.pair_one.size
 
 
 def read_bounds(found: Assignments, a: int) -> Bounds:

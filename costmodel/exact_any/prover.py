@@ -33,10 +33,11 @@ from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, list_assignments, write_floors
 from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
+from costmodel.exact_any.held import HeldTables, is_large
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, why_not_any
-from costmodel.exact_any.runs import MOST_IN_A_ROW, Near, levels_outside
+from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
 from costmodel.exact_any.tilings import Tilings
 from costmodel.exact_any.weighing import Weighed
 from costmodel.loop_nest.model import LoopNestModel
@@ -44,7 +45,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
-from costmodel.tile_chains.tables import ChainTables, turn_all_to
+from costmodel.tile_chains.tables import ChainTables
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
@@ -59,9 +60,6 @@ MANY = 10_000
 
 DIVE = 8
 """Of so many tiles per level a first tiling is sought among."""
-
-MOST_HELD = 30_000
-"""Tables of several groups are held if they have no more cells in all."""
 
 LEAST = 1e-6
 """The least bound, of the best, that such a search takes for one."""
@@ -252,11 +250,11 @@ class AnyProver(ProofRun):
             self._queue.begin(self._known)
         self._built = True
         yield
-        queue, tables = self._queue, dict[int, list[ChainTables]]()
+        queue, tables = self._queue, HeldTables()
         while (taken := queue.take()) is not None:
             group, a, known, energy, cycles = taken
             number, found = queue.groups[group]
-            one = self._orders[number]
+            one, alone = self._orders[number], len(self._keeps[number]) == 1
             self._bound = (energy, float(cycles))
             if not self._known.beats(energy, cycles):
                 if self._settles:
@@ -268,7 +266,7 @@ class AnyProver(ProofRun):
                     queue.again(group, a)
                     continue
             if known:
-                held = self._held_of(one, tables, group, found.keeps)
+                held = tables.of(one, group, found.keeps, alone=alone)
                 yield from self._take_up(one, held, group, a)
                 continue
             run = yield from self._run(one, group, a)
@@ -277,7 +275,7 @@ class AnyProver(ProofRun):
                 mates = self._could_win(found, of.mates)
                 if not mates.size:
                     continue  # their floors, or what others found meanwhile, ended them
-                held = self._held_of(one, tables, each, found.keeps)
+                held = tables.of(one, each, found.keeps, alone=alone)
                 queue.bounding(each, mates)
                 yield from self._bounds.bound(one, held, found, of)
                 mates = self._could_win(found, mates)
@@ -308,8 +306,7 @@ class AnyProver(ProofRun):
         self, one: OneOrder, group: int, a: int
     ) -> Generator[None, None, list[tuple[int, Weighed]]]:
         """What chains are to bound in a row: of each group assignments that share outer tables."""
-        kept = one.shape.cells > MOST_HELD and not one.shape.pair_one.size
-        alone = not kept or not self._known.full
+        alone = not is_large(one.shape) or not self._known.full
         near, leaders = Near(self._queue, self._known, one), [(group, a)]
         if not alone:
             for _, chosen in near.groups(group, a):
@@ -324,30 +321,6 @@ class AnyProver(ProofRun):
             if mates.size:
                 run.append((each, self._bounds.weigh(one, found, mates, shared=True)))
         return run
-
-    def _held_of(
-        self,
-        one: OneOrder,
-        tables: dict[int, list[ChainTables]],
-        group: int,
-        keeps: tuple[int, ...],
-    ) -> list[ChainTables]:
-        """The tables of a group of assignments; those used longest ago make room for new ones."""
-        if group in tables:
-            tables[group] = tables.pop(group)
-            return tables[group]
-        held: list[ChainTables] = []
-        while len(tables) >= max(1, MOST_HELD // one.shape.cells):
-            held = tables.pop(next(iter(tables)))
-        if held and held[0].may_serve(one.shape):
-            turn_all_to(held, one.lattice, keeps)
-        else:
-            held.clear()  # make room first
-            large = one.shape.cells > MOST_HELD and len(self._keeps[one.number]) > 1
-            tiles, outside = one.lattice.tiles(keeps), levels_outside(one) if large else 0
-            held = [ChainTables(one.shape, tiles, keeps, one.credits, outside=outside)]
-        tables[group] = held
-        return held
 
     def _dive(
         self, one: OneOrder, tables: list[ChainTables], found: Assignments, mates: Array

@@ -21,12 +21,12 @@ from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
 from costmodel.exact_any.assignment_queue import Standing
 from costmodel.exact_any.assignments import least_of_spreads
+from costmodel.exact_any.held import is_large
 from costmodel.exact_any.pieces import (
     Part,
     Piece,
     Settled,
     Task,
-    is_large,
     read_bounds,
     write_bounds,
 )

@@ -39,7 +39,8 @@ from costmodel.exact.shared_units import SharedUnits, UnitProver
 from costmodel.exact_any import apart
 from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.choice import is_older, load_prover, make_prover
-from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled, is_large
+from costmodel.exact_any.held import is_large
+from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled
 from costmodel.exact_any.shared_prover import SharedProver
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes

@@ -12,7 +12,7 @@ from small_problems import every_mapping
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES
-from costmodel.exact_any import prover
+from costmodel.exact_any import held, prover
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.runs import levels_outside
@@ -41,7 +41,7 @@ SMALL = {
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lattices have room for the tables of one set of kept tensors, as those of large ones."""
     monkeypatch.setattr(tables, "FEW", 0)
-    monkeypatch.setattr(prover, "MOST_HELD", 0)
+    monkeypatch.setattr(held, "MOST_HELD", 0)
 
 
 @pytest.mark.usefixtures("large")

@@ -18,7 +18,7 @@ from costmodel.exact import pool as exact_pool
 from costmodel.exact.certificate import certify, read_certificate
 from costmodel.exact.pool import Here, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
-from costmodel.exact_any import pieces, share, shared_prover
+from costmodel.exact_any import held, pieces, share, shared_prover
 from costmodel.exact_any.known import Known
 from costmodel.exact_any.pieces import Piece, PieceProver, Settled
 from costmodel.exact_any.prover import AnyProver
@@ -34,7 +34,7 @@ SMALL = [
 """Limits come from pieces before, and what takes long is split."""
 
 
-LARGE = [(pieces, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
+LARGE = [(held, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
          (shared_prover, "SET_WORK", 1), (shared_prover, "MOST_ROW_WORK", 6)]  # fmt: skip
 """Every piece fills tables of its own, of the tiles alone that it has, as for large lattices."""
 
