@@ -54,7 +54,7 @@ SHARES = 32
 
 
 class Outside(NamedTuple):
-    """What several sets that are bounded in a row ask of energy's tables outside all fan-outs.
+    """What the sets of a piece, bounded in a row, ask of energy's tables outside all fan-outs.
 
     inside `[l, n]` what tiles of these levels are multiples of; limit `[l]` what words that enter
     them cost less than where it can win, None: whatever they cost; follows `[l, T]` 1 where a level

@@ -88,8 +88,8 @@ class Piece(NamedTuple):
 class Settled(NamedTuple):
     """What came of a piece.
 
-    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: of raised
-    ones that are below the limit group, assignment, energy and cycles; counts: what it took; left:
+    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: group,
+    assignment, energy and cycles of raised ones below the limit; counts: what it took; left:
     shares that are still to be searched; prices: what was mixed; unbounded: whether chains by
     further price lists are left.
     """

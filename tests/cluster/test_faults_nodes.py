@@ -224,7 +224,8 @@ def test_most_of_the_rate_is_left_where_a_node_vanishes_every_half_minute(
     )
     assert gone
     lost = sum(gone) + CALL_SECONDS * len(gone)
-    assert disturbed >= (1.0 - lost / all_nodes) * undisturbed
+    # However slowly new nodes come: seven tenths were left beside much other work, too.
+    assert disturbed >= max(0.7, 1.0 - lost / all_nodes) * undisturbed
     if RATE_SECONDS >= 300:
         assert disturbed >= 0.9 * undisturbed
     # What is out is under way, two per core, or was and is given out again.

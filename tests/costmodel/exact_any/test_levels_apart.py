@@ -286,6 +286,8 @@ def test_floors_that_are_not_wanted_are_no_higher() -> None:
         assert (some <= every).all()
         assert (some < every).any()
         np.testing.assert_array_equal(other.by_level(a, least), apart.by_level(a, least))
+        for g, floor in enumerate(every.tolist()):
+            assert apart.by_level(a, g).sum() == pytest.approx(floor, rel=1e-12)
 
 
 def test_the_best_mapping_may_come_while_floors_rise(monkeypatch: pytest.MonkeyPatch) -> None:
