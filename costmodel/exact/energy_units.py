@@ -63,7 +63,9 @@ def energy_units(workload: Workload, accelerator: Accelerator) -> EnergyUnits:
             f"{workload.name} with {workload.macs:.3g} multiply-accumulates their sums do not fit "
             "64-bit integers. Round the energies to fewer digits for an exact search."
         )
-    _check_cycles(workload, accelerator, 3 * accesses)
+    problem = why_too_slow(workload, accelerator)
+    if problem is not None:
+        raise ConfigError(problem)
     return units
 
 
@@ -80,22 +82,23 @@ def _most_accesses(workload: Workload) -> int:
     return workload.macs * widths * len(workload.tensors)
 
 
-def _check_cycles(workload: Workload, accelerator: Accelerator, words: int) -> None:
-    """Refuses bandwidths at which so many words could take 2^62 cycles.
+def why_too_slow(workload: Workload, accelerator: Accelerator) -> str | None:
+    """Why cycles may take more than 62 bits, in one line; None if they do not.
 
-    Raises:
-        ConfigError: there is one.
+    That is where a level's bandwidth is so low that all words that could pass it take longer.
     """
+    words = 3 * _most_accesses(workload)
     for level in accelerator.levels:
-        for key in ("read_bandwidth", "write_bandwidth"):
+        for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
             bandwidth = getattr(level, key)
             if bandwidth is not None and words >= LARGEST_COUNT * Fraction(bandwidth):
-                raise ConfigError(
+                return (
                     f"{level.name} of {accelerator.name} has a {key} of {bandwidth:g} words per "
                     f"cycle; for {workload.name} with {workload.macs:.3g} multiply-accumulates "
                     f"the cycles may not fit 64-bit integers. From {words / LARGEST_COUNT:.3g} "
                     "words per cycle on they do."
                 )
+    return None
 
 
 def _decimal(energy: float) -> Fraction:

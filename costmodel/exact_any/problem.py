@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
 from costmodel.map_space.map_space import MapSpace
@@ -22,7 +23,7 @@ def why_not_any(space: MapSpace) -> str | None:
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
-    return why_too_large(space)
+    return why_too_slow(space.workload, space.accelerator) or why_too_large(space)
 
 
 def why_too_large(space: MapSpace) -> str | None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from small_hierarchies import random_hierarchy
 
-from costmodel import LoopNestModel
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact_any import problem
 from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_imperfect.chain import Chain
+from mapspace.errors import ConfigError
 
 
 def _shares(seeds: range, monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -62,3 +63,16 @@ def test_a_bound_that_is_too_high_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Chain, "least", high)
     assert max(_shares(range(40), monkeypatch)) > 1 + 1e-9
+
+
+@pytest.mark.parametrize("key", ["read_bandwidth", "write_bandwidth", "bandwidth"])
+@pytest.mark.parametrize("machine", ["mm256", "eyeriss"])
+def test_cycles_beyond_64_bits_are_refused(machine: str, key: str) -> None:
+    levels = [{"name": accelerator(machine).levels[0].name, key: 1e-30}]
+    slow = accelerator({"extends": machine, "levels": levels})
+    space = MapSpace(workload("gemm-512"), slow)
+    reason = why_not(space)
+    assert reason is not None
+    assert f"a {key} of 1e-30 words per cycle" in reason
+    with pytest.raises(ConfigError, match="may not fit 64-bit integers"):
+        make_prover(space)
