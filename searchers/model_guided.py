@@ -41,6 +41,7 @@ from searchers.shared import nest_features
 from searchers.shared.asynchronous import Asynchronous, Notes
 from searchers.shared.batches import BatchSearcher
 from searchers.shared.gaussian_process import GaussianProcess
+from searchers.shared.one_thread import one_thread
 
 if TYPE_CHECKING:
     from costmodel.space import Space
@@ -166,6 +167,7 @@ class GuidedSearcher(Asynchronous, BatchSearcher):
     def _fit(self) -> Predictive | None:
         """What the evaluations so far say of others; None: nothing."""
 
+    @one_thread()
     def _propose(self) -> Codes:
         model = self._fit()
         if model is None:

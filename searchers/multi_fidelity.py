@@ -39,6 +39,7 @@ from searchers.shared.calibration import (
     Form,
     choose_form,
 )
+from searchers.shared.one_thread import one_thread
 from searchers.shared.priors import Which, prior_of
 from searchers.shared.tiling_choice import Chooser, Measured
 
@@ -100,6 +101,7 @@ class MultiFidelity(GuidedSearcher):
     def _fit(self) -> Corrected:
         return Corrected(self)
 
+    @one_thread()
     def _propose(self) -> Codes:
         if self._chooser is None:
             return super()._propose()

@@ -88,6 +88,7 @@ LIBRARIES = {
     "searchers/shared/gaussian_process.py": {"scipy"},
     "searchers/shared/calibration.py": {"scipy"},
     "searchers/model_guided.py": {"scipy"},
+    "searchers/shared/one_thread.py": {"scipy", "threadpoolctl"},
     "searchers/nevergrad.py": {"nevergrad"},
     "searchers/optuna.py": {"optuna"},
     "searchers/xgboost.py": {"xgboost"},

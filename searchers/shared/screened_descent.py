@@ -27,6 +27,7 @@ from costmodel.space import Codes, Losses
 from searchers.base import Searcher, log_losses
 from searchers.options import Count, Options, Share, Surrogate
 from searchers.shared.gaussian_process import GaussianProcess
+from searchers.shared.one_thread import one_thread
 from searchers.shared.predictors import fitting
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class ScreenedDescent(Searcher):
         self._epochs = np.append(self._epochs, np.full(len(codes), self._epoch))
         self._seen = np.append(self._seen, self._names(described))[-LARGEST_MEMORY:]
 
+    @one_thread()
     def _correct(self) -> None:
         """Learns from the true scores so far how far the surrogate is off."""
         scored = np.flatnonzero(np.isfinite(self._scores) & np.isfinite(self._values))

@@ -6,8 +6,6 @@ layers. A table for the documentation on standard output: per cent above the pro
 geometric mean over layers and seeds, after so many cost queries, those of the warm start included.
 
     python tests/benchmarks/bench_warm_start.py --folder FOLDER
-
-For `model-guided` with `OMP_NUM_THREADS=1`, as commands set it.
 """
 
 from __future__ import annotations

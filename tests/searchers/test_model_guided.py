@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401 - its library's threads are seen once it is loaded
+from threadpoolctl import threadpool_info, threadpool_limits
 from written_nests import written
 
 from costmodel import LoopNestModel, MapSpace, Workload, accelerator, workload
@@ -136,6 +138,25 @@ def test_batches_are_whole_and_nothing_is_proposed_twice() -> None:
     assert {len(codes) for codes in asked} == {12}
     codes = np.concatenate(asked)
     assert len(np.unique(codes, axis=0)) == len(codes)
+
+
+@pytest.mark.parametrize("name", ["model-guided", "multi-fidelity"])
+def test_processes_are_fitted_and_asked_on_one_thread(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+    compare = GaussianProcess._compare
+
+    def watched(*asked: Any) -> Any:
+        threads.update(library["num_threads"] for library in threadpool_info())
+        return compare(*asked)
+
+    monkeypatch.setattr(GaussianProcess, "_compare", watched)
+    space = MapSpace(workload("resnet-conv4"), accelerator("mm256"))
+    with threadpool_limits(2):
+        make(name, space, seed=0).run(Evaluator(LoopNestModel(), space, iterations=72))
+        assert {library["num_threads"] for library in threadpool_info()} == {2}
+    assert threads == {1}
 
 
 def test_other_spaces_are_searched_by_their_own_moves() -> None:
