@@ -26,6 +26,9 @@ from costmodel.constraint_entries import Entries
 from costmodel.levels import NETWORK_KEYS, Level
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
+MOST_UNITS = 2**62
+"""What numbers of instances must stay below, so that 64-bit integers hold them."""
+
 # Keys that the first machine files had not.
 _WRITTEN_IF_SAID = (
     "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints", "node_nm",
@@ -185,6 +188,11 @@ def _problem(levels: tuple[Level, ...]) -> str | None:
                 f"of {level.name}, got {level.cluster_size}."
             )
         instances *= level.fanout
+        if instances >= MOST_UNITS:
+            return (
+                f"levels[{position}].fanout: expected less than 2^62 instances in all, "
+                f"got {float(instances):.3g} below {level.name}."
+            )
     for name in sorted({name for level in levels for name in level.bypass}):
         if all(name in level.bypass for level in levels):
             first = levels[0].name

@@ -14,8 +14,12 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array, NestTables
 from costmodel.by_reference import by_reference
+from mapspace.errors import ConfigError
 
 _latest = threading.local()
+
+MOST_CHILDREN = 2**26
+"""Children of one instance, each counted apart; more of them would take gigabytes."""
 
 
 def most_children(tables: NestTables) -> int:
@@ -73,9 +77,18 @@ class Scratch(NamedTuple):
 
 
 def make_scratch(tables: NestTables) -> Scratch:
-    """Working memory for a map space."""
+    """Working memory for a map space.
+
+    Raises:
+        ConfigError: a level has too many children.
+    """
     n, levels, tensors = tables.sizes.size, tables.capacity.size, tables.sliding.size
     elements = most_children(tables)
+    if elements > MOST_CHILDREN:
+        raise ConfigError(
+            f"levels[{int(tables.fanout.argmax())}].fanout: {elements:.3g} children of one "
+            f"instance cannot be counted apart; at most {MOST_CHILDREN:,} can."
+        )
     return Scratch(
         rows=np.zeros(n, np.int64),
         kept=np.zeros((levels, tensors), np.uint8),

@@ -139,6 +139,7 @@ def test_machines_read_back_as_they_are_written() -> None:
         (machine(keep=["weight"], bypass=["weight"]), "accelerator: levels[L1].bypass: 'weight'"),
         (machine(cluster_size=3), "accelerator: levels[1].cluster_size: expected a divisor of the"),
         (machine(banks=4, multiple_buffering=2.0), "accelerator: levels[L1].banks: a banked"),
+        (machine(0, fanout=2**60), "accelerator: levels[1].fanout: expected less than 2^62 inst"),
         (machine(spatial={"z": ["M"]}), "accelerator: levels[L1].spatial.z: unknown key."),
         (machine(0, beside="a", fanout=2), None),
         (machine(bypass=["wieght"]), "accelerator.levels[L1].bypass: expected a role (input, weig"),
@@ -167,6 +168,13 @@ def test_a_tensor_must_be_held_somewhere() -> None:
     )
     data["levels"][0]["bypass"] = ["input"]
     assert "every level of two bypasses A" in refusal(data)
+
+
+def test_more_children_than_can_be_counted_apart_are_refused() -> None:
+    space = MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(machine(fanout=2**40)))
+    code = space.sample(np.random.default_rng(0), 1)
+    with pytest.raises(ConfigError, match=r"levels\[1\]\.fanout: 1\.1e\+12 children of one"):
+        LoopNestModel().evaluate(space, code)
 
 
 def test_levels_side_by_side_stand_together() -> None:
