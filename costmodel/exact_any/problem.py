@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
+
 from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
@@ -12,6 +14,9 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS
 from costmodel.tile_chains.spatial import keep_choices
+
+MOST_ENERGY = 2.0**500
+"""pJ; times the square of 2^62 cycles it is still a number."""
 
 
 def why_not_any(space: MapSpace) -> str | None:
@@ -23,6 +28,12 @@ def why_not_any(space: MapSpace) -> str | None:
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
+    largest = _largest_energy(space)
+    if largest >= MOST_ENERGY:
+        return (
+            f"Energies of {space.workload.name} on {name} may come to {largest:.3g} pJ; "
+            f"the exact search is for less than {MOST_ENERGY:.3g}."
+        )
     return why_too_slow(space.workload, space.accelerator) or why_too_large(space)
 
 
@@ -55,10 +66,17 @@ def energy_unit(space: MapSpace) -> Fraction:
 
     Energies are floating-point sums; whole multiples of so small a unit tell them apart.
     """
+    return Fraction(2) ** (math.ceil(math.log2(max(_largest_energy(space), 1e-9))) - 60)
+
+
+def _largest_energy(space: MapSpace) -> float:
+    """What no mapping needs more of, pJ; infinite beyond what floats hold."""
     tables, machine = space.tables, space.tables.machine
     tensors = int(tables.sliding.size)
-    per_word = float((machine.action.sum(axis=1) + machine.address).sum())
-    network = float((machine.router + machine.ingress + tables.hop_energy).sum())
+    with np.errstate(over="ignore"):
+        per_word = float((machine.action.sum(axis=1) + machine.address).sum())
+        network = float((machine.router + machine.ingress + tables.hop_energy).sum())
+        leaking = float((machine.leakage * machine.mesh[:-1, 0]).sum())
     overlap = math.prod(
         int(tables.term_coefficient[start:end].sum())
         for start, end in zip(tables.term_start[:-1], tables.term_start[1:], strict=True)
@@ -67,5 +85,4 @@ def energy_unit(space: MapSpace) -> Fraction:
     fanout = float(tables.fanout.max())
     largest = accesses * (per_word + 4 * fanout * network) + tables.macs * tables.mac_energy
     cycles = float(tables.macs) * float(machine.cycles_per_mac) + float(machine.waiting)
-    largest += cycles * float((machine.leakage * machine.mesh[:-1, 0]).sum())
-    return Fraction(2) ** (math.ceil(math.log2(max(largest, 1e-9))) - 60)
+    return largest + cycles * leaking

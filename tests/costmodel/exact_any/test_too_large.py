@@ -65,6 +65,15 @@ def test_a_bound_that_is_too_high_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(_shares(range(40), monkeypatch)) > 1 + 1e-9
 
 
+@pytest.mark.parametrize("energy", [1e200, 1e300, 1.7e308])
+def test_energies_whose_products_are_no_numbers_are_refused(energy: float) -> None:
+    costly = accelerator({"extends": "eyeriss", "levels": [{"name": "DRAM", "energy_pj": energy}]})
+    space = MapSpace(workload("gemm-512"), costly)
+    assert "the exact search is for less than" in str(why_not(space))
+    with pytest.raises(ConfigError, match="may come to"):
+        make_prover(space)
+
+
 @pytest.mark.parametrize("key", ["read_bandwidth", "write_bandwidth", "bandwidth"])
 @pytest.mark.parametrize("machine", ["mm256", "eyeriss"])
 def test_cycles_beyond_64_bits_are_refused(machine: str, key: str) -> None:
