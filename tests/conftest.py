@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items=[i for i, keep in zip(items, kept, strict=True) if not keep]
     )
     items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+
+
+# The tests and the libraries they import are never garbage, and to go through them takes most of a
+# second every time: not while they are read, and never again after that.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
