@@ -24,9 +24,7 @@ from costmodel.costs import STATUS_OK, explain_status
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import (
     as_read,
-    axes_code,
     axes_left,
-    check_obeys,
     constrain,
 )
 from costmodel.map_space.constraints import Constraints
@@ -34,7 +32,7 @@ from costmodel.map_space.constructed_draws import LEAST_SHARE, ConstructedDraws
 from costmodel.map_space.edits import count_edits, edit_mappings, number_kinds
 from costmodel.map_space.feature_names import feature_names
 from costmodel.map_space.impossible import all_constraints
-from costmodel.map_space.mapping import LevelMapping, Mapping
+from costmodel.map_space.mapping import Mapping
 from costmodel.map_space.orders_of_buffers import (
     BESIDE,
     BufferOrders,
@@ -42,6 +40,7 @@ from costmodel.map_space.orders_of_buffers import (
     free_groups_of,
 )
 from costmodel.map_space.real_points import check_points, encode, project
+from costmodel.map_space.spelling import Spelling
 from costmodel.space import Codes, check_cells, resampled
 from mapspace.errors import ConfigError, ContractError, NoMappingError
 
@@ -415,59 +414,7 @@ class MapSpace:
         if self.orders is not None:
             space, inside = self.orders.one(code)
             return space.describe(inside)
-        t = self.tables
-        names, tensors = self.workload.dimension_names, self.workload.tensor_names
-        rows = t.row_start[:-1] + code[: t.sizes.size]
-
-        def factors(slot: int) -> dict[str, int]:
-            return {name: int(t.factors[rows[d], slot]) for d, name in enumerate(names)}
-
-        def rests(slot: int) -> dict[str, int]:
-            if self.remainders is None or slot < 0:
-                return {}
-            return {name: int(self.remainders.rests[rows[d], slot]) for d, name in enumerate(names)}
-
-        def order(column: int, first: int) -> tuple[str, ...]:
-            index = first + (code[column] if column >= 0 else 0)
-            return tuple(names[d] for d in t.orders[index])
-
-        levels = []
-        for index, level in enumerate(self.accelerator.levels):
-            slot = int(t.spatial_slot[index])
-            axes, keep, banks = (
-                int(code[column[index]]) if column[index] >= 0 else None
-                for column in (t.spatial_axis_column, t.keep_column, t.banks_column)
-            )
-            machine = t.machine
-            if axes is not None and machine.placed_start[index] >= 0:
-                axes = int(machine.placed[machine.placed_start[index] + axes])
-            elif axes is not None:
-                axes = (axes | int(machine.only_y[index])) & ~int(machine.only_x[index])
-            keep = (-1 if keep is None else keep) | int(machine.always_kept[index])
-            keep &= ~int(machine.never_kept[index])
-            allocation = {}
-            if banks is not None:
-                row = t.allocations[t.allocation_start[index] + banks]
-                allocation = {name: int(row[i]) for i, name in enumerate(tensors)}
-            levels.append(
-                LevelMapping(
-                    name=level.name,
-                    temporal=factors(int(t.temporal_slot[index])),
-                    order=order(int(t.order_column[index]), t.order_start[0, index]),
-                    spatial=factors(slot) if slot >= 0 else {},
-                    spatial_order=order(int(t.spatial_order_column[index]), t.order_start[1, index])
-                    if slot >= 0
-                    else (),
-                    spatial_axis={}
-                    if axes is None
-                    else {name: "Y" if (axes >> d) & 1 else "X" for d, name in enumerate(names)},
-                    keep=tuple(name for i, name in enumerate(tensors) if (keep >> i) & 1),
-                    banks=allocation,
-                    temporal_rests=rests(int(t.temporal_slot[index])),
-                    spatial_rests=rests(slot),
-                )
-            )
-        return Mapping(tuple(levels), tensors)
+        return self._spelling.mapping(code)
 
     def code(self, mapping: Mapping) -> Codes:
         """The code of a mapping: the inverse of `describe`.
@@ -487,70 +434,17 @@ class MapSpace:
             inside = self.orders.spaces[order].code(mapping)
             found: Codes = self.orders.codes(order, inside[None])[0]
             return found
-        t = self.tables
-        names, tensors = self.workload.dimension_names, self.workload.tensor_names
-        code = np.zeros(self.cardinality.size, np.int32)
-        factors = np.ones((len(names), t.slot_level.size), np.int64)
-        for index, level in enumerate(mapping.levels):
-            factors[:, t.temporal_slot[index]] = [level.temporal[name] for name in names]
-            if t.spatial_slot[index] >= 0:
-                factors[:, t.spatial_slot[index]] = [level.spatial[name] for name in names]
-            code[t.order_column[index]] = _index(level.order, names)
-            if t.spatial_order_column[index] >= 0:
-                code[t.spatial_order_column[index]] = _index(level.spatial_order, names)
-            if t.spatial_axis_column[index] >= 0:
-                along_y = [level.spatial_axis.get(name, "X") == "Y" for name in names]
-                axes = sum(y << d for d, y in enumerate(along_y))
-                spread = factors[:, t.spatial_slot[index]]
-                code[t.spatial_axis_column[index]] = axes_code(t, index, axes, spread)
-            if t.keep_column[index] >= 0:
-                kept = [name in level.keep for name in tensors]
-                code[t.keep_column[index]] = sum(k << i for i, k in enumerate(kept))
-            self._check_keep(index, level)
-            if t.banks_column[index] >= 0:
-                banks = np.array([level.banks.get(name, 0) for name in tensors])
-                row = moves.allocation_row(t, index, banks)
-                if row < 0:
-                    raise ConfigError(
-                        f"mapping.{level.name}.banks: expected at least 1 bank per tensor and "
-                        f"{self.accelerator.levels[index].banks} in all, got {level.banks}."
-                    )
-                code[t.banks_column[index]] = row
-        for d, name in enumerate(names):
-            product = math.prod(int(f) for f in factors[d])
-            row = moves.find_row(t, d, factors[d])
-            if product != self.workload.dimensions[name] and not (
-                t.imperfect and (t.factors[row] == factors[d]).all()
-            ):
-                raise ConfigError(
-                    f"mapping: the factors of {name} multiply to {product}; "
-                    f"{self.workload.name} has {name} = {self.workload.dimensions[name]}."
-                )
-            row = moves.exact_row(t, d, factors[d])
-            if row < 0:
-                raise ConfigError(f"mapping: the constraints do not leave these factors of {name}.")
-            code[d] = row - t.row_start[d]
-        if self.constraints is not None:
-            check_obeys(self.constraints, t, mapping, factors)
-        return code
+        return self._spelling.code(mapping)
 
-    def _check_keep(self, index: int, level: LevelMapping) -> None:
-        """Refuses kept tensors that the machine does not leave open."""
-        tensors, machine = self.workload.tensor_names, self.tables.machine
-        always, never = int(machine.always_kept[index]), int(machine.never_kept[index])
-        if self.tables.keep_column[index] < 0:
-            always = ~never
-        must = tuple(name for i, name in enumerate(tensors) if (always >> i) & 1)
-        may = tuple(name for i, name in enumerate(tensors) if not (never >> i) & 1)
-        if set(must) <= set(level.keep) <= set(may):
-            return
-        where = f"mapping.keep.{level.name}: {self.accelerator.name}"
-        if must == tensors:
-            raise ConfigError(f"{where} keeps every tensor there.")
-        bypassed = ", ".join(name for name in tensors if name not in may) or "none"
-        raise ConfigError(
-            f"{where} keeps {', '.join(must) or 'none'} there and bypasses {bypassed}, got "
-            f"{', '.join(level.keep) or 'none'}."
+    @property
+    def _spelling(self) -> Spelling:
+        return Spelling(
+            self.workload,
+            self.accelerator,
+            self.tables,
+            self.remainders,
+            self.constraints,
+            self.cardinality.size,
         )
 
     def _check_edits(self, codes: Codes, edits: npt.NDArray[Any]) -> None:
@@ -585,7 +479,3 @@ class MapSpace:
 
 def _contiguous(codes: npt.NDArray[Any]) -> Codes:
     return np.ascontiguousarray(codes, dtype=np.int32)
-
-
-def _index(order: tuple[str, ...], names: tuple[str, ...]) -> int:
-    return int(moves.order_index(np.array([names.index(name) for name in order])))
