@@ -208,7 +208,7 @@ class Exact(Searcher):
 
     @property
     def lower_bound(self) -> float | None:
-        """What no mapping's objective undercuts; None before the tables stand."""
+        """What no mapping's objective undercuts; None while three levels' tables are built."""
         return self._certain
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
@@ -321,10 +321,11 @@ class Exact(Searcher):
 
     def _note_bound(self) -> None:
         """Keeps what is certain for whoever reads it during a step, from another thread."""
-        if self.prover.built:
+        certain = self.prover.value_of(self.prover.lower_outcome)
+        if self.prover.built or certain:
             self.gap_left = self.prover.gap
             unit = 1 if self.options.objective == "latency" else self.prover.unit_pj
-            self._certain = float(self.prover.value_of(self.prover.lower_outcome) * unit)
+            self._certain = float(certain * unit)
 
     def _ask(self, n: int) -> Codes:
         if self._sampling:

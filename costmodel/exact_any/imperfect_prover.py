@@ -26,7 +26,7 @@ from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, Earlier, Three
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
-from costmodel.exact_any.problem import energy_unit
+from costmodel.exact_any.problem import energy_unit, floor_outcome
 from costmodel.exact_imperfect.boundaries import Boundaries
 from costmodel.exact_imperfect.boxes import Piece, Queue, best_halves, narrowed, whole_box
 from costmodel.exact_imperfect.cells import cells_of
@@ -179,7 +179,7 @@ class ImperfectProver(ProofRun):
         self._keeps = [order.keeps for order in self._orders]
         self._queue = Queue()
         self._counts = {"boxes": 0, "chains": 0}
-        self._certain: Outcome = (0, 0)
+        self._certain = floor_outcome(space, self.unit_pj)
         self._steps = 0
         self._stuck = False
         self._halted = threading.Event()
@@ -336,7 +336,7 @@ class ImperfectProver(ProofRun):
         if self.finished and best is not None and self._limit is None:
             return best
         if not self._built or not len(self._queue):
-            return 0, 0
+            return self._certain if best is None else min(self._certain, best, key=self.rank_of)
         piece = self._queue.least[1]
         found = math.floor(Fraction(piece.energy * (1 - SLACK)) / self.unit_pj), piece.cycles
         # What was certain stays so: equal products of other factors are rounded apart.

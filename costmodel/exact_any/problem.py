@@ -7,9 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from costmodel.bounds import floor
+from costmodel.exact.decode import Outcome
 from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
+from costmodel.exact_any.known import SLACK
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS
@@ -67,6 +70,12 @@ def energy_unit(space: MapSpace) -> Fraction:
     Energies are floating-point sums; whole multiples of so small a unit tell them apart.
     """
     return Fraction(2) ** (math.ceil(math.log2(max(_largest_energy(space), 1e-9))) - 60)
+
+
+def floor_outcome(space: MapSpace, unit_pj: Fraction) -> Outcome:
+    """What is certain of all mappings before anything is bounded: energy in units, and cycles."""
+    least = floor(space.workload, space.accelerator)
+    return math.floor(Fraction(least.energy_pj * (1 - SLACK)) / unit_pj), int(least.latency_cycles)
 
 
 def _largest_energy(space: MapSpace) -> float:

@@ -36,7 +36,7 @@ from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.held import HeldTables, is_large
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
-from costmodel.exact_any.problem import energy_unit, why_not_any
+from costmodel.exact_any.problem import energy_unit, floor_outcome, why_not_any
 from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
 from costmodel.exact_any.tilings import Tilings
 from costmodel.exact_any.weighing import Weighed
@@ -172,7 +172,7 @@ class AnyProver(ProofRun):
         self.earlier_seconds = 0.0
         self._unit = float(self.unit_pj)
         self._bound: tuple[float, float] = (0.0, 0.0)
-        self._certain: Outcome = (0, 0)
+        self._certain = floor_outcome(space, self.unit_pj)
         self._halted = threading.Event()
         self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
@@ -196,7 +196,7 @@ class AnyProver(ProofRun):
 
     @property
     def built(self) -> bool:
-        """Whether the assignments are listed; before that there is no lower bound."""
+        """Whether the assignments are listed; before that what is certain is a floor of all."""
         return self._built
 
     def step(self, bounds: int = 0) -> None:
@@ -461,8 +461,6 @@ class AnyProver(ProofRun):
         best = self.best_outcome
         if self.finished and best is not None:
             return best
-        if not self.built:
-            return 0, 0
         energy, cycles = self._bound
         found = math.floor(Fraction(energy * (1 - SLACK)) / self.unit_pj), int(cycles)
         # What was certain stays so: equal products of other factors are rounded apart.

@@ -171,6 +171,7 @@ def check_hierarchy(seed: int, most: int = MOST_MAPPINGS) -> int:
 def check_proof(space: MapSpace, codes: Codes, objective: Objective) -> None:
     """Holds a proof against all feasible mappings `[B, D]` of a map space, perhaps none."""
     prover = AnyProver(space, objective=objective)
+    first = float(prover.value_of(prover.lower_outcome))
     while not prover.finished:
         before = prover.lower_outcome
         prover.step()
@@ -186,6 +187,8 @@ def check_proof(space: MapSpace, codes: Codes, objective: Objective) -> None:
     reached = float(LoopNestModel().evaluate(space, winner).objective(objective)[0])
     least = float(values.min())
     where = f"{objective} on {space.accelerator.model_dump()} of {space.workload}"
+    unit = 1.0 if objective == "latency" else float(prover.unit_pj)
+    assert first * unit <= least, f"certain before anything is bounded: {first * unit}, {where}"
     assert reached <= least * (1 + 2e-12), f"{reached} is not the least, {least}: {where}"
     # A limit just above the optimum lets every bound that is too high cut the optimum off.
     best = int(values.argmin())
