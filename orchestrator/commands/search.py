@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +28,8 @@ from orchestrator.commands.options import (
     tensors_by_level,
     with_store,
 )
+from orchestrator.commands.search_lines import search_lines, search_timeloop
+from orchestrator.commands.search_networks import search_layers, search_whole
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import json_text
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
     from orchestrator.explain.why_not import WhyNot
-    from orchestrator.search.problem_lines import Answer
 
 
 _OF_SIMULATOR = ("simulator", "events", "query_seconds")
@@ -268,19 +267,16 @@ def search(
             check_certificate_output(beside)
     request = Request(asked.name, gap=share_of(gap), keep=kept, **options)
     if asked.problems is not None:
-        _search_problems(request, asked.problems, output, as_json)
+        search_lines(request, asked.problems, output, as_json)
         return
     if asked.timeloop:
-        _search_timeloop(request, asked, output, as_json)
+        search_timeloop(request, asked.workload, asked.lenient, output, as_json)
         return
-    if asked.resident:
-        _search_resident(request, output, page, as_json)
-        return
-    if asked.jointly:
-        _search_jointly(request, output, page, as_json)
+    if asked.resident or asked.jointly:
+        search_whole(request, output, page, resident=asked.resident, as_json=as_json)
         return
     if asked.network is not None:
-        _search_network(request, output, as_json)
+        search_layers(request, output, as_json)
         return
     if asked.continued is not None:
         request = _continued(request, asked.continued)
@@ -400,114 +396,3 @@ def _continued(request: Request, file: Place) -> Request:
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise ConfigError(f"--{name}: the certificate says it; give WORKLOAD to compare.")
     return problem_of(certificate, request)
-
-
-def _search_problems(
-    request: Request, problems: Place, output: Place | None, as_json: bool
-) -> None:
-    from orchestrator.records.found_mapping import save_records
-    from orchestrator.search.problem_lines import read_problems, search_problems
-
-    for name, asked in (("pad", request.pad), ("keep", request.keep)):
-        if asked:
-            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --problems.")
-    with local_file(problems, there=True) as file:
-        lines = read_problems(file)
-    found = []
-    for answer in map(partial(_explained, request), search_problems(request, lines)):
-        click.echo(json_text(answer.to_dict()) if as_json else f"{answer.text()}\n")
-        if answer.result is not None:
-            found.append({"line": answer.problem.where, **answer.result.record})
-        if output is not None:
-            save_records(found, output)
-        if answer.interrupted:
-            raise click.exceptions.Exit(fail("interrupted: lines are missing.", 130))
-
-
-def _explained(request: Request, answer: Answer) -> Answer:
-    """An answer with what explains it, where that is asked for and there is a mapping."""
-    from orchestrator.search.one_workload import with_explanation
-
-    if not request.explain or answer.result is None:
-        return answer
-    return replace(answer, result=with_explanation(request, answer.result, sys.stderr))
-
-
-def _search_timeloop(request: Request, asked: _Asked, output: Place | None, as_json: bool) -> None:
-    from orchestrator.records.timeloop_files import read_files
-    from orchestrator.search import timeloop_problem
-    from orchestrator.search.problem_lines import search_problems
-
-    for name, given in (("pad", request.pad), ("keep", request.keep)):
-        if given:
-            raise ConfigError(f"--{name}: Timeloop's files say it themselves.")
-    read = read_files(asked.workload, lenient=asked.lenient)
-    context = click.get_current_context()
-    if context.get_parameter_source("objective") is click.core.ParameterSource.DEFAULT:
-        request = replace(request, objective=timeloop_problem.objective_of(read))
-    (answer,) = search_problems(request, [timeloop_problem.problem_of(read, asked.workload)])
-    answer = _explained(request, answer)
-    if output is not None and answer.result is not None:
-        timeloop_problem.save(answer.result, output)
-    click.echo(json_text(answer.to_dict()) if as_json else answer.text())
-    if answer.interrupted:
-        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
-    if answer.result is None:
-        raise MapspaceError(f"No mapping: {answer.why}")
-
-
-def _search_jointly(
-    request: Request, output: Place | None, page: Place | None, as_json: bool
-) -> None:
-    from orchestrator.answers.mapping_page import save_document
-    from orchestrator.networks.search_jointly import search_jointly
-
-    if request.top > 1 or request.pad:
-        raise ConfigError("--top and --pad are for a single WORKLOAD, not for --network.")
-    result = search_jointly(request)
-    if output is not None:
-        result.save(output)
-    if page is not None:
-        with local_file(page) as file:
-            save_document(result.document(), file)
-    click.echo(json_text(result.to_dict()) if as_json else result.picture())
-    if result.interrupted:
-        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
-
-
-def _search_resident(
-    request: Request, output: Place | None, page: Place | None, as_json: bool
-) -> None:
-    from orchestrator.answers.mapping_page import save_document
-    from orchestrator.networks.search_resident import search_resident
-
-    if request.top > 1 or request.pad:
-        raise ConfigError("--top and --pad are for a single WORKLOAD, not for --network.")
-    result = search_resident(request)
-    if output is not None:
-        result.save(output)
-    if page is not None:
-        with local_file(page) as file:
-            save_document(result.document(), file)
-    click.echo(json_text(result.to_dict()) if as_json else result.picture())
-    if result.interrupted:
-        raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
-
-
-def _search_network(request: Request, output: Place | None, as_json: bool) -> None:
-    from orchestrator.networks.search import explain_layers, search_network
-
-    if request.top > 1:
-        raise ConfigError("--top is for a single WORKLOAD, not for --network.")
-    if request.pad:
-        raise ConfigError("--pad is for a single WORKLOAD, not for --network.")
-    result = search_network(request)
-    if request.explain:
-        result = explain_layers(result, request, sys.stderr)
-    if output is not None:
-        result.save(output)
-    click.echo(json_text(result.to_dict()) if as_json else result.picture())
-    if result.interrupted:
-        raise click.exceptions.Exit(fail(str(result.failure), 130))
-    if result.failure is not None:
-        raise MapspaceError(result.failure)
