@@ -23,6 +23,7 @@ from numba.core.registry import CPUDispatcher
 from costmodel import by_reference, compiled_indexing, compiled_linking
 from costmodel.compiled_indexing import index_from_the_front
 from costmodel.compiled_linking import EntryCompiler, Part, PartCompiler
+from costmodel.compiled_once import Entry
 from costmodel.compiled_sources import Sources
 from costmodel.compiled_typing import collect_nothing_meanwhile, remember_operators
 from mapspace.private_folder import private_folder, temporary_folder
@@ -36,7 +37,7 @@ index_from_the_front()
 
 def compiled(function: Function) -> Function:
     """Compiles a function to machine code that releases the interpreter lock, cached on disk."""
-    return _compile(function, cache=cache_folder() is not None, pipeline_class=EntryCompiler)
+    return _entry(function)
 
 
 def lean(function: Function) -> Function:
@@ -45,9 +46,15 @@ def lean(function: Function) -> Function:
     Counting cost the main pass nine tenths of its time. In the loop-nest model no index is counted
     from the end either (`costmodel.compiled_indexing`).
     """
-    return _compile(
-        function, cache=cache_folder() is not None, pipeline_class=EntryCompiler, _nrt=False
-    )
+    return _entry(function, _nrt=False)
+
+
+def _entry(function: Function, **options: Any) -> Function:
+    cache = cache_folder() is not None
+    result = _compile(function, cache=cache, pipeline_class=EntryCompiler, **options)
+    if cache and isinstance(result, CPUDispatcher):
+        result.__class__ = Entry
+    return result
 
 
 def part(function: Function) -> Function:

@@ -82,6 +82,7 @@ REINFORCEMENT_FILES = {"searchers/ddpg.py", "searchers/ppo.py"}
 # Some searchers are another library's model or optimiser; templates are Jinja's.
 LIBRARIES = {
     "costmodel/command/templates.py": {"jinja2"},
+    "costmodel/compiled_once.py": {"filelock"},
     "searchers/cma_es.py": {"cmaes"},
     # Non-negative least squares, and solutions from one Cholesky factor: NumPy has neither.
     "searchers/shared/body_process.py": {"scipy"},

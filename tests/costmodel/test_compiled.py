@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,27 @@ print(answer(Pair(2.0, 5.0)), sum(answer.stats.cache_hits.values()))
 """,
 }
 
+# Says that it is there; whoever compiles waits for the other one to be there, too.
+WAITS = """
+import os, time
+from pathlib import Path
+from numba.core import event
+
+here = Path(os.environ["HERE"])
+
+class Waits(event.Listener):
+    def on_start(self, event):
+        while len(list(here.iterdir())) < 2:
+            time.sleep(0.01)
+        time.sleep(0.1)
+
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Waits())
+(here / str(os.getpid())).touch()
+"""
+
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
@@ -80,6 +102,18 @@ def run(toy: Path, **environment: str) -> tuple[float, int, str]:
     return float(number), int(hits), done.stderr
 
 
+def run_two(toy: Path) -> list[int]:
+    """How often two processes that begin together took machine code from disk."""
+    edit(toy / "main.py", "print(answer", WAITS + "print(answer")
+    here = toy.parent / "here"
+    here.mkdir()
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(run, toy, HERE=str(here)) for _ in range(2)]
+        found = [one.result() for one in both]
+    assert [number for number, *_ in found] == [7.0, 7.0]
+    return sorted(hits for _, hits, _ in found)
+
+
 def edit(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert old in text
@@ -96,6 +130,20 @@ def test_a_changed_helper_changes_the_number_in_the_next_process(toy: Path) -> N
     edit(toy / "parts.py", "    left: float\n    right: float", "    right: float\n    left: float")
     assert run(toy)[:2] == (41.0, 0)
     assert run(toy)[:2] == (41.0, 1)
+
+
+def test_one_of_two_processes_compiles_and_the_other_waits_for_it(toy: Path) -> None:
+    assert run_two(toy) == [0, 1]
+
+
+def test_where_nothing_can_be_locked_each_compiles(toy: Path) -> None:
+    run(toy)
+    (lock,) = (toy.parent.parent / "cache").rglob("*.lock")
+    lock.unlink()
+    lock.mkdir()
+    lock.with_suffix(".nbi").unlink()
+    assert run(toy)[:2] == (7.0, 0)
+    assert run(toy)[:2] == (7.0, 1)
 
 
 def test_errors_and_words_recompile_nothing(toy: Path) -> None:
