@@ -21,12 +21,13 @@ run: $(VENV)/.installed
 
 # Two processes: a file's tests stay together, and each process has a Ray of its own.
 JOBS ?= 2
+BESIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.installed
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow and not faults'
+	$(BIN)/pytest $(BESIDE) -m 'not slow and not faults'
 
 # All of the slow tests, or those that run every time and the PART-th of the others: PART=2/6.
 test-slow: $(VENV)/.installed
-	$(BIN)/pytest -m slow $(if $(PART),--part $(PART))
+	$(BIN)/pytest $(BESIDE) -m slow $(if $(PART),--part $(PART))
 
 $(VENV)/.tvm-installed: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,tvm]'
