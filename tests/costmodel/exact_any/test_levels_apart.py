@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,9 @@ from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import weights
 from mapspace.errors import ConfigError
+
+# Problems with so many assignments that to list them takes seconds.
+MANY = (4, 41)
 
 # What a broken rule would claim: (function, what it says there, what it becomes).
 BREAKS = {
@@ -313,14 +316,17 @@ def test_the_best_mapping_may_come_while_floors_rise(monkeypatch: pytest.MonkeyP
     assert prover.best_outcome == best.best_outcome
 
 
-def check_spreads() -> int:
+def check_spreads(seeds: Iterable[int]) -> int:
     """Holds what is said of spatial factors under all kept tensors against every assignment.
+
+    Args:
+        seeds: decide the problems.
 
     Returns:
         How many there are of which that is what the least assignment needs.
     """
     met = 0
-    for seed in range(80):
+    for seed in seeds:
         space = _random_space(np.random.default_rng(seed), seed)
         one, keeps = lay_out(0, space, None), keep_choices(space)
         limited = ports(space)
@@ -341,10 +347,15 @@ def check_spreads() -> int:
 
 
 def test_no_assignment_needs_less_than_its_spatial_factors() -> None:
-    assert check_spreads() > 100
+    assert check_spreads(seed for seed in range(80) if seed not in MANY) > 100
+
+
+@pytest.mark.slow
+def test_no_assignment_of_many_needs_less_than_its_spatial_factors() -> None:
+    assert check_spreads(MANY) > 0
 
 
 def test_paths_that_are_not_the_least_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Paths, "least", lambda self, found: found.max(axis=0).sum(axis=1))
     with pytest.raises(AssertionError):
-        check_spreads()
+        check_spreads(range(80))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ from costmodel.exact_imperfect.chain import Chain
 from mapspace.errors import ConfigError
 
 
-def _shares(seeds: range, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def _shares(seeds: range, monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
     """The share of the least objective that is certain of random problems, if none had room."""
     monkeypatch.setattr(problem, "MOST_ASSIGNMENTS", 0)
-    found = []
     for seed in seeds:
         rng = np.random.default_rng(seed)
         space, codes, objective = random_hierarchy(rng, 2000, networks=seed % 4 == 0)
@@ -37,12 +37,11 @@ def _shares(seeds: range, monkeypatch: pytest.MonkeyPatch) -> list[float]:
             prover._work()
         unit = 1.0 if objective == "latency" else float(prover.unit_pj)
         certain = float(prover.value_of(prover.lower_outcome)) * unit
-        found.append(certain / max(float(values.min()), 1e-9))
-    return found
+        yield certain / max(float(values.min()), 1e-9)
 
 
 def test_no_mapping_is_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = _shares(range(40), monkeypatch)
+    shares = [*_shares(range(40), monkeypatch)]
     assert len(shares) > 20
     assert max(shares) <= 1 + 1e-9
     assert np.median(shares) > 0.5
@@ -62,7 +61,7 @@ def test_a_bound_that_is_too_high_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
         return 2 * honest(self)
 
     monkeypatch.setattr(Chain, "least", high)
-    assert max(_shares(range(40), monkeypatch)) > 1 + 1e-9
+    assert any(share > 1 + 1e-9 for share in _shares(range(40), monkeypatch))
 
 
 @pytest.mark.parametrize("energy", [1e200, 1e300, 1.7e308])
