@@ -6,22 +6,16 @@ is thrown away: it is pickles, and none is read.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
-import os
-import re
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import MapspaceError
 from mapspace.forks import processors
-from mapspace.storage import Place, file_sizes, make_folder, write_atomically
-from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
+from mapspace.storage import Place, file_sizes, make_folder
+from orchestrator.benchmark.config import Plan, SearcherEntry
 from orchestrator.benchmark.few_searches import are_few, run_here
 from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
 from orchestrator.benchmark.made_runs import MadeRuns
@@ -33,22 +27,15 @@ from orchestrator.benchmark.stored_runs import (
     known_runs,
     searches_of,
 )
+from orchestrator.benchmark.tune_blocks import run_blocks
+from orchestrator.benchmark.tune_session import budget_text, fit, pool_cpus, quiet_tune, scheduling
 from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY
 from orchestrator.comparison.results import Run
 from orchestrator.pool.making import cpus_of
-from orchestrator.runs.checkpoints import load_state, save_state
 from orchestrator.store.folder import Store
 
-if TYPE_CHECKING:
-    from orchestrator.benchmark.block_trial import BlockSearch
-
-BlockTask = tuple[SearcherEntry, str, int]
-"""Searcher, name of the workload and seed of a search in blocks."""
-
 SEARCHES_FOLDER = "searches"
-BLOCKS_FILE = "blocks.npz"
-ERRORS_FILE = "errors.txt"
 # Runs that go into the store together: of a million, those of a pair fill the memory ten times.
 KEPT_AT_ONCE = 10_000
 # Trials that many seeds of a method on a workload are cut into, and the fewest seeds of one.
@@ -125,8 +112,8 @@ def _run_on_ray(
     """Runs searches on Ray, and proofs beside them; see `run_searches`."""
     started = time.monotonic()
     whole_searches = plan.benchmark.host != "blocks"
-    needed = max(1, math.ceil(_pool_cpus(plan)))
-    with _quiet_tune(whole_searches, live.limits.cores, needed) as there:
+    needed = max(1, math.ceil(pool_cpus(plan)))
+    with quiet_tune(whole_searches, live.limits.cores, needed) as there:
         live.processors = processors = live.limits.of(there)
         callbacks = []
         if beside is not None:
@@ -137,7 +124,7 @@ def _run_on_ray(
         if whole_searches:
             made = _run_trials(plan, states, seconds, live, searches, callbacks)
         else:
-            made = MadeRuns(_run_blocks(plan, states, seconds, live, searches, callbacks))
+            made = MadeRuns(run_blocks(plan, states, seconds, live, searches, callbacks))
         if beside is not None:
             beside.wait()
         elapsed = time.monotonic() - started
@@ -200,7 +187,7 @@ def _run_trials(
     else:
         live.say(
             f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
-            f"{len(plan.workloads)} x {_seed_counts(plan)}, {_budget(plan)} each, "
+            f"{len(plan.workloads)} x {_seed_counts(plan)}, {budget_text(plan)} each, "
             f"in {len(tasks)} trials"
         )
     if left:
@@ -241,11 +228,11 @@ def _tune_trials(
         checkpoint_seconds=seconds,
         report=tune.report,
     )
-    _fit(
+    fit(
         tune.with_resources(
             trainable, lambda config: _processors(plan, plan.entry(config["task"]["searcher"]))
         ),
-        tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **_scheduling(plan, live)),
+        tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **scheduling(plan, live)),
         [TrialProgress(len(left), plan.shown, live), *callbacks],
         states.parent,
         live,
@@ -309,13 +296,6 @@ def _processors(plan: Plan, entry: SearcherEntry) -> Any:
     return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
 
 
-def _pool_cpus(plan: Plan) -> float:
-    """Processors of Ray that a trial's evaluators take; 0 where it has none."""
-    if plan.benchmark.host != "pool":
-        return 0.0
-    return (plan.benchmark.workers or 1) * cpus_of(plan.benchmark.measurement)
-
-
 def _batched(seeds: list[int], size: int) -> Iterator[list[int]]:
     for start in range(0, len(seeds), size):
         yield seeds[start : start + size]
@@ -326,219 +306,3 @@ def _seed_counts(plan: Plan) -> str:
     counts = [len(plan.benchmark.seeds_of(entry)) for entry in plan.benchmark.searchers]
     least, most = min(counts), max(counts)
     return str(most) if least == most else f"{least} to {most}"
-
-
-def _run_blocks(
-    plan: Plan,
-    states: Place,
-    seconds: float,
-    live: LiveBenchmark,
-    searches: Sequence[Search],
-    callbacks: Sequence[Any] = (),
-) -> list[Run]:
-    """Host `blocks`: Tune schedules blocks of mappings, all searches run side by side.
-
-    Raises:
-        ConfigError: a searcher wants remote runners.
-    """
-    from ray import tune
-
-    from orchestrator.benchmark.block_trial import (
-        BlockSearch,
-        EvaluateBlock,
-        TuneSearch,
-    )
-    from orchestrator.benchmark.search_trial import make_evaluator
-    from orchestrator.benchmark.tune_progress import BlockProgress
-    from orchestrator.pool.delivered import DeliveredCosts
-
-    benchmark = plan.benchmark
-    for entry in benchmark.searchers:
-        if entry.parameters.get("runners", 0):
-            raise ConfigError(
-                f"searchers.{entry.label}.parameters.runners: expected 0 with host: blocks, got "
-                f"{entry.parameters['runners']}; the blocks take Ray's processors, and the runners "
-                "would wait for them for ever."
-            )
-    model = plan.model()
-    spaces = {name: plan.space(name) for name in plan.workloads}
-    tasks = [(plan.entry(label), workload, seed) for label, workload, seed in searches]
-    trainable = tune.with_parameters(
-        EvaluateBlock,
-        model=model,
-        spaces=[spaces[workload] for _, workload, _ in tasks],
-        objective=benchmark.objective,
-    )
-    path = states / BLOCKS_FILE
-    blocks = []
-    for entry, workload, seed in tasks:
-        delivered = DeliveredCosts(model.name, model.version)
-        evaluator = make_evaluator(plan, delivered, spaces[workload], entry)
-        searcher = make_searcher(plan, entry, spaces[workload], seed=seed, evaluator=evaluator)
-        blocks.append(BlockSearch(searcher, evaluator, benchmark.block_size))
-    search = TuneSearch(
-        blocks,
-        keep=partial(save_state, path),
-        seconds=seconds,
-    )
-    if path.exists():
-        live.say(f"{benchmark.name}: continuing")
-        search.load_state_dict(load_state(path))
-    else:
-        live.say(
-            f"{benchmark.name}: {len(tasks)} searches, {_budget(plan)} each, "
-            f"in blocks of {benchmark.block_size} mappings"
-        )
-    tell = _teller(tasks, blocks, live)
-    tell(before=True)
-    # A block that is lost is evaluated again from its configuration.
-    _fit(
-        trainable,
-        tune.TuneConfig(search_alg=search, num_samples=-1, **_scheduling(plan, live)),
-        [BlockProgress(len(tasks), tell), *callbacks],
-        states.parent,
-        live,
-    )
-    tell()
-    if live.stopped:
-        # Its last second may be missing from the file.
-        save_state(path, search.state_dict())
-    live.check(
-        {"searcher": entry.label, "workload": workload, "seeds": [seed]}
-        for (entry, workload, seed), block in zip(tasks, blocks, strict=True)
-        if not block.done
-    )
-    return [_run_of(task, block) for task, block in zip(tasks, blocks, strict=True)]
-
-
-def _teller(
-    tasks: Sequence[BlockTask], blocks: Sequence[BlockSearch], live: LiveBenchmark
-) -> Callable[..., None]:
-    """What tells of every search in blocks once, when it is finished."""
-    told = set[int]()
-
-    def tell(*, before: bool = False) -> None:
-        for place, (task, block) in enumerate(zip(tasks, blocks, strict=True)):
-            if block.done and place not in told:
-                told.add(place)
-                live.add([_run_of(task, block)], before=before)
-
-    return tell
-
-
-def _run_of(task: BlockTask, block: BlockSearch) -> Run:
-    """What a search in blocks has found so far."""
-    from orchestrator.benchmark.search_trial import pack_result, unpack_run
-
-    entry, workload, seed = task
-    packed = pack_result(block.evaluator.result(), block.searcher.failure)
-    return unpack_run(packed, entry.label, workload, seed)
-
-
-def _scheduling(plan: Plan, live: LiveBenchmark) -> dict[str, Any]:
-    """How Tune runs the trials of any host."""
-    cores, each = live.limits.cores, _pool_cpus(plan) or 1.0
-    trials = None if cores is None else max(1, int(cores / each))
-    most = [n for n in (plan.benchmark.concurrency, trials) if n is not None]
-    return {
-        "max_concurrent_trials": min(most, default=None),
-        "reuse_actors": True,
-        # Names of experiments are no names of folders.
-        "trial_dirname_creator": lambda trial: str(trial.trial_id),
-    }
-
-
-def _fit(
-    trainable: Any, config: Any, callbacks: Sequence[Any], folder: Place, live: LiveBenchmark
-) -> None:
-    """Lets Tune run its trials; what it writes for itself is thrown away.
-
-    Raises:
-        MapspaceError: trials failed, after retries; the message has the first error.
-    """
-    from ray import tune
-
-    from orchestrator.benchmark.tune_progress import FinishedTrials, LostNodes, StopAtLimit
-
-    with tempfile.TemporaryDirectory() as storage:
-        grid = tune.Tuner(
-            trainable,
-            tune_config=config,
-            run_config=tune.RunConfig(
-                storage_path=storage,
-                verbose=0,
-                stop=StopAtLimit(live),
-                callbacks=[*callbacks, LostNodes(), FinishedTrials()],
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                # A worker that dies costs its work since the last state, not the benchmark.
-                failure_config=tune.FailureConfig(max_failures=2),
-            ),
-        ).fit()
-        ended = [result.error or (result.metrics or {}).get(HOPELESS) for result in grid]
-        errors = [str(error) for error in ended if error is not None]
-    if errors:
-        log = folder / ERRORS_FILE
-        write_atomically(log, ("\n\n".join(errors) + "\n").encode())
-        lines = [line for line in errors[0].splitlines() if re.match(r"[\w.]+(Error|Died)\b", line)]
-        cause = lines[-1] if lines else errors[0].strip().splitlines()[-1]
-        raise MapspaceError(
-            f"{len(errors)} of {len(grid)} trials failed; the first: {cause} (all in {log}). "
-            "The same command tries them again."
-        )
-
-
-@contextlib.contextmanager
-def _quiet_tune(trials: bool, cores: int | None, needed: int = 1) -> Iterator[int]:
-    """Starts Ray if nobody has, and sets what Tune reads from the environment meanwhile.
-
-    Args:
-        trials: whether trials are whole searches, which all are known beforehand.
-        cores: that a Ray which starts here has; None: all.
-        needed: processors that one trial takes.
-
-    Yields:
-        How many processors Ray has.
-    """
-    from orchestrator.runs.ray_runtime import ray_runtime
-
-    settings = {
-        # Tune's own CSV, JSON and TensorBoard files cost 40 % of the throughput and are not read.
-        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-        # Ctrl-C ends the command like any other; what was saved is continued later.
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",
-        # Nobody reads Tune's own state.
-        "TUNE_GLOBAL_CHECKPOINT_S": "inf",
-        # The new output prints a banner even where it is told to be silent.
-        "RAY_AIR_NEW_OUTPUT": "0",
-        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    }
-    if trials:
-        # Otherwise one worker starts after another.
-        settings["TUNE_MAX_PENDING_TRIALS_PG"] = "16"
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    # Failed trials are reported once, in one line, when all are done.
-    logger = logging.getLogger("ray.tune")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with ray_runtime(cpus=cores, needed=needed):
-            import ray
-
-            yield int(ray.cluster_resources().get("CPU", 1))
-    finally:
-        logger.setLevel(level)
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
-
-
-def _budget(plan: Plan) -> str:
-    benchmark = plan.benchmark
-    if benchmark.visited is not None:
-        return f"{100 * benchmark.visited:g} % of the space"
-    if benchmark.iterations is not None:
-        return f"{benchmark.iterations:,} iterations"
-    return f"{benchmark.seconds:g} s"

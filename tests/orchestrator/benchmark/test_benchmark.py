@@ -326,7 +326,7 @@ def test_a_finished_trial_is_not_run_again(
     assert half.runs[1].seconds != seconds[1]
     assert_undisturbed(half, plan)
     # Killed between the last search and the results: nothing is left for Tune.
-    monkeypatch.setattr(tune_runner, "_fit", lambda *_, **__: pytest.fail("searches again"))
+    monkeypatch.setattr(tune_runner, "fit", lambda *_, **__: pytest.fail("searches again"))
     whole = run_benchmark(plan, tmp_path)
     assert [run.seconds for run in whole.runs] == seconds
     assert not states.exists()

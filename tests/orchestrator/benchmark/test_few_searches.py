@@ -49,7 +49,7 @@ def run_of(plan: Plan, label: str, seed: int, seconds: float) -> Run:
 @pytest.fixture
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Ray, and nothing is forked."""
-    monkeypatch.setattr(tune_runner, "_quiet_tune", None)
+    monkeypatch.setattr(tune_runner, "quiet_tune", None)
     monkeypatch.setattr(forks, "processors", lambda: 1)
 
 

@@ -86,7 +86,7 @@ def test_what_was_searched_is_read_and_the_rest_is_searched(
             assert_equal(run, replace(was, searcher=label))
     assert second.bounds["gemm-512"].optimum == first.bounds["gemm-512"].optimum
     # Everything is known: Ray is not even started.
-    monkeypatch.setattr(tune_runner, "_quiet_tune", None)
+    monkeypatch.setattr(tune_runner, "quiet_tune", None)
     third = run_benchmark(plan, tmp_path / "third", store=store)
     for one, other in zip(second.runs, third.runs, strict=True):
         assert_equal(one, other)
