@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -190,10 +190,12 @@ def list_assignments(
     """
     choice = spreads.choices()
     size = len(choices), len(choice)
-    # What stays nothing for long takes no memory.
-    fixed, plain, energy, rate = (np.zeros(size) for _ in range(4))
-    cycles, least = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    slowest, chains = np.full(size, -1, np.int8), np.zeros(size, np.int8)
+    # What stays nothing for long takes no memory. Where few are written down they are those of some
+    # spatial factors under many sets, which stand together then.
+    order: Literal["C", "F"] = "C" if floors else "F"
+    fixed, plain, energy, rate = (np.zeros(size, order=order) for _ in range(4))
+    cycles, least = np.zeros(size, np.int64, order), np.zeros(size, np.int64, order)
+    slowest, chains = np.full(size, -1, np.int8, order), np.zeros(size, np.int8, order)
     columns = fixed, plain, energy, cycles, slowest, least, rate, chains
     groups = tuple(
         Assignments(keeps, choice, *(column[g] for column in columns))

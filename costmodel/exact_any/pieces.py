@@ -6,6 +6,7 @@ not matter who settles it, when, or how often.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -19,7 +20,7 @@ from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.held import is_large
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.prover import AnyProver
-from costmodel.exact_any.share import Left, Share, ShareTrail
+from costmodel.exact_any.share import MOST_SHARES, Left, Share, ShareTrail
 from costmodel.exact_any.weighing import Weighed
 from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
@@ -30,8 +31,15 @@ Bounds = tuple[float, int, int, int, float, int, float]
 
 Task = Literal["floors", "chains", "search"]
 
-MOST_WORK = 900_000
-"""A search that takes more, about three quarters of a second, gives back what is left."""
+MOST_WORK, AMID = 600_000, 2
+"""A search that takes more, about half a second, gives back what is left once it is through with a
+tile of its first level; after so many times as much whatever it is amid."""
+
+FEW_LEFT = 0.5
+"""It goes on, up to so many times more, where it is likely to end after this share of that."""
+
+SHARE_WORK = 300_000
+"""What is left is split into shares that are likely to take so much."""
 
 MOST_BYTES = 1 << 29
 """What the tables of assignments may take that a worker has searched, with those of the last."""
@@ -155,9 +163,10 @@ class PieceProver(AnyProver):
             for a, bounds in zip(part.assignments, part.bounds, strict=True):
                 write_bounds(self._queue.groups[part.group][1], a, bounds)
         for _ in self._work_on(piece, one, found, trail):
-            if trail.inside and self._work_since(before) > MOST_WORK:
-                left = trail.left()
-                break
+            if trail.inside:
+                left = self._left(trail, self._work_since(before), int(found.cycles[mates[0]]))
+                if left:
+                    break
             yield
         raised = self._bounds_of(piece)
         floors = self._low_floors(number, mates) if piece.task == "floors" else ()
@@ -166,6 +175,16 @@ class PieceProver(AnyProver):
             counts["chains"] = self._mixing  # which others were there depends on the worker
         codes = self._known.codes(self._top)
         return Settled(codes, raised, floors, counts, left, self._prices, self._unbounded)
+
+    def _left(self, trail: ShareTrail, work: int, cycles: int) -> tuple[Left, ...]:
+        """What a search gives back after so much work; nothing: it goes on."""
+        amid = work > AMID * MOST_WORK
+        if work <= MOST_WORK or not (amid or trail.between):
+            return ()
+        more = work * trail.more(self._known.limit(cycles))
+        if more <= FEW_LEFT * MOST_WORK and work <= 3 * MOST_WORK:
+            return ()
+        return trail.left(math.ceil(min(more / SHARE_WORK, MOST_SHARES)))
 
     def _raise_anew(self, one: OneOrder, chosen: Array) -> Iterator[None]:
         """Raises floors, which are written down anew, as if nobody here had raised them before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +10,12 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.tilings import Child, Trail
 
-SPLIT, SPLIT_FURTHER = 4, 1
-"""Into so many shares what is left is split: the tiles of the innermost level that has any, and
-those of levels further out, of which there are fewer."""
+MOST_SHARES = 16
+"""Into so many shares what is left is split at most: the tiles of the innermost level that has any.
+Those of a level further out, of which there are fewer, are one."""
+
+FALLS = 2
+"""What is searched of a tile is taken to grow with this power of what its bound leaves room."""
 
 
 class Share(NamedTuple):
@@ -68,22 +72,56 @@ class ShareTrail(Trail):
         """Whether the search has come to the end of the path: before, nothing is settled."""
         return len(self._listed) > len(self._share.path)
 
-    def left(self) -> tuple[Left, ...]:
-        """What is left of the share, in shares without overlap; the search is inside."""
+    @property
+    def between(self) -> bool:
+        """Whether it is through with some tiles of the first level, and amid none of them."""
+        return len(self._listed) == len(self._share.path) + 1 and bool(self._through[-1])
+
+    def more(self, limit: float) -> float:
+        """How many times what was searched of the share is likely to be left of it.
+
+        Tiles with low bounds have more tilings that could win: with the square of what is between
+        bound and limit left and searched agree within a factor of three or so.
+
+        Args:
+            limit: energy that mappings must be below at the cycles that all of them take.
+        """
+        through = 0.0
+        for depth in reversed(range(len(self._share.path), len(self._listed))):
+            room = {tile: 1.0 for _, tile in self._listed[depth]}
+            if limit < math.inf:
+                listed = self._listed[depth]
+                room = {tile: max(0.0, limit - bound) ** FALLS for bound, tile in listed}
+            total = sum(room.values())
+            its = sum(room.get(tile, 0.0) for tile in sorted(self._through[depth]))
+            if depth < len(self._path):
+                its += through * room.get(self._path[depth], 0.0)
+            through = its / total if total > 0 else 1.0
+        return (1 - through) / through if through > 0 else math.inf
+
+    def left(self, shares: int) -> tuple[Left, ...]:
+        """What is left of the share, in shares without overlap; the search is inside.
+
+        Args:
+            shares: into how many the tiles of the innermost level that has any are split.
+        """
         found: list[Left] = []
-        path = tuple(self._path)
-        if len(path) == len(self._listed):
-            # The tile in work has been entered alone.
-            energy = next(bound for bound, tile in self._listed[-1] if tile == path[-1])
-            found.append(Left(energy, Share(path)))
-        split = SPLIT
+        path, split = tuple(self._path), max(1, min(MOST_SHARES, shares))
         for depth, children in enumerate(self._listed):
             done = self._through[depth] | set(path[depth : depth + 1])
+            if depth + 1 == len(self._listed) == len(path):
+                # Nothing is searched of the tile entered last: it is left like others, or by
+                # itself, so that a share that was left ends further in if nothing of it is through.
+                done = done - {path[-1]}
+                if not self._through[depth]:
+                    energy = next(bound for bound, tile in children if tile == path[-1])
+                    found.append(Left(energy, Share(path)))
+                    done.add(path[-1])
             left = [child for child in children if child[1] not in done]
             for first in range(min(split, len(left))):
                 chosen = left[first::split]
                 tiles = tuple(tile for _, tile in chosen)
                 found.append(Left(chosen[0][0], Share(path[:depth], tiles)))
             if left:
-                split = SPLIT_FURTHER
+                split = 1
         return tuple(found)

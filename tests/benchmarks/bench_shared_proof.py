@@ -7,7 +7,7 @@ What 2, 16 and 64 workers would take is a simulation with the measured lengths o
 Listing comes first; workers are ready then, as they lay out the problem while the structured
 searcher walks before the proof. A worker that is free takes a bundle of what is dealt, as those on
 Ray do; a piece is dealt after as many others were merged as were when it was dealt here, merging
-one takes the driver its measured time, and a bundle comes back as a whole. What a worker has of
+one takes the driver what it took here, and a bundle comes back as a whole. What a worker has of
 tables it keeps as it does on Ray: it fills those of a search again where it has not searched that
 assignment last, or among the last where tables are small; of small lattices those of chains where
 its last piece read others (such pieces are settled twice here, and what the second time saves is
@@ -28,13 +28,14 @@ import time
 from collections import deque
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
-from costmodel.exact.pool import Here, Limit, Waiting
+from costmodel.exact.pool import Here, InOrder, Limit, Pool, Waiting
 from costmodel.exact.shared_units import SharedUnits, UnitProver
 from costmodel.exact_any import apart
 from costmodel.exact_any.chain_bounds import Opened
@@ -52,7 +53,7 @@ class Length(NamedTuple):
     """Of a piece: the first that was not merged when it was dealt, what it is, and what it took.
 
     seconds: of processor time without filling tables; dropped: after which was merged nobody needed
-    it any more.
+    it any more; merging: seconds that the driver takes to merge it and to deal what follows.
     """
 
     after: int
@@ -60,6 +61,39 @@ class Length(NamedTuple):
     tables: str
     seconds: float
     dropped: int | None = None
+    merging: float = 0.0
+
+
+class Merging(InOrder[Any, Any]):
+    """Pieces in their order; notes how long the driver takes with what came of each.
+
+    Attributes:
+        seconds: from when a piece is handed back until the next one is, or is waited for.
+    """
+
+    def __init__(self, pool: Pool[Any, Any]) -> None:
+        """Has dealt nothing."""
+        super().__init__(pool)
+        self.seconds: dict[int, float] = {}
+        self._since: tuple[int, float] | None = None
+
+    def wait(self, seconds: float) -> None:
+        """See `InOrder`."""
+        self.note()
+        super().wait(seconds)
+
+    def take(self) -> tuple[Any, Any]:
+        """See `InOrder`."""
+        self.note()
+        self._since = self.first, time.process_time()
+        return super().take()
+
+    def note(self) -> None:
+        """Is through with the piece handed back last."""
+        if self._since is not None:
+            number, started = self._since
+            self.seconds[number] = time.process_time() - started
+            self._since = None
 
 
 class Measured(Here[Any, Any]):
@@ -132,10 +166,10 @@ class Filling(PieceProver):
         twice: seconds of what was settled a second time.
     """
 
-    def __init__(self, space: MapSpace) -> None:
+    def __init__(self, space: MapSpace, objective: Objective) -> None:
         """Has settled nothing."""
         started = time.process_time()
-        super().__init__(space)
+        super().__init__(space, objective=objective)
         self.get_ready()
         self.ready = time.process_time() - started
         self._known_of_levels = {n: dict(its[0]._least) for n, its in self._apart.items()}
@@ -269,10 +303,11 @@ class Simulation:
         if self._merged in self._settled:
             for number in self._dropped.get(self._merged, ()):
                 self._waiting.drop(number)
+            merging = self._lengths[self._merged].merging
             self._merged += 1
             while self._merged in self._gone:
                 self._merged += 1
-            self._driver = now + self._found["each"]
+            self._driver = now + merging
             heapq.heappush(self._events, (self._driver, -1, ()))
 
     def _give(self, worker: int, now: float) -> None:
@@ -303,13 +338,19 @@ class Simulation:
         return seconds + (fill if missing else 0.0)
 
 
-def parts(space: MapSpace) -> tuple[Measured, SharedProver | SharedUnits]:
+def parts(
+    space: MapSpace, objective: Objective
+) -> tuple[Measured, Merging, SharedProver | SharedUnits]:
     """A proof shared out, its tables or list left to its first steps, and who measures it."""
     if is_older(space):
-        pool = Measured(UnitProver(space, threads=1))
-        return pool, SharedUnits(space, pool, build=False)
-    pool = Measured(Filling(space))
-    return pool, SharedProver(space, pool, build=False)
+        pool = Measured(UnitProver(space, objective=objective, threads=1))
+        units = SharedUnits(space, pool, objective=objective, build=False)
+        units._pieces = merging = Merging(pool)
+        return pool, merging, units
+    pool = Measured(Filling(space, objective))
+    proof = SharedProver(space, pool, objective=objective, build=False)
+    proof._pieces = merging = Merging(pool)
+    return pool, merging, proof
 
 
 def run(proof: AnyProof, codes: Codes, seconds: float | None) -> dict[str, Any]:
@@ -327,16 +368,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Proves alone, and in pieces."""
     space = MapSpace(workload(options.layer), accelerator(options.machine))
     load_prover(space)
-    evaluator = Evaluator(LoopNestModel(), space, objective="edp", iterations=options.iterations)
+    objective: Objective = options.objective
+    evaluator = Evaluator(
+        LoopNestModel(), space, objective=objective, iterations=options.iterations
+    )
     make("structured", space, seed=0).run(evaluator)
     assert evaluator.best_code is not None
     first = evaluator.best_code[None]
-    pool, proof = parts(space)
+    pool, merging, proof = parts(space, objective)
     shared = run(proof, first, options.seconds)
     assert pool.begun is not None
     found: dict[str, Any] = {"head": pool.begun - shared["started"], "shared": shared}
-    driver = shared["seconds"] - found["head"] - pool.spent
-    found["each"] = driver / len(proof.dealt)
+    merging.note()
     shared["seconds"] -= pool.in_vain
     found |= {"kept": 1, "fresh": {}, "warm": {}, "large": False, "ready": 0.0}
     worker = pool.worker
@@ -353,12 +396,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             said(one.tables),
             pool.seconds.get(number, 0.0),
             one.dropped,
+            merging.seconds.get(number, 0.0),
         )
         for number, one in enumerate(proof.dealt)
     ]
     found["alone"] = {"seconds": options.alone, "gap": 0.0}
     if options.alone is None:
-        found["alone"] = run(make_prover(space, threads=1, build=False), first, options.seconds)
+        found["alone"] = run(
+            make_prover(space, objective=objective, threads=1, build=False), first, options.seconds
+        )
     return found
 
 
@@ -367,6 +413,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("machine")
     parser.add_argument("layer")
+    parser.add_argument("--objective", default="edp", choices=get_args(Objective))
     parser.add_argument("--seconds", type=float, help="The most that each proof may take.")
     parser.add_argument("--lengths", type=Path)
     parser.add_argument("--alone", type=float, help="Seconds that the proof alone takes.")
@@ -379,7 +426,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for which in ("alone", "shared"):
         its = found[which]
         print(f"{which}: {its['seconds']:.1f} processor s, gap {its['gap']:.2%}")
-    print(f"listing: {found['head']:.2f} s, merging a piece: {found['each'] * 1000:.2f} ms")
+    merging = [Length(*one).merging for one in found["lengths"]]
+    print(
+        f"listing: {found['head']:.2f} s; merging: {sum(merging):.2f} s, {max(merging):.3f} at most"
+    )
     print(f"a worker gets ready: {found['ready']:.2f} s")
     print("a worker's first piece, more s:", {k: round(s, 2) for k, s in found["warm"].items()})
     for task in ("floors", "chains", "search", "units"):

@@ -29,7 +29,8 @@ from costmodel.tile_chains.tiles import Lattice
 SMALL = [
     (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2), (exact_pool, "SHARE", 1),
     (shared_prover, "MOST_FLOORS", 1), (pieces, "MOST_WORK", 5), (pieces, "TILING_WORK", 1),
-    (share, "SPLIT", 3), (pieces, "MOST_CHAIN_WORK", 1),
+    (share, "MOST_SHARES", 3), (pieces, "SHARE_WORK", 1), (pieces, "MOST_CHAIN_WORK", 1),
+    (pieces, "FEW_LEFT", 0.0), (pieces, "AMID", 1),
 ]  # fmt: skip
 """Limits come from pieces before, and what takes long is split."""
 
@@ -161,6 +162,12 @@ def test_broken_tables_of_large_lattices_are_caught(
         all_hold()
 
 
+def test_shares_of_whole_tiles_equal_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SMALL", BETWEEN_TILES)
+    tasks = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
+    assert max(one["search"] for one in tasks) > 3
+
+
 def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
     assert max(one["floors"] for one in tasks) > 1
@@ -266,9 +273,17 @@ def but_one(trail: ShareTrail, tiles: Any) -> Any:
     return tiles[:-1] if len(tiles) > 1 else tiles
 
 
-def without_the_first(trail: ShareTrail) -> tuple[Left, ...]:
+def without_the_first(trail: ShareTrail, shares: int) -> tuple[Left, ...]:
     """The first share that is left is forgotten."""
-    return LEFT(trail)[1:]
+    return LEFT(trail, shares)[1:]
+
+
+def entered_is_done(trail: ShareTrail, shares: int) -> tuple[Left, ...]:
+    """A tile entered after others counts as through, though nothing of it was searched."""
+    entered = trail._path[len(trail._listed) - 1 :]
+    if trail._through[-1]:
+        trail._listed[-1] = [child for child in trail._listed[-1] if child[1] not in entered]
+    return LEFT(trail, shares)
 
 
 def as_they_come(self: SharedProver, piece: Piece, done: Settled) -> None:
@@ -277,6 +292,9 @@ def as_they_come(self: SharedProver, piece: Piece, done: Settled) -> None:
         self._known.take(code)
     MERGE(self, piece, done)
 
+
+BETWEEN_TILES = [(pieces, "AMID", 1000) if one[1] == "AMID" else one for one in SMALL]
+"""Searches are split where they are through with a tile of their first level alone."""
 
 OWN, LEFT, MERGE = ShareTrail.own, ShareTrail.left, SharedProver._merge
 COME: list[Any] = []
@@ -465,3 +483,21 @@ def test_dropping_what_could_win_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(InOrder, "drop", lambda self, hopeless: drop(self, lambda piece: True))
     with pytest.raises((AssertionError, KeyError)):
         check_some_best(monkeypatch)
+
+
+def best_of_whole_tiles(patch: pytest.MonkeyPatch) -> None:
+    """As `check_some_best`, of searches that end between tiles of their first level."""
+    patch.setattr(sys.modules[__name__], "SMALL", BETWEEN_TILES)
+    for seed in range(9000, 9016):
+        check_best(seed, 2000, patch)
+
+
+def test_the_best_tilings_of_whole_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    best_of_whole_tiles(monkeypatch)
+
+
+def test_a_tile_that_is_entered_alone_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule broken on purpose: it counts as searched."""
+    monkeypatch.setattr(ShareTrail, "left", entered_is_done)
+    with pytest.raises(AssertionError):
+        best_of_whole_tiles(monkeypatch)
