@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 CLUSTER = pytest.StashKey[bool]()
 # Processors of the Ray that tests share.
 CPUS = 2
+# Beside those that start a Ray, the files that take longest.
+LONG = (
+    "test_searchers_contract.py",
+    "test_exact.py",
+    "test_exact_mutations.py",
+    "test_extending.py",
+    "test_blocks.py",
+    "test_install.py",
+)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -60,9 +69,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # After markers and keywords have chosen.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Files that start a Ray take longest: first, so that no process is left with one at the end.
+    # What takes longest comes first, so that no process is left with it at the end.
     slowest = {item.path for item in items if uses_ray(item)}
-    items.sort(key=lambda item: item.path not in slowest)
+    items.sort(key=lambda item: (item.path not in slowest, item.path.name not in LONG))
     part = config.getoption("--part")
     if part is None:
         return
