@@ -27,10 +27,12 @@ class Entry(CPUDispatcher):
         one never leads back to the first: no two processes wait for each other.
         """
         with ExitStack() as held:
-            index = self._cache._cache_file._index_path
-            if not Path(index).exists():
-                held.enter_context(global_compiler_lock)
-                _wait_for_others(held, Path(index).with_suffix(".lock"))
+            # A dispatcher that was sent to another process has no folder there.
+            if self._cache.cache_path is not None:
+                index = Path(self._cache._cache_file._index_path)
+                if not index.exists():
+                    held.enter_context(global_compiler_lock)
+                    _wait_for_others(held, index.with_suffix(".lock"))
             return super().compile(signature)
 
 

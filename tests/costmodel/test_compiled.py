@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core import serialize
 from paths import ROOT
 
+from costmodel.compiled import lean
 from costmodel.compiled_sources import Sources
 from mapspace.private_folder import private_folder, temporary_folder
 
@@ -144,6 +146,19 @@ def test_where_nothing_can_be_locked_each_compiles(toy: Path) -> None:
     lock.with_suffix(".nbi").unlink()
     assert run(toy)[:2] == (7.0, 0)
     assert run(toy)[:2] == (7.0, 1)
+
+
+def test_what_another_process_was_sent_is_compiled_there() -> None:
+    @lean
+    def added(number: float) -> float:
+        return number + 1.0
+
+    code = f"import pickle; print(pickle.loads({serialize.dumps(added)!r})(2.0))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "3.0\n"
 
 
 def test_errors_and_words_recompile_nothing(toy: Path) -> None:
