@@ -108,6 +108,7 @@ class Lattice:
     def __init__(self, space: MapSpace, shape: Shape, rules: Rules) -> None:
         """Lists the cells of a map space's operation, of which rules may leave a part."""
         self._space = space
+        self._fitting: dict[tuple[int, int], npt.NDArray[np.bool_]] = {}
         self._low, self._high = rules.extents()
         self._shape = shape
         cells = np.arange(shape.cells)
@@ -178,14 +179,21 @@ class Lattice:
             same: how many levels, from the outermost, have the same tiles there.
         """
         parts: list[Array] = []
-        for level in range(same, len(keeps)):
-            cells = self._cells_between(inside[level], outer[level])
-            for further in range(level + 1):
-                cells = cells[self.fits(further, keeps[further], cells)]
-            parts.append(cells)
+        fitting = np.ones(self._shape.cells, np.bool_)
+        for level, kept in enumerate(keeps):
+            fitting = fitting & self._all_that_fit(level, kept)
+            if level >= same:
+                cells = self._cells_between(inside[level], outer[level])
+                parts.append(cells[fitting[cells]])
         if over is not None and over.start[same] + sum(map(len, parts)) > over.cell.size:
             return self.tiles_between(keeps, inside, outer)
         return self._listed(keeps, parts, over, same)
+
+    def _all_that_fit(self, level: int, kept: int) -> npt.NDArray[np.bool_]:
+        """`[cells]` as `fits`, looked at once: sets of kept tensors are these of each level."""
+        if (level, kept) not in self._fitting:
+            self._fitting[level, kept] = self.fits(level, kept)
+        return self._fitting[level, kept]
 
     def _cells_between(self, inside: Array, outer: Array) -> Array:
         """Cells, ascending, of the extents that are multiples of some and leave room for others."""
