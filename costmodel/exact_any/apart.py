@@ -193,11 +193,11 @@ class Apart:
         cells = shape.cells
         self._tiles = Tiles(
             start=np.zeros(levels + 1, np.int64),
-            cell=np.arange(cells),
-            extent=np.ascontiguousarray(lattice.extent),
-            place=np.ascontiguousarray(lattice.place),
+            cell=np.arange(cells, dtype=np.int32),
+            extent=lattice.extent,
+            place=lattice.place,
             words=np.ascontiguousarray(lattice.words.T.astype(np.float64)),
-            full=np.ones(cells, np.int64),
+            full=np.ones(cells, np.int8),
             at=np.tile(np.arange(cells, dtype=np.int32), (levels, 1)),
         )
         self._scratch = make_scratch(shape, 0)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.arrays.tables import Array
 from costmodel.compiled import lean
 from costmodel.tile_chains.chain_arrays import Chain
 from costmodel.tile_chains.entering import Around
@@ -112,7 +111,7 @@ def _copy(half: tuple[Any, ...], rows: slice) -> Half:
     # The last row is that of all tiles without points.
     its = np.where(row[rows] == free.size, -1, row[rows]).astype(np.int32)
     used = its[its >= 0]
-    counts = n[used].astype(np.int8)
+    counts = n[used]
     values = np.empty((int(counts.sum()), 2))
     _collect(counts, used, u, c, values)
     return Half(free[rows].copy(), its, counts, values)
@@ -126,12 +125,12 @@ def _collect(
     c: FloatArray,
     values: FloatArray,
 ) -> None:
-    """Writes down the points of the used rows of hulls `[T, R, H]`, one after another."""
+    """Writes down the points of the used rows of hulls `[T, H, R]`, one after another."""
     at = 0
     for k in range(used.size):
         for t in range(n.shape[1]):
             for h in range(n[k, t]):
-                values[at, 0], values[at, 1] = u[t, used[k], h], c[t, used[k], h]
+                values[at, 0], values[at, 1] = u[t, h, used[k]], c[t, h, used[k]]
                 at += 1
 
 
@@ -140,15 +139,15 @@ def _spread(
     n: npt.NDArray[np.int8],
     values: FloatArray,
     used: npt.NDArray[np.int32],
-    counts: Array,
+    counts: npt.NDArray[np.int8],
     u: FloatArray,
     c: FloatArray,
 ) -> None:
-    """Writes points to the rows of hulls `[T, R, H]` that they are of."""
+    """Writes points to the rows of hulls `[T, H, R]` that they are of."""
     at = 0
     for k in range(used.size):
         for t in range(n.shape[1]):
             counts[used[k], t] = n[k, t]
             for h in range(n[k, t]):
-                u[t, used[k], h], c[t, used[k], h] = values[at, 0], values[at, 1]
+                u[t, h, used[k]], c[t, h, used[k]] = values[at, 0], values[at, 1]
                 at += 1

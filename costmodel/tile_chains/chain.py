@@ -152,11 +152,15 @@ def build_slot(
                 continue
             chain.slot_n[r, t] = chain.hull_n[own, t]
             for h in range(chain.hull_n[own, t]):
-                chain.slot_u[t, r, h] = chain.hull_u[t, own, h]
-                chain.slot_c[t, r, h] = chain.hull_c[t, own, h]
+                chain.slot_u[t, h, r] = chain.hull_u[t, h, own]
+                chain.slot_c[t, h, r] = chain.hull_c[t, h, own]
             u = product * resting_share(shape, t, tiles.place[i], trips, around.credit[level])
             chain.slot_n[r, t] = insert_point(
-                chain.slot_u[t, r], chain.slot_c[t, r], chain.slot_n[r, t], u, chain.slot_free[i]
+                chain.slot_u[t, :, r],
+                chain.slot_c[t, :, r],
+                chain.slot_n[r, t],
+                u,
+                chain.slot_free[i],
             )
     for d in range(n):
         for m in range(count - 1, -1, -1):
@@ -213,7 +217,7 @@ def _fill_outermost_slot(
                 if shape.relevant[t, d]:
                     product *= scratch.trips[d]
             chain.slot_n[r, t] = 1
-            chain.slot_u[t, r, 0], chain.slot_c[t, r, 0] = product * moving, 0.0
+            chain.slot_u[t, 0, r], chain.slot_c[t, 0, r] = product * moving, 0.0
 
 
 @part
@@ -241,8 +245,8 @@ def _join_covers(
                 continue
             for h in range(chain.slot_n[other, t]):
                 chain.slot_n[r, t] = insert_point(
-                    chain.slot_u[t, r], chain.slot_c[t, r], chain.slot_n[r, t],
-                    chain.slot_u[t, other, h], chain.slot_c[t, other, h],
+                    chain.slot_u[t, :, r], chain.slot_c[t, :, r], chain.slot_n[r, t],
+                    chain.slot_u[t, h, other], chain.slot_c[t, h, other],
                 )  # fmt: skip
 
 
@@ -294,7 +298,7 @@ def build_boundary(
         if last > first and tiles.full[i] and tiles.cell[i] == shape.cells - 1:
             chain.free[i], chain.row[i] = 0.0, first
             for t in range(tensors):
-                chain.hull_u[t, first, 0], chain.hull_c[t, first, 0] = 1.0, 0.0
+                chain.hull_u[t, 0, first], chain.hull_c[t, 0, first] = 1.0, 0.0
                 chain.hull_n[first, t] = 1
             for x in range(shape.pair_one.size):
                 chain.pairs_n[first, x] = insert_pair(chain.pairs[first, x], 0, 1.0, 1.0, 0.0)
@@ -386,8 +390,8 @@ def _fill_boundary(
                 continue
             more = base + charge_others(shape, tiles, around, crossing, kind, t)
             price = weight[t] * tiles.words[i, t]
-            us = chain.slot_u[t, from_row] if there else chain.hull_u[t, from_row]
-            cs = chain.slot_c[t, from_row] if there else chain.hull_c[t, from_row]
+            us = chain.slot_u[t, :, from_row] if there else chain.hull_u[t, :, from_row]
+            cs = chain.slot_c[t, :, from_row] if there else chain.hull_c[t, :, from_row]
             count = chain.slot_n[from_row, t] if there else chain.hull_n[from_row, t]
             # Every resting tensor gives a bound; the class costs at least the largest.
             bound = max(
@@ -398,7 +402,7 @@ def _fill_boundary(
                 continue
             for h in range(count):
                 chain.hull_n[r, t] = insert_point(
-                    chain.hull_u[t, r], chain.hull_c[t, r], chain.hull_n[r, t],
+                    chain.hull_u[t, :, r], chain.hull_c[t, :, r], chain.hull_n[r, t],
                     us[h], more + cs[h] + price * us[h],
                 )  # fmt: skip
         bound = max(bound, pairs_of_class(shape, tiles, around, chain, crossing, kind, base, there))
@@ -411,7 +415,11 @@ def _fill_boundary(
             continue
         share = resting_share(shape, t, tiles.place[j], crossing.trips, credit)
         chain.hull_n[r, t] = insert_point(
-            chain.hull_u[t, r], chain.hull_c[t, r], chain.hull_n[r, t], all_trips * share, least
+            chain.hull_u[t, :, r],
+            chain.hull_c[t, :, r],
+            chain.hull_n[r, t],
+            all_trips * share,
+            least,
         )
     edge_pairs(shape, around, chain, level, r, all_trips)
     return True

@@ -52,24 +52,25 @@ class Chain(NamedTuple):
     """The tables of slots and boundaries.
 
     free `[F]` the least cost outside where no tensor rests, inf where nothing is left; row `[F]`
-    where the points of a tile stand; hull_u, hull_c `[T, R, H]` the hulls', hull_n `[R, T]` how
-    many; pairs `[R, X, P, 3]` points (trips, trips, cost) where two tensors rest, pairs_n `[R, X]`
-    how many. Tiles that are left have the first rows of their level's, in a row, so that no memory
-    is touched for others: all of these have the last row, which has no points.
+    where the points of a tile stand; hull_u, hull_c `[T, H, R]` the hulls', hull_n `[R, T]` how
+    many (a hull of one point takes the memory of one); pairs `[R, X, P, 3]` points (trips, trips,
+    cost) where two tensors rest, pairs_n `[R, X]` how many. Tiles that are left have the first rows
+    of their level's, in a row, so that no memory is touched for others: all of these have the last
+    row, which has no points.
     """
 
     slot_free: FloatArray
     slot_row: npt.NDArray[np.int32]
     slot_u: FloatArray
     slot_c: FloatArray
-    slot_n: Array
+    slot_n: npt.NDArray[np.int8]
     slot_pairs: FloatArray
     slot_pairs_n: Array
     free: FloatArray
     row: npt.NDArray[np.int32]
     hull_u: FloatArray
     hull_c: FloatArray
-    hull_n: Array
+    hull_n: npt.NDArray[np.int8]
     pairs: FloatArray
     pairs_n: Array
 
@@ -84,9 +85,9 @@ def empty_chain(tiles: Tiles, tensors: int, pairs: int) -> Chain:
     def points() -> Iterator[npt.NDArray[Any]]:
         yield np.empty(cells)
         yield np.full(cells, cells, np.int32)  # what is not filled has no points either
-        yield np.empty((tensors, rows, HULL))
-        yield np.empty((tensors, rows, HULL))
-        yield np.empty((rows, tensors), np.int64)
+        yield np.empty((tensors, HULL, rows))
+        yield np.empty((tensors, HULL, rows))
+        yield np.empty((rows, tensors), np.int8)
         yield np.empty((rows, pairs, most, 3))
         yield np.empty((rows, pairs), np.int64)
 

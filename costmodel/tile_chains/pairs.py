@@ -170,12 +170,12 @@ def fill_slot_pairs(
                     chain.slot_pairs[r, x, a, k] = chain.pairs[own, x, a, k]
             ended = trips_outside(shape, tiles.extent[i], around.outer[level], scratch.trips)
             found = _end_one(
-                chain.slot_pairs[r, x], found, ended, chain.slot_u[two, r], chain.slot_c[two, r],
-                chain.slot_n[r, two], 0,
+                chain.slot_pairs[r, x], found, ended, chain.slot_u[two, :, r],
+                chain.slot_c[two, :, r], chain.slot_n[r, two], 0,
             )  # fmt: skip
             found = _end_one(
-                chain.slot_pairs[r, x], found, ended, chain.slot_u[one, r], chain.slot_c[one, r],
-                chain.slot_n[r, one], 1,
+                chain.slot_pairs[r, x], found, ended, chain.slot_u[one, :, r],
+                chain.slot_c[one, :, r], chain.slot_n[r, one], 1,
             )  # fmt: skip
             chain.slot_pairs_n[r, x] = found
         for d in range(shape.sizes.size):
@@ -301,11 +301,19 @@ def pairs_of_class(
                 chain.pairs_n[r, x] = insert_pair(chain.pairs[r, x], found, u_one, u_two, cost)
             if alone == x and inside[one]:
                 chain.hull_n[r, one] = insert_point(
-                    chain.hull_u[one, r], chain.hull_c[one, r], chain.hull_n[r, one], u_one, cost
+                    chain.hull_u[one, :, r],
+                    chain.hull_c[one, :, r],
+                    chain.hull_n[r, one],
+                    u_one,
+                    cost,
                 )
             if alone == x and inside[two]:
                 chain.hull_n[r, two] = insert_point(
-                    chain.hull_u[two, r], chain.hull_c[two, r], chain.hull_n[r, two], u_two, cost
+                    chain.hull_u[two, :, r],
+                    chain.hull_c[two, :, r],
+                    chain.hull_n[r, two],
+                    u_two,
+                    cost,
                 )
         bound = max(bound, least)
     return bound
@@ -326,10 +334,10 @@ def edge_pairs(
         if around.follows[level, one] == 0 or around.follows[level, two] == 0:
             continue
         found = _end_one(
-            chain.pairs[r, x], chain.pairs_n[r, x], ended, chain.hull_u[two, r],
-            chain.hull_c[two, r], chain.hull_n[r, two], 0,
+            chain.pairs[r, x], chain.pairs_n[r, x], ended, chain.hull_u[two, :, r],
+            chain.hull_c[two, :, r], chain.hull_n[r, two], 0,
         )  # fmt: skip
         chain.pairs_n[r, x] = _end_one(
-            chain.pairs[r, x], found, ended, chain.hull_u[one, r], chain.hull_c[one, r],
+            chain.pairs[r, x], found, ended, chain.hull_u[one, :, r], chain.hull_c[one, :, r],
             chain.hull_n[r, one], 1,
         )  # fmt: skip

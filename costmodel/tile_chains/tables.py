@@ -145,11 +145,10 @@ class ChainTables:
     def touch(self, tiles: int) -> None:
         """Writes over what is there of so many tiles, so that their memory is there."""
         chain = self.chain
-        for array in (
-            chain.slot_free, chain.slot_u, chain.slot_c, chain.slot_n,
-            chain.free, chain.hull_u, chain.hull_c, chain.hull_n,
-        ):  # fmt: skip
-            array[:tiles] = 0
+        for counts in (chain.slot_free, chain.slot_n, chain.free, chain.hull_n):
+            counts[:tiles] = 0
+        for points in (chain.slot_u, chain.slot_c, chain.hull_u, chain.hull_c):
+            points[:, :, :tiles] = 0
         self._valid = 0
 
     def _idle(self, spatial: Array) -> Array:

@@ -20,6 +20,12 @@ from costmodel.tile_chains.shape import Shape
 
 FloatArray = npt.NDArray[np.float64]
 
+Extents = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+"""Extents of tiles; of 64 bits where a size of the operation needs them."""
+
+Places = npt.NDArray[np.int16]
+"""Positions among the divisors of a dimension."""
+
 ALL = slice(None)
 
 
@@ -36,11 +42,11 @@ class Tiles(NamedTuple):
     """
 
     start: Array
-    cell: Array
-    extent: Array
-    place: Array
+    cell: npt.NDArray[np.int32]
+    extent: Extents
+    place: Places
     words: FloatArray
-    full: Array
+    full: npt.NDArray[np.int8]
     at: npt.NDArray[np.int32]
 
 
@@ -62,8 +68,8 @@ def list_level(
     tiles: Tiles,
     level: int,
     cells: Array,
-    place: Array,
-    extent: Array,
+    place: Places,
+    extent: Extents,
     words: Array,
     of: Level,
 ) -> None:
@@ -113,14 +119,18 @@ class Lattice:
         self._shape = shape
         cells = np.arange(shape.cells)
         counts = np.diff(shape.divisor_start)
-        self.place: Array = (cells[:, None] // shape.stride) % counts
-        self.extent: Array = shape.divisors[shape.divisor_start[:-1] + self.place]
+        place = (cells[:, None] // shape.stride) % counts
+        extents: Array = shape.divisors[shape.divisor_start[:-1] + place]
+        self.place: Places = place.astype(np.int16)
+        # Hundreds of megabytes would hold what half of them do.
+        narrow = shape.divisors.max() < 2**31
+        self.extent: Extents = extents.astype(np.int32) if narrow else extents
         self.words: Array = np.ones((shape.sliding.size, shape.cells), np.int64)
         for t in range(shape.sliding.size):
             for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
                 extent = np.ones(shape.cells, np.int64)
                 for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
-                    inside = self.extent[:, shape.term_dimension[k]] - 1
+                    inside = extents[:, shape.term_dimension[k]] - 1
                     extent += shape.term_coefficient[k] * inside
                 self.words[t] *= extent
 
@@ -222,11 +232,11 @@ class Lattice:
         dimensions, tensors = self.extent.shape[1], len(self.words)
         return Tiles(
             start=np.zeros(1, np.int64),
-            cell=np.empty(size, np.int64),
-            extent=np.empty((size, dimensions), np.int64),
-            place=np.empty((size, dimensions), np.int64),
+            cell=np.empty(size, np.int32),
+            extent=np.empty((size, dimensions), self.extent.dtype),
+            place=np.empty((size, dimensions), self.place.dtype),
             words=np.empty((size, tensors)),
-            full=np.empty(size, np.int64),
+            full=np.empty(size, np.int8),
             at=np.empty((levels, self._shape.cells), np.int32),
         )
 

@@ -380,7 +380,7 @@ def _least_outside(
         x = shape.pair_of[t, line.other]
         least = least_of_pair(chain.pairs[r, x], chain.pairs_n[r, x], line.price, line.other_price)
     elif t >= 0:
-        hull_u, hull_c, count = chain.hull_u[t, r], chain.hull_c[t, r], chain.hull_n[r, t]
+        hull_u, hull_c, count = chain.hull_u[t, :, r], chain.hull_c[t, :, r], chain.hull_n[r, t]
         least = least_on_hull(hull_u, hull_c, count, line.price)
     return least
 
