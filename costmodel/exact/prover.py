@@ -40,7 +40,7 @@ from costmodel.exact.progress import MOST_TOP, BestTilings, Earlier, ThreeLevelP
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact.spatial_factors import bound_units, list_vectors
-from costmodel.exact.structures import Problem
+from costmodel.exact.structures import OuterTables, Problem
 from costmodel.exact.workspace import make_work, nothing_found
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
@@ -162,7 +162,7 @@ class Prover(ProofRun):
     def _build(self) -> Iterator[float]:
         """Builds the tables, and begins the first round; yields how large every piece was."""
         outer = empty_outer_tables(self._tables)
-        yield from fill_outer_tables(self._tables, outer)
+        yield from self._fill(outer)
         self._problem = Problem(self._tables, outer, list_vectors(self._tables))
         yield self._problem.vectors.elements.size / FLOOR_PAIRS
         yield from self._list_units()
@@ -171,6 +171,10 @@ class Prover(ProofRun):
         self._begin_round()
         if self._earlier is not None:
             self._go_on_from(self._earlier)
+
+    def _fill(self, outer: OuterTables) -> Iterator[float]:
+        """Fills the tables of least outer cost; yields as `_build` does."""
+        return fill_outer_tables(self._tables, outer)
 
     def _make_walk(self) -> Walk:
         return Walk(self._problem, self._unit_vector, self._unit_set, self._threads)

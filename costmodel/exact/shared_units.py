@@ -8,19 +8,21 @@ merged alone: so what it ends with is the same for any number of workers.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
+from costmodel.exact.decode import Outcome
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.parallel_search import Walk, merge
 from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
-from costmodel.exact.prover import Prover
-from costmodel.exact.structures import Problem
+from costmodel.exact.prover import STEP_PIECES, Prover
+from costmodel.exact.structures import OuterTables, Problem
 from costmodel.exact.workspace import Found, nothing_found
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from mapspace.errors import ContractError
 
 WINDOW = 256
 """How many pieces are dealt beyond those that are merged, at most."""
@@ -52,8 +54,30 @@ class Units(NamedTuple):
         return None
 
 
+class Unlisted(NamedTuple):
+    """The first piece of all: the units are to be listed, as whoever settles units has them."""
+
+    @property
+    def tables(self) -> None:
+        """None of its own, as units have none."""
+        return None
+
+
+class UnitList(NamedTuple):
+    """All units by rising floor.
+
+    energy and cycles `[U]` of the floors, vector `[U]` of spatial factors, kept `[U]` the tensors
+    that the element buffers keep, as bits.
+    """
+
+    energy: Array
+    cycles: Array
+    vector: Array
+    kept: Array
+
+
 class UnitsSettled(NamedTuple):
-    """What came of a piece.
+    """What came of units.
 
     energy and cycles `[B]`, rows `[B, ...]`: the best mappings below the limit, as in `Found`;
     counts `[5]`; next: the first unit that is still to be searched.
@@ -66,11 +90,17 @@ class UnitsSettled(NamedTuple):
     next: int
 
 
+AnyUnits = Unlisted | Units
+AnyUnitsSettled = UnitList | UnitsSettled
+
+
 class UnitProver(Prover):
     """Settles pieces of a proof; its tables stand from the beginning."""
 
-    def settle(self, piece: Units, limit: Limit) -> Generator[None, None, UnitsSettled]:
-        """Searches units for what is below a limit."""
+    def settle(self, piece: AnyUnits, limit: Limit) -> Generator[None, None, AnyUnitsSettled]:
+        """Lists all units, or searches some for what is below a limit."""
+        if isinstance(piece, Unlisted):
+            return UnitList(self._unit_energy, self._unit_cycles, self._unit_vector, self._unit_set)
         most = self._found.energy.size
         found = nothing_found(self._kind, self._tables.sizes.size, most)
         found.limit[:] = limit
@@ -96,12 +126,12 @@ class SharedWalk(Walk):
         problem: Problem,
         unit_vector: Array,
         unit_set: Array,
-        pool: Pool[Units, UnitsSettled],
+        pieces: InOrder[AnyUnits, AnyUnitsSettled],
     ) -> None:
-        """Begins with nothing dealt; see `Walk`."""
+        """Begins with no units dealt; see `Walk`."""
         super().__init__(problem, unit_vector, unit_set, 1)
         self.block = FIRST_UNITS
-        self.pieces = InOrder(pool)
+        self.pieces = pieces
         self._left: list[Units] = []
         self._beyond: int | None = None
 
@@ -117,8 +147,12 @@ class SharedWalk(Walk):
         if self.pieces and not self.pieces.is_settled:
             self.pieces.wait(WAIT_SECONDS)
         if self.pieces.is_settled:
-            self._merge(*self.pieces.take(), found)
-        return min([one.first for one in (*self.pieces.pending, *self._left)] or [self._beyond])
+            piece, done = self.pieces.take()
+            assert isinstance(piece, Units)  # all others were taken before
+            assert isinstance(done, UnitsSettled)
+            self._merge(piece, done, found)
+        dealt = [piece for piece in self.pieces.pending if isinstance(piece, Units)]
+        return min([one.first for one in (*dealt, *self._left)] or [self._beyond])
 
     def forget(self) -> None:
         """Drops what is dealt."""
@@ -162,7 +196,7 @@ class SharedWalk(Walk):
 
 
 class SharedUnits(Prover):
-    """The proof of `Prover`, shared out.
+    """The proof of `Prover`, shared out; it has no tables of its own, but of who settles pieces.
 
     Attributes:
         dealt: the pieces, in their order.
@@ -171,7 +205,7 @@ class SharedUnits(Prover):
     def __init__(
         self,
         space: MapSpace,
-        pool: Pool[Units, UnitsSettled],
+        pool: Pool[AnyUnits, AnyUnitsSettled],
         *,
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
@@ -191,14 +225,34 @@ class SharedUnits(Prover):
         Raises:
             ConfigError: as there.
         """
-        self.dealt: list[Dealt] = []
-        self._pool = pool
+        self._pieces = InOrder(pool)
+        self.dealt: list[Dealt] = self._pieces.dealt
         super().__init__(space, objective=objective, keep=keep, top=top, threads=1, build=build)
 
+    def _fill(self, outer: OuterTables) -> Iterator[float]:
+        return iter(())
+
+    def _list_units(self) -> Iterator[float]:
+        """Has the units listed by whoever has the tables; yields as `Prover` does."""
+        self._pieces.deal(Unlisted(), (0, 0))
+        while not self._pieces.is_settled:
+            self._pieces.wait(WAIT_SECONDS)
+            yield STEP_PIECES
+        _, listed = self._pieces.take()
+        assert isinstance(listed, UnitList)
+        self._unit_energy, self._unit_cycles = listed.energy, listed.cycles
+        self._unit_vector, self._unit_set = listed.vector, listed.kept
+
     def _make_walk(self) -> Walk:
-        walk = SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pool)
-        self.dealt = walk.pieces.dealt
-        return walk
+        return SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pieces)
+
+    def search_vectors(self, elements: int, limit: Outcome) -> tuple[Outcome, Codes] | None:
+        """Has no tables to do so.
+
+        Raises:
+            ContractError: always.
+        """
+        raise ContractError("A proof that is shared out searches what it deals alone.")
 
     def _begin_round(self) -> None:
         """Sets the best mapping known as the target, where there is one.

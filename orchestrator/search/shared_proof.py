@@ -16,7 +16,7 @@ from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, Limit, Pool, Waiting
-from costmodel.exact.shared_units import SharedUnits, UnitProver, Units, UnitsSettled
+from costmodel.exact.shared_units import AnyUnits, AnyUnitsSettled, SharedUnits, UnitProver
 from costmodel.exact_any.choice import is_bounded_only, is_older
 from costmodel.exact_any.pieces import Piece, PieceProver, Settled
 from costmodel.exact_any.shared_prover import MOST_WORKERS, SharedProver
@@ -38,8 +38,8 @@ FIRST_WALKS = 200
 FIRST_SAMPLES = 16
 """Mappings at random per tiling that is asked for beside the best one."""
 
-AnyPiece = Piece | Units
-AnySettled = Settled | UnitsSettled
+AnyPiece = Piece | AnyUnits
+AnySettled = Settled | AnyUnitsSettled
 
 
 class Problem(NamedTuple):

@@ -17,7 +17,15 @@ from costmodel.exact import shared_units
 from costmodel.exact.certificate import certify, read_certificate
 from costmodel.exact.pool import Here, Limit
 from costmodel.exact.prover import Prover
-from costmodel.exact.shared_units import SharedUnits, SharedWalk, UnitProver, Units, UnitsSettled
+from costmodel.exact.shared_units import (
+    AnyUnits,
+    AnyUnitsSettled,
+    SharedUnits,
+    SharedWalk,
+    UnitProver,
+    Units,
+    UnitsSettled,
+)
 
 
 class Backwards:
@@ -26,15 +34,15 @@ class Backwards:
     def __init__(self, space: MapSpace, objective: Any, top: int = 1) -> None:
         """Has nothing to do."""
         self.workers = [Here(UnitProver(space, objective=objective, top=top)) for _ in range(2)]
-        self.waiting: list[tuple[int, Units, Limit]] = []
+        self.waiting: list[tuple[int, AnyUnits, Limit]] = []
 
-    def submit(self, number: int, piece: Units, limit: Limit) -> None:
+    def submit(self, number: int, piece: AnyUnits, limit: Limit) -> None:
         """Takes a piece."""
         self.waiting.append((number, piece, limit))
 
-    def ready(self, seconds: float) -> Sequence[tuple[int, UnitsSettled]]:
+    def ready(self, seconds: float) -> Sequence[tuple[int, AnyUnitsSettled]]:
         """Settles all that waits."""
-        found = list[tuple[int, UnitsSettled]]()
+        found = list[tuple[int, AnyUnitsSettled]]()
         while self.waiting:
             worker = self.workers[len(self.waiting) % 2]
             worker.submit(*self.waiting.pop())
