@@ -35,6 +35,10 @@ from costmodel.exact.workspace import (
     INNER_TILES,
     OUTER_DEPTH,
     OUTER_TILES,
+    PART_DEPTH,
+    PART_FIRST,
+    PART_PATH,
+    PART_STOP,
     STAGE,
     SUBTREES,
     SURVIVOR,
@@ -121,6 +125,10 @@ def _prove_unit(
         if inner_set == 0 and not vary:
             # Nothing enters the element buffers: their tile makes no difference.
             depth = n - 1
+        elif found.part[PART_DEPTH] >= 0:
+            depth = _enter_part(tables, found, work)
+            if not fits(tables, ELEMENT, inner_set, work.element.extent):
+                return True
     while depth >= 0:
         if stage != IN_TILE and _must_pause(found):
             work.paused[STAGE] = BETWEEN_TILES
@@ -151,8 +159,22 @@ def _prove_unit(
                 threshold = energy_threshold(found.kind, unit.cycles, limit_energy, limit_cycles)
             if inner_set == 0 and not vary:
                 return True
-        depth = _next_element_tile(tables, work, inner_set, depth)
+        depth = _next_element_tile(tables, work, inner_set, depth, found)
     return True
+
+
+@part
+def _enter_part(
+    tables: ProofTables,
+    found: Found,
+    work: Work,
+) -> int:
+    """Takes the first tiles of a part of a unit, and returns its depth."""
+    depth: int = found.part[PART_DEPTH]
+    for d in range(depth):
+        pick_step(tables, work, d, found.part[PART_PATH + d])
+    pick_step(tables, work, depth, found.part[PART_FIRST])
+    return depth
 
 
 @part
@@ -161,11 +183,15 @@ def _next_element_tile(
     work: Work,
     inner_set: int,
     depth: int,
+    found: Found,
 ) -> int:
     """Takes the next extent of the deepest dimension that has one; returns its depth, or -1."""
-    while depth >= 0:
+    first = max(0, found.part[PART_DEPTH])
+    while depth >= first:
         at = tables.divisor_start[depth] + work.element.spatial_at[depth]
         choices = tables.multiple_start[at + 1] - tables.multiple_start[at]
+        if depth == found.part[PART_DEPTH]:
+            choices = found.part[PART_STOP]
         if work.element.pick[depth] + 1 < choices:
             pick_step(tables, work, depth, work.element.pick[depth] + 1)
             if fits(tables, ELEMENT, inner_set, work.element.extent):
@@ -173,7 +199,7 @@ def _next_element_tile(
             # Nor do larger extents of this dimension.
         pick_step(tables, work, depth, 0)
         depth -= 1
-    return depth
+    return depth if depth >= first else -1
 
 
 @part

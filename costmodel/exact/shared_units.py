@@ -15,11 +15,18 @@ from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
 from costmodel.exact.decode import Outcome
 from costmodel.exact.objective import INFINITE
-from costmodel.exact.parallel_search import Walk, merge
+from costmodel.exact.parallel_search import Lane, Walk, merge
 from costmodel.exact.pool import Dealt, InOrder, Limit, Pool
 from costmodel.exact.prover import STEP_PIECES, Prover
 from costmodel.exact.structures import OuterTables, Problem
-from costmodel.exact.workspace import Found, nothing_found
+from costmodel.exact.workspace import (
+    BETWEEN_TILES,
+    DEPTH,
+    PART_PATH,
+    STAGE,
+    Found,
+    nothing_found,
+)
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ContractError
@@ -43,10 +50,16 @@ WAIT_SECONDS = 0.05
 
 
 class Units(NamedTuple):
-    """Units, by rising floor, from one up to before another."""
+    """Units, by rising floor, from one up to before another; of a single one perhaps a part.
+
+    tiles: of a part the picks, from one up to before another, of the dimension that follows those
+    of path, whose picks these are (`Found.part`); None: all tiles.
+    """
 
     first: int
     stop: int
+    path: tuple[int, ...] = ()
+    tiles: tuple[int, int] | None = None
 
     @property
     def tables(self) -> None:
@@ -80,7 +93,8 @@ class UnitsSettled(NamedTuple):
     """What came of units.
 
     energy and cycles `[B]`, rows `[B, ...]`: the best mappings below the limit, as in `Found`;
-    counts `[5]`; next: the first unit that is still to be searched.
+    counts `[5]`; next: the first unit that is still to be searched whole; left: what is of the one
+    before it.
     """
 
     energy: Array
@@ -88,6 +102,7 @@ class UnitsSettled(NamedTuple):
     rows: Array
     counts: Array
     next: int
+    left: tuple[Units, ...] = ()
 
 
 AnyUnits = Unlisted | Units
@@ -105,13 +120,51 @@ class UnitProver(Prover):
         found = nothing_found(self._kind, self._tables.sizes.size, most)
         found.limit[:] = limit
         lane = self._walk.enter(piece.first, piece.stop, found)
+        if piece.tiles is not None:
+            lane.found.part[: PART_PATH + len(piece.path)] = (
+                len(piece.path),
+                *piece.tiles,
+                *piece.path,
+            )
+        left: tuple[Units, ...] = ()
         while lane.unit < piece.stop and lane.found.counts.sum() < MOST_BOUNDS:
             lane.end = lane.unit + 1
             while lane.unit < lane.end:
                 self._walk.go_on_in(lane, PAUSE_TILES)
                 yield
+                if lane.found.counts.sum() >= MOST_BOUNDS and self._splits(lane):
+                    left = self._rest(lane, piece)
+                    lane.unit = lane.end
         best = lane.found
-        return UnitsSettled(best.energy, best.cycles, best.rows, best.counts, lane.unit)
+        return UnitsSettled(best.energy, best.cycles, best.rows, best.counts, lane.unit, left)
+
+    def _splits(self, lane: Lane) -> bool:
+        """Whether the unit in hand can be left between two tiles, where it is brought to then."""
+        if self._tables.half_hop or self._unit_set[min(lane.unit, lane.end - 1)] == 0:
+            return False  # all ways to lay a vector on the mesh; a single tile
+        while lane.unit < lane.end and lane.work.paused[STAGE] != BETWEEN_TILES:
+            self._walk.go_on_in(lane, 1)
+        return lane.unit < lane.end
+
+    def _rest(self, lane: Lane, piece: Units) -> tuple[Units, ...]:
+        """What is left of a unit that pauses between tiles: of every depth the picks to come."""
+        tables, element, depth = self._tables, lane.work.element, int(lane.work.paused[DEPTH])
+        picks = [int(pick) for pick in element.pick[: depth + 1]]
+        found: list[Units] = []
+        for d in range(len(piece.path), depth + 1):
+            at = int(tables.divisor_start[d] + element.spatial_at[d])
+            stop = int(tables.multiple_start[at + 1] - tables.multiple_start[at])
+            if piece.tiles is not None and d == len(piece.path):
+                stop = piece.tiles[1]
+            # The tile at the deepest one has not had its turn.
+            first = picks[d] + (d < depth)
+            # Most is left of the first of them.
+            run = max(1, stop - first if found else -(-(stop - first) // SPLIT))
+            found += [
+                Units(lane.unit, lane.end, tuple(picks[:d]), (begin, min(stop, begin + run)))
+                for begin in range(first, stop, run)
+            ]
+        return tuple(found)
 
 
 class SharedWalk(Walk):
@@ -186,21 +239,20 @@ class SharedWalk(Walk):
         merge(found, found._replace(
             energy=done.energy, cycles=done.cycles, rows=done.rows, counts=done.counts
         ))  # fmt: skip
+        for one in done.left:
+            heapq.heappush(self._left, one)
+        whole = piece.tiles is None and piece.stop - piece.first == self.block
         if done.next < piece.stop:
             run = -(-(piece.stop - done.next) // SPLIT)
             for first in range(done.next, piece.stop, run):
                 heapq.heappush(self._left, Units(first, min(first + run, piece.stop)))
             self.block = max(1, self.block // 2)
-        elif piece.stop - piece.first == self.block and done.counts.sum() < MOST_BOUNDS // 2:
+        elif whole and done.counts.sum() < MOST_BOUNDS // 2:
             self.block = min(MOST_UNITS, 2 * self.block)
 
 
 class SharedUnits(Prover):
-    """The proof of `Prover`, shared out; it has no tables of its own, but of who settles pieces.
-
-    Attributes:
-        dealt: the pieces, in their order.
-    """
+    """The proof of `Prover`, shared out; it has no tables of its own, but of who settles pieces."""
 
     def __init__(
         self,
@@ -226,8 +278,12 @@ class SharedUnits(Prover):
             ConfigError: as there.
         """
         self._pieces = InOrder(pool)
-        self.dealt: list[Dealt] = self._pieces.dealt
         super().__init__(space, objective=objective, keep=keep, top=top, threads=1, build=build)
+
+    @property
+    def dealt(self) -> list[Dealt]:
+        """The pieces, in their order."""
+        return self._pieces.dealt
 
     def _fill(self, outer: OuterTables) -> Iterator[float]:
         return iter(())

@@ -33,6 +33,9 @@ STAGE, DEPTH, SURVIVORS, SURVIVOR, OUTER_DEPTH = range(5)
 # Stages: not begun; between element tiles; among the shared buffer's tiles above one of them.
 FRESH, BETWEEN_TILES, IN_TILE = range(3)
 
+# Which element tiles of a unit are searched (`Found.part`).
+PART_DEPTH, PART_FIRST, PART_STOP, PART_PATH = range(4)
+
 
 @by_reference
 class Found(NamedTuple):
@@ -48,6 +51,9 @@ class Found(NamedTuple):
             and bounds of subtrees of element tiles.
         ticks: `[1]` how many tiles, finished or not, may still be looked at before a pause.
         halt: `[1]` not 0: pause at once; shared by all who search, set from any thread.
+        part: `[3 + n]` which element tiles of a unit: those whose first dimensions, as many as
+            `PART_DEPTH` says, have the extents at PART_PATH and on, and the next one of these from
+            PART_FIRST up to before PART_STOP, all of them as picks; PART_DEPTH -1: all tiles.
     """
 
     kind: int
@@ -58,6 +64,7 @@ class Found(NamedTuple):
     counts: Array
     ticks: Array
     halt: Array
+    part: Array
 
 
 def nothing_found(kind: int, dimensions: int, most: int) -> Found:
@@ -71,6 +78,7 @@ def nothing_found(kind: int, dimensions: int, most: int) -> Found:
         np.zeros(5, np.int64),
         np.full(1, INFINITE),
         np.zeros(1, np.int64),
+        np.full(PART_PATH + dimensions, -1),
     )
 
 

@@ -13,8 +13,8 @@ assignment last, or among the last where tables are small; of small lattices tho
 its last piece read others (such pieces are settled twice here, and what the second time saves is
 what filling takes). The first piece of every task is settled twice, too: what the first time took
 longer every worker takes once. What is dealt and then dropped, since better was found, is measured,
-too, and holds workers up. Of three levels the tables stand from the beginning, and every worker has
-its own. Starting workers and sending pieces count as nothing.
+too, and holds workers up. Of three levels every worker fills its tables while it gets ready, and
+the first piece lists the units. Starting workers and sending pieces count as nothing.
 `--lengths` keeps the lengths, and simulates with those that are there; `--alone SECONDS` gives what
 the proof alone takes, where that was measured before.
 """
@@ -107,7 +107,7 @@ class Measured(Here[Any, Any]):
         begun: the processor time when the first was dealt.
     """
 
-    def __init__(self, worker: Filling | UnitProver) -> None:
+    def __init__(self, worker: Filling | Units) -> None:
         """Has settled nothing."""
         super().__init__(worker)
         self.worker, self.spent, self.in_vain = worker, 0.0, 0.0
@@ -338,12 +338,26 @@ class Simulation:
         return seconds + (fill if missing else 0.0)
 
 
+class Units(UnitProver):
+    """Settles units.
+
+    Attributes:
+        ready: seconds that it takes a worker to fill its tables.
+    """
+
+    def __init__(self, space: MapSpace, objective: Objective) -> None:
+        """Fills its tables."""
+        started = time.process_time()
+        super().__init__(space, objective=objective, threads=1)
+        self.ready = time.process_time() - started
+
+
 def parts(
     space: MapSpace, objective: Objective
 ) -> tuple[Measured, Merging, SharedProver | SharedUnits]:
     """A proof shared out, its tables or list left to its first steps, and who measures it."""
     if is_older(space):
-        pool = Measured(UnitProver(space, objective=objective, threads=1))
+        pool = Measured(Units(space, objective))
         units = SharedUnits(space, pool, objective=objective, build=False)
         units._pieces = merging = Merging(pool)
         return pool, merging, units
@@ -381,14 +395,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"head": pool.begun - shared["started"], "shared": shared}
     merging.note()
     shared["seconds"] -= pool.in_vain
-    found |= {"kept": 1, "fresh": {}, "warm": {}, "large": False, "ready": 0.0}
+    found |= {"kept": 1, "fresh": {}, "warm": {}, "large": False}
     worker = pool.worker
+    found["ready"] = worker.ready
     if isinstance(worker, Filling):
         shared["seconds"] -= worker.twice
         found["large"] = any(is_large(one.shape) for one in worker._orders)
         found["kept"] = 1 if found["large"] else max(1, MOST_BYTES // worker.largest)
         found["fresh"], found["warm"] = worker.fresh, worker.warm
-        found["ready"] = worker.ready
     found["lengths"] = [
         Length(
             one.after,

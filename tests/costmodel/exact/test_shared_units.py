@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from costmodel import MapSpace, accelerator, workload
 from costmodel.exact import prover as prover_module
 from costmodel.exact import shared_units
 from costmodel.exact.certificate import certify, read_certificate
+from costmodel.exact.objective import INFINITE
 from costmodel.exact.pool import Here, Limit
+from costmodel.exact.progress import MOST_TOP
 from costmodel.exact.prover import Prover
 from costmodel.exact.shared_units import (
     AnyUnits,
@@ -26,6 +28,7 @@ from costmodel.exact.shared_units import (
     Units,
     UnitsSettled,
 )
+from costmodel.exact.workspace import INNER_TILES, TILINGS
 
 
 class Backwards:
@@ -158,6 +161,81 @@ def test_broken_shares_are_caught(broken: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SharedWalk, "_merge", broken)
     with pytest.raises(AssertionError):
         check_larger()
+
+
+Parts = tuple[Units, ...]
+
+
+def check_parts(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Holds what the parts of units look at against the whole units; how often one was left."""
+    small(monkeypatch)
+    space = MapSpace(workload("gemm:M=8,N=4,K=4"), accelerator("mm256-bw"))
+    # There is room for all tilings of a unit, so that no limit cuts any off.
+    prover, unlimited = UnitProver(space, top=MOST_TOP, threads=1), (INFINITE, INFINITE)
+    split = 0
+    for unit in range(0, prover._unit_vector.size):
+        counts = []
+        for most in (20, 10**12):
+            monkeypatch.setattr(shared_units, "MOST_BOUNDS", most)
+            waiting, total = [Units(unit, unit + 1)], np.zeros(5, np.int64)
+            while waiting:
+                done = _settled(prover, waiting.pop(), unlimited)
+                assert done.energy[-1] == INFINITE
+                waiting += done.left
+                split += len(done.left) > 0
+                total += done.counts
+            counts.append(total)
+        assert counts[1][TILINGS] > 0
+        assert counts[0][INNER_TILES] == counts[1][INNER_TILES]
+        assert counts[0][TILINGS] == counts[1][TILINGS]
+    return split
+
+
+def test_parts_of_units_are_every_tile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_parts(monkeypatch) > 20
+
+
+def _nothing(left: Parts) -> Parts:
+    """A unit that is left amid its tiles counts as searched."""
+    return ()
+
+
+def _without_the_next_tile(left: Parts) -> Parts:
+    """What is left begins after the tile that is next."""
+    *outer, last = left
+    assert last.tiles is not None
+    first, stop = last.tiles
+    return (*outer, last._replace(tiles=(first + 1, stop)))
+
+
+def _deepest(left: Parts) -> Parts:
+    """Nothing is left but at the deepest dimension."""
+    return tuple(part for part in left if len(part.path) == len(left[-1].path))
+
+
+def _without_path(left: Parts) -> Parts:
+    """The first dimensions have their smallest extents."""
+    return tuple(part._replace(path=(0,) * len(part.path)) for part in left)
+
+
+@pytest.mark.parametrize("broken", [_nothing, _without_the_next_tile, _deepest, _without_path])
+def test_parts_that_are_other_tiles_are_caught(
+    broken: Callable[[Parts], Parts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = UnitProver._rest
+    monkeypatch.setattr(UnitProver, "_rest", lambda *given: broken(honest(*given)))
+    with pytest.raises(AssertionError):
+        check_parts(monkeypatch)
+
+
+def _settled(prover: UnitProver, piece: Units, limit: Limit) -> UnitsSettled:
+    pool = Here(prover)
+    pool.submit(0, piece, limit)
+    while not (settled := pool.ready(1000.0)):
+        pass
+    done = settled[0][1]
+    assert isinstance(done, UnitsSettled)
+    return done
 
 
 def test_goes_on_alone_and_shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
