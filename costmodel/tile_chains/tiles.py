@@ -122,7 +122,7 @@ class Lattice:
         place = (cells[:, None] // shape.stride) % counts
         extents: Array = shape.divisors[shape.divisor_start[:-1] + place]
         self.place: Places = place.astype(np.int16)
-        # Hundreds of megabytes would hold what half of them do.
+        # Those of the tiles of all levels take a tenth of a gigabyte of 64 bits each.
         narrow = shape.divisors.max() < 2**31
         self.extent: Extents = extents.astype(np.int32) if narrow else extents
         self.words: Array = np.ones((shape.sliding.size, shape.cells), np.int64)
