@@ -35,7 +35,7 @@ import numpy as np
 from costmodel import MapSpace, accelerator, workload
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
-from costmodel.exact.pool import Here, InOrder, Limit, Pool, Waiting
+from costmodel.exact.pool import Here, InOrder, Limit, Waiting
 from costmodel.exact.shared_units import SharedUnits, UnitProver
 from costmodel.exact_any import apart
 from costmodel.exact_any.chain_bounds import Opened
@@ -71,9 +71,10 @@ class Merging(InOrder[Any, Any]):
         seconds: from when a piece is handed back until the next one is, or is waited for.
     """
 
-    def __init__(self, pool: Pool[Any, Any]) -> None:
+    def __init__(self, pool: Measured) -> None:
         """Has dealt nothing."""
         super().__init__(pool)
+        self._measured = pool
         self.seconds: dict[int, float] = {}
         self._since: tuple[int, float] | None = None
 
@@ -85,14 +86,15 @@ class Merging(InOrder[Any, Any]):
     def take(self) -> tuple[Any, Any]:
         """See `InOrder`."""
         self.note()
-        self._since = self.first, time.process_time()
+        self._since = self.first, time.process_time() - self._measured.spent
         return super().take()
 
     def note(self) -> None:
         """Is through with the piece handed back last."""
         if self._since is not None:
             number, started = self._since
-            self.seconds[number] = time.process_time() - started
+            # What is dropped is settled meanwhile, to know its length.
+            self.seconds[number] = time.process_time() - self._measured.spent - started
             self._since = None
 
 
