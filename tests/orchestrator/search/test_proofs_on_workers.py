@@ -111,11 +111,11 @@ def test_killed_workers_change_nothing(
     problem = Problem(space.workload, space.accelerator, "edp", None)
     first = space.sample(np.random.default_rng(0), 2000, feasible=True)
     # Pieces of milliseconds, there and here.
-    monkeypatch.setattr(pieces, "MOST_WORK", 2000)
+    monkeypatch.setattr(pieces, "MOST_WORK", 100)
 
     def deadly(given: Given) -> Any:
         """Dies once before a piece, and once in the middle of another."""
-        pieces.MOST_WORK = 2000
+        pieces.MOST_WORK = 100
         for number, piece, limit in given.pieces:
             flag = tmp_path / str(number)
             if number in (3, 22) and not flag.exists():
