@@ -116,6 +116,8 @@ def _ray_of_those_who_ask(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     # What only waits for the collector would be ended through a Ray that is gone.
     gc.collect()
+    # What is left is kept for good: compiled code, libraries.
+    gc.freeze()
     if not (asked and _ray_is_idle()):
         _end_ray(request.config)
 
