@@ -38,8 +38,9 @@ from costmodel.space import Codes
 from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.tiles import FloatArray
 
-WINDOW = 1024
-"""How many pieces are dealt beyond those that are merged, at most."""
+WINDOW = 256
+"""How many pieces are dealt beyond those that are merged, at most: with more of them, more is dealt
+before the first searches find what would leave it less to do."""
 
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
