@@ -203,11 +203,7 @@ def imperfect_factorisations(size: int, whole: tuple[bool, ...]) -> Array:
     slots = len(whole)
     found = [ordered_factorisations(size, slots)]
     listed = 0
-    blocks = sorted(range(1, size), key=lambda block: (-(-size // block) * block, block))
-    for block in blocks:
-        outer = -(-size // block)
-        if outer * block == size:
-            continue
+    for outer, block in _padded_blocks(size):
         if outer * block > size * (1 + IDLE_SHARE) or listed > MOST_ROWS:
             break
         for leading in range(slots - (block > 1)):
@@ -222,6 +218,20 @@ def imperfect_factorisations(size: int, whole: tuple[bool, ...]) -> Array:
     rows = np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
     rows.flags.writeable = False
     return rows
+
+
+def _padded_blocks(size: int) -> Iterator[tuple[int, int]]:
+    """Passes over equal blocks of which the last is shorter, and their size: the least idle first.
+
+    Of a large size few are wanted, so they are not all listed.
+    """
+    for padded in itertools.count(size + 1):
+        idle = padded - size
+        if idle >= size:
+            return
+        for block in ordered_factorisations(padded, 2)[:, 0].tolist():
+            if idle < block < size:
+                yield padded // block, block
 
 
 @lru_cache(maxsize=16)

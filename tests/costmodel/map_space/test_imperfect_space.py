@@ -10,8 +10,8 @@ import pytest
 from timeloop_recursion import cost
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.arrays.imperfect_tilings import last_passes
-from costmodel.arrays.tables import imperfect_factorisations
+from costmodel.arrays.imperfect_tilings import MOST_ROWS, last_passes
+from costmodel.arrays.tables import _padded_blocks, imperfect_factorisations
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.loop_nest.records import mapping_record, score
 from mapspace.errors import ConfigError
@@ -150,3 +150,20 @@ def test_structured_search_finds_less_where_sizes_are_prime() -> None:
     for _ in range(500):
         codes = asked.ask(1)
         asked.tell(MODEL.evaluate(found, codes).objective("edp"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 12, 97, 360, 1021])
+def test_padded_blocks_come_with_the_least_idle_first(size: int) -> None:
+    listed = [(-(-size // block), block) for block in range(1, size) if size % block]
+    listed.sort(key=lambda passes: (passes[0] * passes[1], passes[1]))
+    assert [*_padded_blocks(size)] == listed
+
+
+def test_a_size_of_billions_has_the_factorisations_with_the_least_idle() -> None:
+    """They were sought among a list of all sizes of blocks, which took gigabytes."""
+    size = 2**31
+    rows = imperfect_factorisations(size, (False,) * 4)
+    padded = rows.prod(axis=1)
+    assert MOST_ROWS < len(rows) < 2 * MOST_ROWS
+    assert padded.min() == size
+    assert padded.max() < size * (1 + 1e-6)
