@@ -20,7 +20,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
         "mapspace",
-        "costmodel",
+        "costmodel costmodel.compiled",
         "costmodel.arrays",
         "costmodel.map_space",
         "costmodel.loop_nest",
@@ -82,7 +82,7 @@ REINFORCEMENT_FILES = {"searchers/ddpg.py", "searchers/ppo.py"}
 # Some searchers are another library's model or optimiser; templates are Jinja's.
 LIBRARIES = {
     "costmodel/command/templates.py": {"jinja2"},
-    "costmodel/compiled_once.py": {"filelock"},
+    "costmodel/compiled/once.py": {"filelock"},
     "searchers/cma_es.py": {"cmaes"},
     # Non-negative least squares, and solutions from one Cholesky factor: NumPy has neither.
     "searchers/shared/body_process.py": {"scipy"},

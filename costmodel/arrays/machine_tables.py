@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from costmodel.levels import Level
 from mapspace.errors import ConfigError
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from mapspace.errors import ConfigError
 
 _latest = threading.local()

@@ -39,7 +39,7 @@ from costmodel.arrays.projections import (
     projection_tables,
     projections_of,
 )
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import part
+from costmodel.compiled.by_reference import by_reference
 from costmodel.exact.problem import ProofTables
 
 FRESH, MOVING, RESTING, SETTLED = range(4)

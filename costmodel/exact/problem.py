@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import Array, NestTables, prime_factors
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from costmodel.exact.energy_units import EnergyUnits, energy_units
 from costmodel.exact.restriction import check_names
 from costmodel.map_space.map_space import MapSpace

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from costmodel.exact.problem import ProofTables
 
 

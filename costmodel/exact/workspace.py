@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from costmodel.exact.loop_orders import Orders, make_orders
 from costmodel.exact.objective import INFINITE
 from costmodel.exact.problem import ProofTables

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from costmodel.compiled.laid_out import laid_out
 from costmodel.exact_any.assignments import Spreads
 from costmodel.exact_any.leaves import Leaves
-from costmodel.laid_out import laid_out
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.credits import Credits
 from costmodel.tile_chains.rules import Decision, Rules

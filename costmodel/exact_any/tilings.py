@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from costmodel.arrays.tables import Array
+from costmodel.compiled.laid_out import addresses_of, laid_out
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.side_by_side import descents
-from costmodel.laid_out import addresses_of, laid_out
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.sights import (
     Bounds,

@@ -23,8 +23,8 @@ from costmodel.arrays.machine_tables import NETWORK_OF_CLASSES, NETWORK_OF_HOPS
 from costmodel.arrays.projections import PART_BY_DIVISION, PART_OF_INPUT
 from costmodel.arrays.scratch import Scratch
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
+from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
 from costmodel.loop_nest.link_transfers import Links, count_links, list_all_loops
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from costmodel.arrays.feasibility import axis_extent
 from costmodel.arrays.scratch import Scratch, most_children, most_classes
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.by_reference import by_reference
 from costmodel.compiled import part
+from costmodel.compiled.by_reference import by_reference
 from costmodel.loop_nest.networks import count_classes, sort_children, spatial_index
 from costmodel.space import Codes
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.by_reference import by_reference
 from costmodel.compiled import compiled, part
+from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import FloatArray
 from costmodel.map_space.moves import find_row
 from costmodel.space import Codes

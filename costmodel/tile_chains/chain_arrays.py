@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from costmodel.tile_chains.hulls import HULL
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Tiles

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
+from costmodel.compiled.by_reference import by_reference
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray, Tiles
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import part
-from costmodel.laid_out import rows_laid_out
+from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.laid_out import rows_laid_out
 from costmodel.tile_chains.tiles import FloatArray
 
 MOST_LINES = 32

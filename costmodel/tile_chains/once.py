@@ -13,9 +13,9 @@ import numpy as np
 
 from costmodel.arrays.projections import GROUPS_PER_AXIS, GROUPS_PER_CHILD, PART_OF_INPUT
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
-from costmodel.laid_out import laid_out
+from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.laid_out import laid_out
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.tiles import FloatArray
 

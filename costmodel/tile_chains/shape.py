@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 from costmodel.exact.problem import credit_layout, lattice, projections
 from costmodel.map_space.map_space import MapSpace
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean, part
-from costmodel.laid_out import lying_at
+from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.laid_out import lying_at
 from costmodel.tile_chains.chain_arrays import Chain
 from costmodel.tile_chains.entering import Around
 from costmodel.tile_chains.lines import Lines

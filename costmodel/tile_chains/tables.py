@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from costmodel.arrays.tables import Array
-from costmodel.laid_out import laid_out
+from costmodel.compiled.laid_out import laid_out
 from costmodel.tile_chains.aside import LOOSER, Aside, bring_back
 from costmodel.tile_chains.chain import build_levels
 from costmodel.tile_chains.chain_arrays import Scratch, empty_chain, make_scratch

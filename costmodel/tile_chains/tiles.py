@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import lean
+from costmodel.compiled.by_reference import by_reference
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import Shape

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from costmodel.compiled.laid_out import laid_out
 from costmodel.costs import Objective
-from costmodel.laid_out import laid_out
 from costmodel.tile_chains.sights import ENERGY, TOGETHER, Sight
 from costmodel.tile_chains.tables import ChainTables
 from costmodel.tile_chains.tiles import FloatArray

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from costmodel.arrays.remainders import Remainders, WalkScratch, make_walk
 from costmodel.arrays.scratch import Scratch, make_scratch
 from costmodel.arrays.tables import NestTables
-from costmodel.by_reference import by_reference
 from costmodel.compiled import part
+from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import FloatArray
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,

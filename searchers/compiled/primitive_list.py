@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from costmodel.arrays.feasibility import check_mapping
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.by_reference import by_reference
 from costmodel.compiled import compiled
+from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import STATUS_OK, FloatArray
 from costmodel.map_space.moves import find_row, order_index
 from costmodel.space import Codes

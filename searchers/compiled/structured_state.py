@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import NestTables
-from costmodel.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference
 
 Array = npt.NDArray[np.int64]
 

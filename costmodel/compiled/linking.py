@@ -4,7 +4,7 @@ Numba optimises a function and makes machine code of it, then does so again with
 callers, and within theirs. Here a *part*, a function that only compiled code calls, ends as
 intermediate code. The *entry* that Python calls takes in all parts that it reaches, and is then
 optimised and turned into machine code, once. This rests on members of Numba that are not public;
-`tests/costmodel/test_compiled.py` names them when they change.
+`tests/costmodel/compiled/test_compiled.py` names them when they change.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Python's `a[-1]` makes Numba look at the sign of every index and add the length 
 negative: a third of the instructions of the cost model. The functions of `costmodel.loop_nest` that
 allocate nothing have no such index, so nothing is looked at; one that is a constant is refused.
 This rests on a member of Numba that is not public, and on the names that it gives to functions;
-`tests/costmodel/test_compiled.py` names them when they change.
+`tests/costmodel/compiled/test_compiled.py` names them when they change.
 """
 
 from __future__ import annotations

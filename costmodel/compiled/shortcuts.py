@@ -2,9 +2,10 @@
 
 A sixth of the time went into looking through dozens of templates at every use of an operator. What
 a built-in function returns for types of arguments depends on nothing but these and the flags of the
-compilation. This rests on members of Numba that are not public; `tests/costmodel/test_compiled.py`
-names them when they change. Another seventh went into collections, which find next to nothing among
-the objects of a compilation: it takes 0.1 GB more without.
+compilation. This rests on members of Numba that are not public;
+`tests/costmodel/compiled/test_compiled.py` names them when they change. Another seventh went into
+collections, which find next to nothing among the objects of a compilation: it takes 0.1 GB more
+without.
 """
 
 from __future__ import annotations

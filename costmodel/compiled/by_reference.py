@@ -6,7 +6,7 @@ Python calls compiled code, and read field by field from then on. Its fields nev
 compiled code runs, which tells the optimiser that they need not be read again after every store.
 
 To lay out thirty arrays takes longer than what much compiled code does with them: what is passed
-again and again is laid out beforehand (`costmodel.laid_out`).
+again and again is laid out beforehand (`costmodel.compiled.laid_out`).
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from costmodel.arrays.tables import Array
-from costmodel.by_reference import by_reference
 from costmodel.compiled import compiled, lean
-from costmodel.laid_out import laid_out
+from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.laid_out import laid_out
 from costmodel.tile_chains.tiles import FloatArray
 
 

@@ -12,8 +12,8 @@ from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from costmodel.by_reference import Address, address_class
 from costmodel.compiled import lean
+from costmodel.compiled.by_reference import Address, address_class
 
 Value = TypeVar("Value", bound=tuple[Any, ...])
 

@@ -14,7 +14,7 @@ from numba.core import serialize
 from paths import ROOT
 
 from costmodel.compiled import lean
-from costmodel.compiled_sources import Sources
+from costmodel.compiled.sources import Sources
 from mapspace.private_folder import private_folder, temporary_folder
 
 TOY = {
@@ -317,18 +317,18 @@ def test_operators_are_looked_up_once() -> None:
     from numba.core import types
     from numba.core.types.functions import BaseFunction
 
-    from costmodel import compiled_typing
+    from costmodel.compiled import shortcuts
 
-    assert BaseFunction.get_call_type is compiled_typing._signature
-    assert callable(compiled_typing._SEARCH)
+    assert BaseFunction.get_call_type is shortcuts._signature
+    assert callable(shortcuts._SEARCH)
 
     def product(x: int, y: int) -> int:
         return x * y + x * y
 
     assert numba.njit(product)(3, 4) == 24
-    before = len(compiled_typing._found)
+    before = len(shortcuts._found)
     multiplied = [
-        key for key in compiled_typing._found if getattr(key[0].typing_key, "__name__", "") == "mul"
+        key for key in shortcuts._found if getattr(key[0].typing_key, "__name__", "") == "mul"
     ]
     assert any(key[3] == (types.int64, types.int64) for key in multiplied)
 
@@ -336,9 +336,9 @@ def test_operators_are_looked_up_once() -> None:
         return x * x
 
     assert numba.njit(square)(5) == 25
-    assert len(compiled_typing._found) == before
+    assert len(shortcuts._found) == before
     assert numba.njit(square)(0.5) == 0.25
-    assert len(compiled_typing._found) == before + 1
+    assert len(shortcuts._found) == before + 1
 
 
 def test_the_models_lean_code_has_no_index_from_the_end() -> None:

@@ -2,7 +2,7 @@
 
 The cache lies in the user's cache folder, so an installation that cannot be written to starts as
 fast as any other. Numba reads it back as pickles: only a folder that nobody else can write to is
-trusted. What a cached function is filed under is explained in `costmodel.compiled_sources`.
+trusted. What a cached function is filed under is explained in `costmodel.compiled.sources`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import platformdirs
 from numba.core.caching import _CacheLocator
 from numba.core.registry import CPUDispatcher
 
-from costmodel import by_reference, compiled_indexing, compiled_linking
-from costmodel.compiled_indexing import index_from_the_front
-from costmodel.compiled_linking import EntryCompiler, Part, PartCompiler
-from costmodel.compiled_once import Entry
-from costmodel.compiled_sources import Sources
-from costmodel.compiled_typing import collect_nothing_meanwhile, remember_operators
+from costmodel.compiled import by_reference, indexing, linking
+from costmodel.compiled.indexing import index_from_the_front
+from costmodel.compiled.linking import EntryCompiler, Part, PartCompiler
+from costmodel.compiled.once import Entry
+from costmodel.compiled.shortcuts import collect_nothing_meanwhile, remember_operators
+from costmodel.compiled.sources import Sources
 from mapspace.private_folder import private_folder, temporary_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ def lean(function: Function) -> Function:
     """As `compiled`, for functions that allocate nothing: arrays are not reference-counted.
 
     Counting cost the main pass nine tenths of its time. In the loop-nest model no index is counted
-    from the end either (`costmodel.compiled_indexing`).
+    from the end either (`costmodel.compiled.indexing`).
     """
     return _entry(function, _nrt=False)
 
@@ -144,7 +144,7 @@ class ProjectLocator(_CacheLocator):
 @lru_cache(maxsize=1)
 def _how() -> str:
     """Digest of the files that decide how everything is compiled, whatever it is."""
-    modules = (compiled_linking, by_reference, compiled_indexing)
+    modules = (linking, by_reference, indexing)
     files = [Path(str(module.__file__)) for module in modules]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
