@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.command.own_model import Answer, OwnModel
+from costmodel.command.process import LARGEST_OUTPUT, Finished, Processes
 from costmodel.command.settings import COSTS, STANDARD_OUTPUT, ReadCost, Simulator
 from costmodel.command.templates import Templates
 from mapspace.errors import ConfigError, DataError
-
-_LARGEST_OUTPUT = 16 << 20
 
 
 class CommandModel(OwnModel):
@@ -41,52 +39,49 @@ class CommandModel(OwnModel):
 
     def _answers(self, records: Sequence[dict[str, Any]]) -> Iterator[Answer]:
         """`workers` at a time."""
+        processes = Processes()
         with ThreadPoolExecutor(self.simulator.workers) as pool:
-            yield from pool.map(self._answer, records)
+            try:
+                yield from pool.map(lambda record: self._answer(record, processes), records)
+            except BaseException:
+                # Nobody waits for them any more.
+                processes.end()
+                raise
 
-    def _answer(self, record: dict[str, Any]) -> Answer:
+    def _answer(self, record: dict[str, Any], processes: Processes) -> Answer:
         answer = Answer(None, "")
         for _ in range(1 + self.simulator.retries):
-            answer = self._run(record)
+            answer = self._run(record, processes)
             if answer.values is not None or not answer.why:
                 return answer
         return answer
 
-    def _run(self, record: dict[str, Any]) -> Answer:
+    def _run(self, record: dict[str, Any], processes: Processes) -> Answer:
         simulator = self.simulator
         words, files = self._templates.filled(record)
-        with tempfile.TemporaryDirectory(prefix="mapspace-") as name:
+        environment = {**os.environ, **simulator.environment}
+        with tempfile.TemporaryDirectory(prefix="mapspace-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             for file, text in files.items():
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_text(text)
             try:
-                done = subprocess.run(
-                    words,
-                    cwd=folder,
-                    env={**os.environ, **simulator.environment},
-                    capture_output=True,
-                    timeout=simulator.timeout_s,
-                    stdin=subprocess.DEVNULL,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return Answer(None, f"no answer within {simulator.timeout_s:g} s.")
-            except OSError as error:
-                raise ConfigError(f"run: cannot start {words[0]}: {error.strerror}.") from error
-            return self._read(done, folder)
+                done = processes.run(words, folder, environment, simulator.timeout_s)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise ConfigError(f"run: cannot start {words[0]}: {reason}.") from error
+            return Answer(None, done.cut) if done.cut else self._read(done, folder)
 
-    def _read(self, done: subprocess.CompletedProcess[bytes], folder: Path) -> Answer:
-        said = done.stdout[:_LARGEST_OUTPUT].decode(errors="replace")
-        complained = done.stderr[:_LARGEST_OUTPUT].decode(errors="replace")
+    def _read(self, done: Finished, folder: Path) -> Answer:
+        said, complained = done.printed, done.complained
         infeasible = self.simulator.infeasible
-        if done.returncode in infeasible.exit_codes:
+        if done.exit_code in infeasible.exit_codes:
             return Answer(None)
         if infeasible.regex is not None and re.search(infeasible.regex, f"{said}\n{complained}"):
             return Answer(None)
-        if done.returncode != 0:
+        if done.exit_code != 0:
             last = (complained.strip() or said.strip() or "it printed nothing").splitlines()[-1]
-            return Answer(None, f"exit code {done.returncode}: {last[:300]}")
+            return Answer(None, f"exit code {done.exit_code}: {last[:300]}")
         values = []
         for cost in COSTS:
             how = self.simulator.costs.get(cost)
@@ -118,13 +113,16 @@ def _value(how: ReadCost, said: str, folder: Path) -> float:
     elif how.json_path is not None:
         found = _in_json(text, how.json_path)
     else:
-        rows = list(csv.DictReader(io.StringIO(text)))
+        try:
+            rows = list(csv.DictReader(io.StringIO(text)))
+        except csv.Error as error:
+            raise DataError(f"{_shown(text)} is no CSV: {error}.") from None
         if not rows or how.csv not in rows[-1]:
             raise DataError(f"{_shown(text)} has no column {how.csv!r} with a row.")
         found = rows[-1][how.csv]
     try:
         number = float(found) * how.scale
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"expected a number, got {str(found)[:100]!r}.") from None
     if not (math.isfinite(number) and number >= 0):
         raise DataError(f"expected a finite number of at least 0, got {number}.")
@@ -136,7 +134,7 @@ def _content(folder: Path, name: str) -> str:
     if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
         raise DataError(f"the command left no file {name}.")
     with file.open(errors="replace") as opened:
-        return opened.read(_LARGEST_OUTPUT)
+        return opened.read(LARGEST_OUTPUT)
 
 
 def _in_json(text: str, path: str) -> Any:

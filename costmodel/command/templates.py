@@ -79,8 +79,9 @@ class Templates:
         def fill(template: jinja2.Template, where: str) -> str:
             try:
                 return template.render(known)
-            except (jinja2.UndefinedError, jinja2.exceptions.SecurityError, TypeError) as error:
-                raise ConfigError(f"{where}: {error}.") from None
+            except Exception as error:  # whatever a user's template does
+                reason = " ".join(str(error).split()) or type(error).__name__
+                raise ConfigError(f"{where}: {reason.rstrip('.')}.") from None
 
         words = [fill(template, f"run[{i}]") for i, template in enumerate(self._run)]
         files = {name: fill(text, f"files.{name}") for name, text in self._files.items()}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from costmodel.accelerators import accelerator
 from costmodel.command.entry import read_settings
 from costmodel.command.model import CommandModel
+from costmodel.command.own_model import record_of
 from costmodel.command.settings import Simulator
 from costmodel.costs import STATUS_CAPACITY, STATUS_OK, STATUS_OUTSIDE
 from costmodel.loop_nest.model import LoopNestModel
@@ -99,7 +103,9 @@ def test_costs_are_read(cost: dict[str, Any], prints: str) -> None:
         ("print('{\"energy\": \"x\", \"cycles\": 1}')", "expected a number, got 'x'"),
         ("print('{\"cycles\": 1}')", "has no energy"),
         ("sys.exit('no such\\nlayer')", "exit code 1: layer"),
+        ("print('{\"energy\": 1' + '0' * 400 + ',\"cycles\": 1}')", "expected a number, got '1000"),
         ("import time; time.sleep(60)", "no answer within 0.2 s"),
+        ("while True: print('x' * 999)", "it printed more than 16 MiB."),
     ],
 )  # fmt: skip
 def test_what_fails_always_is_said_at_once(script: str, said: str) -> None:
@@ -170,6 +176,10 @@ def test_several_at_a_time_answer_in_order() -> None:
         ({"files": {"/etc/a": ""}}, "expected a name inside of the folder"),
         ({"files": {"a": "{{ record.nothing.more }}"}}, "files.a: "),
         ({"files": {"a": "{{ ().__class__.__mro__ }}"}}, "files.a: "),
+        ({"files": {"a": "{{ 1 // 0 }}"}}, "files.a: integer division or modulo by zero."),
+        ({"files": {"a": "{{ range(10 ** 9) | list }}"}}, "files.a: Range too big"),
+        ({"files": {"a": "{{ dims.M | batch('x') | list }}"}}, "files.a: "),
+        ({"run": ["{{ dims }}\0"]}, "run: cannot start "),
         ({"costs": {}}, "costs"),
         ({"costs": {"energy_pj": {}}}, "expected exactly one of regex, json and csv"),
         ({"costs": {"energy_pj": {"regex": "("}}}, "regex: "),
@@ -217,3 +227,43 @@ def test_spaces_of_equal_content_share_answers_and_others_do_not(tmp_path: Path)
     assert count.read_text() == "x"
     tried.evaluate(MapSpace(workload("gemm:M=4,N=8,K=4"), accelerator("mm256")), code)
     assert count.read_text() == "xx"
+
+
+CHILD = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, file=open({!r}, 'w'))\n"
+
+
+@pytest.mark.parametrize("script", [PRINTS, "import time; time.sleep(60)"])
+def test_what_a_command_has_started_ends_with_it(script: str, tmp_path: Path) -> None:
+    """A wrapper that hangs, or leaves its simulator running, which holds its output open."""
+    file = tmp_path / "pid"
+    tried = model(CHILD.format(str(file)) + script, timeout_s=2.0, retries=0)
+    found = tried.evaluate(SPACE, codes(1))
+    assert found.status.tolist() == [STATUS_OK if script == PRINTS else STATUS_OUTSIDE]
+    assert not _runs(int(file.read_text()))
+
+
+def test_what_runs_ends_with_the_search(tmp_path: Path) -> None:
+    """The first of three answers, and who asked is interrupted; the others would hang."""
+    records = [record_of(SPACE, code) for code in codes(3)]
+    script = (
+        f"open({str(tmp_path)!r} + '/' + str(os.getpid()), 'w').close()\n"
+        f"import time\nwhile len(os.listdir({str(tmp_path)!r})) < 3: time.sleep(0.01)\n"
+        f"time.sleep(0 if m['mapping'] == {records[0]['mapping']!r} else 60)\n" + PRINTS
+    )
+    tried = CommandModel(validate(Simulator, simulator(script, workers=3, retries=5), ""))
+    answers = tried._answers(records)
+    assert isinstance(answers, Generator)
+    assert next(answers).values is not None
+    with pytest.raises(KeyboardInterrupt):
+        answers.throw(KeyboardInterrupt)
+    assert not any(_runs(int(name)) for name in os.listdir(tmp_path))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there, and no zombie; it may need a moment to end."""
+    for _ in range(50):
+        status = Path(f"/proc/{pid}/status")
+        if not status.exists() or "\nState:\tZ" in status.read_text():
+            return False
+        time.sleep(0.02)
+    return True
