@@ -16,7 +16,7 @@ from mapspace.extras import what_is_missing
 from orchestrator.commands import COMMANDS
 from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of, with_store
 from orchestrator.runs.locations import RUNS, local_file
-from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.json_text import answer_text, json_text
 from orchestrator.schemas.runs import ReportAnswer
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def space(
             plot=plot,
             surface=None if surface is None else pair_of(surface),
         )
-    click.echo(json_text(found.summary) if as_json else description_text(found.summary, plot))
+    click.echo(answer_text(found.summary) if as_json else description_text(found.summary, plot))
     if found.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is of what was drawn so far.", 130))
 
@@ -216,7 +216,7 @@ def report(run: Place, tracking_uri: str | None, as_json: bool) -> None:
 
     page = str(draw(run, tracking_uri=tracking_uri))
     answer: ReportAnswer = {"page": page}
-    click.echo(json_text(answer) if as_json else page)
+    click.echo(answer_text(answer) if as_json else page)
 
 
 @cli.command()
@@ -230,7 +230,7 @@ def run(output: Place, quick: bool, as_json: bool) -> None:
     page = main_job(output, quick=quick, echo=functools.partial(click.echo, err=as_json))
     if as_json:
         answer: ReportAnswer = {"page": str(page)}
-        click.echo(json_text(answer))
+        click.echo(answer_text(answer))
 
 
 @cli.command()
@@ -252,7 +252,7 @@ def describe(machine: str, plot: Place | None, as_json: bool) -> None:
         check_plot(plot, ".svg")
         with local_file(plot) as file:
             draw(found, file)
-    click.echo(json_text(summary(found)) if as_json else tree(found))
+    click.echo(answer_text(summary(found)) if as_json else tree(found))
 
 
 @cli.command()

@@ -18,7 +18,7 @@ from orchestrator.commands.options import (
     with_store,
 )
 from orchestrator.runs.locations import local_file
-from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.json_text import answer_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "--json",
     "as_json",
     is_flag=True,
-    help="With --timeloop: print one JSON object; records are answered in JSON lines anyway.",
+    help="With --timeloop: one JSON object; of records, always in JSON lines: say from_store.",
 )
 def evaluate(
     model: str | None,
@@ -81,8 +81,7 @@ def evaluate(
         if output is not None or options["counting"] or model not in (None, "loopnest"):
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
         result = evaluate_files(records, lenient=lenient, link_transfers=options["link_transfers"])
-        shown = {**result, "from_store": False}
-        click.echo(json_text(shown) if as_json else costs_text(result))
+        click.echo(answer_text(result) if as_json else costs_text(result))
         return
     if len(records) > 1:
         raise click.UsageError(f"Got unexpected extra argument ({records[1]})")
@@ -97,6 +96,7 @@ def evaluate(
             target,
             hardware=machine,
             lenient=lenient,
+            says_store=as_json,
             **options,
         )
     parts = (

@@ -9,7 +9,7 @@ import click
 from costmodel.costs import OBJECTIVES
 from orchestrator.commands.options import HTML, PLACE, OnceEach, check_page
 from orchestrator.runs.locations import local_file
-from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.json_text import answer_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -49,7 +49,7 @@ def explain(
     if page is not None:
         with local_file(page) as file:
             save_document(explained_document(found), file)
-    click.echo(json_text(found.to_dict()) if as_json else explained_text(found))
+    click.echo(answer_text(found.to_dict()) if as_json else explained_text(found))
 
 
 @click.command(cls=OnceEach)
@@ -73,7 +73,7 @@ def diff(first: Place, second: Place, page: Place | None, as_json: bool) -> None
     if page is not None:
         with local_file(page) as file:
             save_document(compared_document(found), file)
-    click.echo(json_text(found.to_dict()) if as_json else compared_text(found))
+    click.echo(answer_text(found.to_dict()) if as_json else compared_text(found))
 
 
 COMMANDS = (explain, diff)

@@ -13,7 +13,7 @@ import click
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, write_atomically
 from orchestrator.runs.locations import PlaceParam
-from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.json_text import answer_text
 
 PLOT_SUFFIX = ".png"
 PLACE = PlaceParam()
@@ -156,7 +156,7 @@ def write_text(text: str, output: Place | None, as_json: bool) -> None:
     if output is not None:
         write_atomically(output, text.encode())
     if as_json:
-        click.echo(json_text({"text": text, "output": None if output is None else str(output)}))
+        click.echo(answer_text({"text": text, "output": None if output is None else str(output)}))
     elif output is None:
         click.echo(text, nl=False)
 

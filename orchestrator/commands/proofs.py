@@ -16,7 +16,7 @@ from orchestrator.commands.options import (
     with_store,
 )
 from orchestrator.runs.locations import local_file
-from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.json_text import answer_text, json_text
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
@@ -45,7 +45,7 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 
     with local_file(certificate, there=True) as file:
         result = verify_any_file(file, independent=independent, seconds=seconds)
-    click.echo(json_text(result.to_dict()) if as_json else verification_text(result))
+    click.echo(answer_text(result.to_dict()) if as_json else verification_text(result))
     if not result.holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")
     if not result.complete:

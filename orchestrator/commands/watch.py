@@ -6,7 +6,7 @@ import click
 
 from mapspace.storage import Place, RemotePath
 from orchestrator.commands.options import PLACE, OnceEach
-from orchestrator.schemas.json_text import json_text
+from orchestrator.schemas.json_text import answer_text
 
 # Between two looks at the files.
 LOOK_SECONDS, REMOTE_LOOK_SECONDS = 1.0, 5.0
@@ -30,7 +30,7 @@ def watch(run: Place, port: int | None, once: bool, as_json: bool) -> None:
     check_folder(run)
     if once or as_json:
         state = folder_state(run)
-        click.echo(json_text(state) if as_json else state_text(state))
+        click.echo(answer_text(state) if as_json else state_text(state))
         return
     from orchestrator.watch.server import Latest, open_server
 

@@ -52,6 +52,7 @@ def evaluate_file(
     *,
     hardware: Path | None = None,
     lenient: bool = False,
+    says_store: bool = False,
     **options: Any,
 ) -> Counts:
     """Scores a file of mapping records.
@@ -64,6 +65,7 @@ def evaluate_file(
         hardware: MAESTRO's hardware file, where the source is one of its mapping files (`.m`).
         lenient: whether to leave out layers of that whose dataflow has no counterpart, and list
             them on standard error.
+        says_store: whether results of models that ask no store say `from_store`, too.
         options: as `scorer` takes them.
 
     Returns:
@@ -79,6 +81,8 @@ def evaluate_file(
     with _written(output) as out:
         for results in _scored(score, source, listed):
             for record in results:
+                if says_store:
+                    record["result"].setdefault("from_store", False)
                 out.write(json.dumps(record, separators=(",", ":")) + "\n")
                 found = record["result"]
                 # Of a simulator any other reason is a failure, which may be one of this time.

@@ -13,6 +13,11 @@ def json_text(answer: Any) -> str:
     return json.dumps(finite(answer), allow_nan=False)
 
 
+def answer_text(answer: Mapping[str, Any]) -> str:
+    """An answer that no store has had a part in, and that says so, as JSON in one line."""
+    return json_text({**answer, "from_store": False})
+
+
 def finite(answer: Any) -> Any:
     """An answer with None for numbers that JSON cannot say, and lists for tuples."""
     if isinstance(answer, float):

@@ -73,6 +73,12 @@ ANSWERS: Mapping[str, Any] = {
     "sweep-tables": runs.SweepAnswer,
 }
 """What is printed, by the name of its schema: the command, and what makes it another answer."""
+NO_ANSWERS = frozenset({"list", "results", "results-rm", "results-gc"})
+"""What is a table of things by name or of rows, and what was done to a store."""
+_FROM_STORE = {
+    "type": "boolean",
+    "description": "Whether it was read from the store of results; of what asks none, false.",
+}
 OF_COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("benchmark", "generate", "sweep", "train"), "experiment"),
     **dict.fromkeys(("export", "import"), "text"),
@@ -101,7 +107,11 @@ def schema(name: str) -> dict[str, Any]:
     }
     definitions = found.pop("$defs", {})
     parts = {key: _closed(part) for key, part in definitions.items()}
-    return head | _closed(found) | ({"$defs": parts} if parts else {})
+    whole = _closed(found)
+    if "properties" in whole and name not in NO_ANSWERS:
+        # Commands say it always, agents' tools where a store can have a part in the answer.
+        whole["properties"].setdefault("from_store", _FROM_STORE)
+    return head | whole | ({"$defs": parts} if parts else {})
 
 
 def schema_text(name: str) -> str:

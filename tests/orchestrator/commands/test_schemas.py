@@ -17,7 +17,7 @@ from whole_spaces import golden
 
 from orchestrator.cli import cli
 from orchestrator.schemas.json_text import json_text
-from orchestrator.schemas.published import ANSWERS, NAMES, OF_COMMANDS, schema
+from orchestrator.schemas.published import ANSWERS, NAMES, NO_ANSWERS, OF_COMMANDS, schema
 
 GEMM = "gemm:M=16,N=16,K=16"
 OTHER = "gemm:M=8,N=16,K=11"
@@ -157,6 +157,7 @@ def test_what_is_printed_is_what_the_schema_says(
     lines = text.splitlines() if name == "search-problems" else [text]
     for answer in (json.loads(line, parse_constant=no_number) for line in lines):
         holds(name, answer)
+        assert name in NO_ANSWERS or isinstance(answer["from_store"], bool)
         if name.startswith("search") and answer.get("record") is not None:
             holds("record", answer["record"])
 
