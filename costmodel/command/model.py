@@ -93,9 +93,27 @@ class CommandModel(OwnModel):
 
 
 def version_of(simulator: Simulator) -> str:
-    """What changes whenever a figure could: of the settings and what they say of the simulator."""
-    text = json.dumps(simulator.model_dump(mode="json"), sort_keys=True)
+    """What changes whenever a figure could: of the settings, and of the files that are run.
+
+    A word of the command that is a whole path counts with the file's content: a simulator that was
+    compiled anew is another one, and one that was moved is not.
+    """
+    said = simulator.model_dump(mode="json")
+    said["run"] = [_digest(word) or word for word in simulator.run]
+    text = json.dumps(said, sort_keys=True)
     return f"{simulator.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _digest(word: str) -> str:
+    """The name and content of a file that is named by its whole path; empty of anything else."""
+    file = Path(word)
+    if not file.is_absolute() or not file.is_file():
+        return ""
+    try:
+        with file.open("rb") as opened:
+            return f"{file.name} {hashlib.file_digest(opened, 'sha256').hexdigest()}"
+    except OSError:
+        return ""
 
 
 def _value(how: ReadCost, said: str, folder: Path) -> float:

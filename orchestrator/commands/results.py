@@ -33,7 +33,7 @@ REMOVE, CLEAR = "rm", "gc"
 @click.option("--accelerator", help="Name of the machine.")
 @click.option("--method", help="Name of the searcher.")
 @click.option("--objective", help="What was minimised.")
-@click.option("--kind", help="search, run (of a benchmark), front, ...")
+@click.option("--kind", help="search, run (of a benchmark), proof, front; evaluation, if named.")
 @click.option("--older", type=float, metavar="DAYS", help="Stored so many days ago or earlier.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the latest; else 1000.")
 @click.option("--all", "everything", is_flag=True, help="With rm: all results.")
@@ -82,6 +82,8 @@ def results(
         return
     database = Database(store)
     if question is None:
+        # A simulator has thousands, which would hide everything else.
+        chosen = {"no_kind": "evaluation", **chosen} if "kind" not in chosen else chosen
         answer = _listed(database, chosen, SHOWN, limit or 1000)
     else:
         _refuse(chosen, limit, "SQL")
@@ -111,6 +113,9 @@ def _listed(
         if name == "workload":
             conditions.append("(workload = ? OR problem = ?)")
             values += [value, _problem(value)]
+        elif name == "no_kind":
+            conditions.append("kind <> ?")
+            values.append(value)
         elif name == "older":
             conditions.append("stored <= make_timestamp(?)")
             values.append(int((time.time() - value * 86400) * 1e6))

@@ -15,6 +15,7 @@ from costmodel.costs import STATUS_OUTSIDE
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.pool.event_log import Outcome
+from orchestrator.pool.remembered import Memory, Scored
 from orchestrator.runs.ray_runtime import node_was_lost
 from searchers.queries import Query
 
@@ -43,7 +44,7 @@ class _Evaluator:
         """Begins with a new model, which remembers nothing."""
         self._model, self._space = self._make()
 
-    def score(self, code: Codes) -> tuple[float, float, int, int, str]:
+    def score(self, code: Codes) -> Scored:
         """Energy, latency, status, excess, and why there are none of a failure."""
         failures = getattr(self._model, "failures", 0)
         costs = self._model.evaluate(self._space, code[None])
@@ -75,6 +76,7 @@ class Evaluators:
         cpus: float = 1.0,
         gpus: float = 0.0,
         query_seconds: float | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """Starts them; the first queries go to those that come first.
 
@@ -85,6 +87,7 @@ class Evaluators:
             gpus: GPUs likewise.
             query_seconds: the most that a query may take; an evaluator that takes longer is started
                 anew, and the mapping counts as one that cannot run. None: no limit.
+            memory: what is known of before; takes what is scored.
 
         Raises:
             ConfigError: fewer than one, or Ray has not what even one of them needs.
@@ -106,7 +109,8 @@ class Evaluators:
         self._waiting: deque[Query] = deque()
         self._out: dict[Any, tuple[int, Query, float]] = {}
         self._tries: dict[int, int] = {}
-        self._known: dict[bytes, tuple[float, float, int, int, str]] = {}
+        self._known: dict[bytes, Scored] = {}
+        self._memory = memory
         self._back: list[Outcome] = []
         self._query_seconds = query_seconds
         self._started = time.monotonic()
@@ -127,6 +131,8 @@ class Evaluators:
     def submit(self, query: Query) -> None:
         """Gives a query to an evaluator; one that was answered before is back at once."""
         known = self._known.get(query.code.tobytes())
+        if known is None and self._memory is not None:
+            known = self._memory.find(query.code)
         if known is not None:
             self._back.append(Outcome(query.ticket, *known))
             return
@@ -252,6 +258,8 @@ class Evaluators:
             self._come(index)
         else:
             self._next(index)
+            if self._memory is not None:
+                self._memory.keep(query.code, answer)
         self._known[query.code.tobytes()] = answer
         self._back.append(Outcome(query.ticket, *answer))
 
@@ -276,7 +284,7 @@ class Evaluators:
             ray.kill(actor)
 
 
-def _failure(why: str) -> tuple[float, float, int, int, str]:
+def _failure(why: str) -> Scored:
     return (np.inf, np.inf, STATUS_OUTSIDE, 0, why)
 
 

@@ -6,11 +6,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from costmodel.loop_nest.record_forms import as_nest
 from costmodel.models import COST_MODELS
 from costmodel.space import CostModel
-from mapspace.errors import ConfigError, DataError
+from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.version import __version__
 from orchestrator.store.address import Question
 from orchestrator.store.compaction import tidy
@@ -32,11 +34,10 @@ def read_or_score(score: Score, name: str, model: CostModel, store: Store) -> Sc
         model: the model; its version stands for its settings, too.
         store: where results are read and kept.
     """
-    package = COST_MODELS.package(name) or f"mapspace {__version__}"
-    whose = [model.name, model.version, package]
+    whose = whose_answers(name, model)
 
     def scores(records: list[Record]) -> list[Record]:
-        questions = [_question(record, whose) for record in records]
+        questions = [evaluation_question(record, whose) for record in records]
         rows = {row.question: row for row in store.rows({q.question for q in questions})}
         found: dict[int, Any] = {}
         for place, question in enumerate(questions):
@@ -53,7 +54,8 @@ def read_or_score(score: Score, name: str, model: CostModel, store: Store) -> Sc
         new = []
         for place, record in zip(left, results, strict=True):
             if record["result"].get("why", INFEASIBLE) == INFEASIBLE:
-                new.append(_row(questions[place], records[place], record["result"], model))
+                row = evaluation_row(questions[place], records[place], record["result"], model)
+                new.append(row)
             found[place] = record["result"] | {"from_store": False}
         if new and store.add(new):
             tidy(store)
@@ -77,13 +79,23 @@ def _scored(score: Score, records: list[Record], left: list[int]) -> list[Record
         raise ConfigError(f"record {left[int(match[1])]}: {match[2]}") from None
 
 
-def _question(record: Mapping[str, Any], whose: list[str]) -> Question:
-    """The question of a record: everything in it but a result that it may have already."""
+def whose_answers(name: str, model: CostModel) -> list[str]:
+    """A cost model by its key in their table, with its version and its package's."""
+    package = COST_MODELS.package(name) or f"mapspace {__version__}"
+    return [model.name, model.version, package]
+
+
+def evaluation_question(record: Mapping[str, Any], whose: list[str]) -> Question:
+    """The question of a record: its mapping, whichever form it is written in, names included."""
     asked = {key: value for key, value in record.items() if key != "result"}
+    # What is none, or is no loop nest, is refused by whoever scores it.
+    with suppress(MapspaceError):
+        asked = as_nest(asked)
     return Question({"kind": "evaluation", "model": whose, "record": asked}, {})
 
 
-def _row(question: Question, record: Record, result: Record, model: CostModel) -> Row:
+def evaluation_row(question: Question, record: Record, result: Record, model: CostModel) -> Row:
+    """A row of one evaluated mapping."""
     energy, cycles = (result.get(key) for key in ("energy_pj", "cycles"))
     machine = record.get("arch_name") or record.get("arch")
     workload = record.get("problem")

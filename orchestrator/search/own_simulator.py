@@ -12,12 +12,14 @@ from typing import IO, TYPE_CHECKING, Any
 from mapspace.errors import ArgumentError, MapspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from orchestrator.answers.request import Request
     from orchestrator.pool.event_log import Kept
     from orchestrator.pool.making import ModelMaker
     from orchestrator.pool.scheduler import PoolSearch
+    from orchestrator.records.stored_answers import StoredAnswers
+    from orchestrator.store.folder import Store
 
 # Where neither iterations nor seconds are given.
 ITERATIONS = 1000
@@ -49,15 +51,22 @@ class OwnResult:
         record: the mapping, with its result by the simulator.
         value: of the objective.
         summary: what was asked and spent.
+        from_store: whether nothing was simulated now.
     """
 
     record: dict[str, Any]
     value: float
     summary: dict[str, Any]
+    from_store: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
-        return {"record": self.record, "value": self.value, **self.summary, "from_store": False}
+        return {
+            "record": self.record,
+            "value": self.value,
+            **self.summary,
+            "from_store": self.from_store,
+        }
 
     def text(self) -> str:
         """For people."""
@@ -76,6 +85,8 @@ class OwnResult:
             f"{said['searcher']}: {said['iterations']:,} simulations in {said['seconds']:.1f} s on "
             f"{workers}",
         ]
+        if self.from_store:
+            lines.append("from the store, nothing was simulated now")
         if said["failures"]:
             lines.append(
                 f"{said['failures']:,} failed and count as unable to run; the last: "
@@ -85,7 +96,7 @@ class OwnResult:
 
 
 def search(request: Request, own: OwnSearch) -> OwnResult:
-    """Searches until the budget is spent, on Ray actors.
+    """Searches until the budget is spent, on Ray actors; what the store knows is not simulated.
 
     Args:
         request: workload, accelerator, searcher, objective, seed and budget.
@@ -101,7 +112,9 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     from costmodel.workloads import workload
     from orchestrator.pool.event_log import EventLog
     from orchestrator.pool.making import ModelMaker
+    from orchestrator.pool.remembered import run_as_remembered
     from orchestrator.pool.scheduler import PoolSearch
+    from orchestrator.search.stored_simulations import SimulatedSearch
 
     if own.workers < 1:
         raise ArgumentError("workers", f": expected at least 1, got {own.workers}.")
@@ -128,6 +141,24 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
         "model": f"{model.name} {model.version}",
         "budget": [iterations, request.seconds],
     }
+    asked = SimulatedSearch(
+        request,
+        method,
+        found,
+        device,
+        model,
+        name,
+        (own.workers, own.query_seconds),
+        {"iterations": iterations, "seconds": request.seconds},
+    )
+    # Who wants a log of events wants the search.
+    known = None if request.store is None or own.events else asked.read(request.store)
+    if known is not None:
+        print(f"answered from the store: {known.pop('stored')}", file=sys.stderr, flush=True)
+        return OwnResult(**known, from_store=True)
+    record_of = entry.record
+    assert record_of is not None
+    memory = _memory(request.store, name, model, space, lambda code: record_of(space, code, device))
     with _events(own.events) as (file, there):
         pool = PoolSearch(
             searcher,
@@ -145,8 +176,14 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
             log.head(what)
         else:
             _replayed(pool, what, there, own.events)
+        if memory is not None and not pool.finished:
+            run_as_remembered(pool, memory, own.workers)
         if not pool.finished:
-            _run_on_ray(pool, own, ModelMaker(name, found, device, settings))
+            try:
+                _run_on_ray(pool, own, ModelMaker(name, found, device, settings), memory)
+            finally:
+                if memory is not None:
+                    memory.write()
     trial = pool.result()
     if trial.best_code is None:
         why = f"; the last failure: {pool.last_failure}" if pool.failures else ""
@@ -159,13 +196,31 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
         "failures": pool.failures,
         "last_failure": pool.last_failure,
     }
-    assert entry.record is not None
-    record = entry.record(space, trial.best_code, device)
+    record = record_of(space, trial.best_code, device)
     record["result"] = {request.objective: trial.best_loss}
-    return OwnResult(record, trial.best_loss, summary)
+    if request.store is not None and not pool.failures:
+        answer = {"record": record, "value": trial.best_loss, "summary": summary}
+        asked.keep(request.store, answer)
+    nothing_new = memory is not None and memory.found > 0 and not memory.made
+    return OwnResult(record, trial.best_loss, summary, nothing_new and not pool.failures)
 
 
-def _run_on_ray(pool: PoolSearch, own: OwnSearch, make: ModelMaker) -> None:
+def _memory(
+    store: Store | None,
+    name: str,
+    model: Any,
+    space: Any,
+    record: Callable[[Any], dict[str, Any]],
+) -> StoredAnswers | None:
+    """What the store knows of a simulator's answers; None where there is no store."""
+    from orchestrator.records.stored_answers import StoredAnswers
+
+    return None if store is None else StoredAnswers(store, name, model, space, record)
+
+
+def _run_on_ray(
+    pool: PoolSearch, own: OwnSearch, make: ModelMaker, memory: StoredAnswers | None
+) -> None:
     """Lets evaluators on Ray score what a search asks."""
     from mapspace.ray_start import start_ray
     from orchestrator.pool.actors import Evaluators
@@ -178,6 +233,7 @@ def _run_on_ray(pool: PoolSearch, own: OwnSearch, make: ModelMaker) -> None:
         cpus=make.cpus,
         gpus=make.gpus,
         query_seconds=own.query_seconds,
+        memory=memory,
     )
     try:
         # Ray tells of a lost process on standard output, where the answer goes.

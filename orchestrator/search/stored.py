@@ -81,7 +81,7 @@ class Asked:
             "problem": problem(space.workload, space.accelerator, self._keep),
             "objective": request.objective,
             "model": [model.name, model.version],
-            "method": _method(request, self.method, space.workload),
+            "method": method_of(request, self.method, space.workload),
             "seed": request.seed,
             "top": request.top,
         }
@@ -163,7 +163,7 @@ def keep(asked: Asked, result: SearchResult | None) -> None:
         tidy(store)
 
 
-def _method(request: Request, name: str, workload: Workload) -> dict[str, Any]:
+def method_of(request: Request, name: str, workload: Workload) -> dict[str, Any]:
     """A method with what it was told, as JSON types."""
     import searchers
 

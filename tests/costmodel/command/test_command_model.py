@@ -218,6 +218,20 @@ def test_the_version_changes_with_the_settings() -> None:
     assert len(versions) == 4
 
 
+def test_a_simulator_that_is_compiled_anew_is_another_one(tmp_path: Path) -> None:
+    """The text of the file counts, in whichever folder it lies."""
+    versions = []
+    for folder, text in (("a", "echo 1"), ("b", "echo 1"), ("b", "echo 2")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "simulate").write_text(text)
+        settings = {"run": ["sh", "simulate"], "costs": BOTH}
+        file = tmp_path / folder / "s.yaml"
+        file.write_text(json.dumps(settings))
+        found = read_settings({"simulator": str(file)})
+        versions.append(CommandModel(validate(Simulator, found, "")).version)
+    assert versions[0] == versions[1] != versions[2]
+
+
 def test_spaces_of_equal_content_share_answers_and_others_do_not(tmp_path: Path) -> None:
     count = tmp_path / "count"
     tried = model(f"open({str(count)!r}, 'a').write('x')\n" + PRINTS)
