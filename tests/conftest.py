@@ -35,6 +35,10 @@ LONG = (
     "test_install.py",
 )
 
+# Tests start hundreds of processes: where no bytecode is kept, each of them compiles all that it
+# imports, and pytest every test.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # Ray makes its workers nice, and beside other tests they would hardly get a processor.

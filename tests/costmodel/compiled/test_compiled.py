@@ -93,8 +93,9 @@ def run(toy: Path, **environment: str) -> tuple[float, int, str]:
     """What a new process computes, how often it took machine code from disk, and its complaints."""
     path = os.pathsep.join([str(toy.parent), str(ROOT)])
     known = {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(toy.parent.parent / "cache")}
+    # Bytecode of a file that is edited within a second and stays as long would be taken for new.
     done = subprocess.run(
-        [sys.executable, "-m", "toy.main"],
+        [sys.executable, "-B", "-m", "toy.main"],
         env={**known, **environment},
         capture_output=True,
         text=True,
