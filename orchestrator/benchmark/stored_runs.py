@@ -6,11 +6,13 @@ hyperparameter and its version, seed, budget. What is measured in seconds belong
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import math
 import platform
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,17 +163,30 @@ def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:
         return []
     found: list[tuple[Search, Row]] = []
     runs = []
-    for search, row in _rows(plan, store):
-        try:
-            runs.append(_run(search, row))
-            found.append((search, row))
-        except MapspaceError as error:
-            store.tell(f"{error} It is searched anew.")
-    if found:
-        # As `_Noted` would write them, which makes all of them models once more.
-        noted = (f"[{json.dumps(search)}, {row.model_dump_json()}]" for search, row in found)
-        write_atomically(file, f'{{"rows": [{", ".join(noted)}]}}'.encode())
+    with _no_collection():
+        for search, row in _rows(plan, store):
+            try:
+                runs.append(_run(search, row))
+                found.append((search, row))
+            except MapspaceError as error:
+                store.tell(f"{error} It is searched anew.")
+        if found:
+            # As `_Noted` would write them, which makes all of them models once more.
+            noted = (f"[{json.dumps(search)}, {row.model_dump_json()}]" for search, row in found)
+            write_atomically(file, f'{{"rows": [{", ".join(noted)}]}}'.encode())
     return runs
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No search for rubbish meanwhile: it would go through all that is made, again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _rows(plan: Plan, store: Store) -> Iterator[tuple[Search, Row]]:

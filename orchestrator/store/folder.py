@@ -93,6 +93,10 @@ class Store:
                 f"{marker}: expected a store of format {FORMAT!r}, got {name!r}; name another one "
                 "with --store or MAPSPACE_STORE, or leave it out with --no-store."
             )
+        # All of a bucket's objects would be listed.
+        for other in sorted(file_sizes(self.place)) if isinstance(self.place, Path) else ():
+            if other != MARKER and not other.endswith(".tmp"):
+                self.tell(f"{self.place / other}: is none of the store's files; it is left alone.")
 
     def find(self, question: str, accept: Callable[[Row], bool]) -> Row | None:
         """The best row that answers a question; None where there is none.

@@ -177,6 +177,20 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> Non
     assert (tmp_path / ROWS / "holiday.txt").exists()
 
 
+def test_a_foreign_file_beside_the_marker_is_named(tmp_path: Path) -> None:
+    """And is left alone; folders may be a disk's own."""
+    Quiet(tmp_path).add([row_of(1)])
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "lost+found").mkdir()
+    store = Quiet(tmp_path)
+    assert found(store, 1) == row_of(1)
+    assert store.lines == [
+        f"{tmp_path / 'notes.txt'}: is none of the store's files; it is left alone."
+    ]
+    clear(store)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 def test_a_flipped_bit_is_never_an_answer(tmp_path: Path) -> None:
     """Wherever it is: what is read is what was written, or nothing of that file."""
     Quiet(tmp_path).add([row_of(number) for number in range(70)])
