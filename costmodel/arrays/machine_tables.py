@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import Accelerator
-from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.by_reference import read_by_reference
 from costmodel.levels import Level
 from mapspace.errors import ConfigError
 
@@ -28,7 +28,7 @@ NETWORK_OF_HOPS = 1
 NETWORK_OF_CLASSES = 2
 
 
-@by_reference
+@read_by_reference
 class MachineTables(NamedTuple):
     """What the compiled passes need of a machine that keeps separate accounts.
 

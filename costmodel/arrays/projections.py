@@ -121,4 +121,5 @@ def grouping_table(projected: Mapping[str, Any], apart: Array) -> Array:
     kinds = np.where(projected["sliding"] > 0, GROUPS_PER_AXIS, GROUPS_PER_DIMENSION)
     kinds = np.where(projected["tangled"] > 0, GROUPS_OF_VECTORS, kinds)
     outputs = (projected["part_kind"] != PART_OF_INPUT).astype(np.int64)
-    return np.where(apart[:, outputs] > 0, GROUPS_PER_CHILD, kinds)
+    # Else it lies as its parts happen to, and another order in memory is compiled once more.
+    return np.ascontiguousarray(np.where(apart[:, outputs] > 0, GROUPS_PER_CHILD, kinds))

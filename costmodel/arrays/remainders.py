@@ -20,14 +20,14 @@ from costmodel.arrays.imperfect_tilings import block_extents, last_passes
 from costmodel.arrays.projections import PART_BY_SPREAD
 from costmodel.arrays.scratch import most_children, most_classes
 from costmodel.arrays.tables import Array, NestTables
-from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.by_reference import by_reference, read_by_reference
 from costmodel.costs import FloatArray
 from mapspace.errors import ConfigError
 
 _latest = threading.local()
 
 
-@by_reference
+@read_by_reference
 class Remainders(NamedTuple):
     """What imperfect factorisations have beyond `NestTables`.
 

@@ -39,7 +39,7 @@ from costmodel.arrays.projections import (
     projection_tables,
     projections_of,
 )
-from costmodel.compiled.by_reference import by_reference
+from costmodel.compiled.by_reference import read_by_reference
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ Array = npt.NDArray[np.int64]
 UNBOUNDED = -1
 
 
-@by_reference
+@read_by_reference
 class NestTables(NamedTuple):
     """Everything about a (workload, accelerator) that compiled code needs.
 

@@ -46,6 +46,24 @@ def by_reference(tuple_class: Tuple) -> Tuple:
     return tuple_class
 
 
+def read_by_reference(tuple_class: Tuple) -> Tuple:
+    """As `by_reference`, of arrays that compiled code never writes to.
+
+    Whether others may write to them (tables that are shared, or lie in Ray's store) would be one
+    more type, and all that takes them compiled once more.
+    """
+
+    @typeof_impl.register(tuple_class)
+    def _(value: Any, context: Any) -> Reference:
+        fields = (typeof_impl(field, context) for field in value)
+        return Reference(
+            tuple_class,
+            tuple(f.copy(readonly=False) if isinstance(f, types.Array) else f for f in fields),
+        )
+
+    return tuple_class
+
+
 class Address(tuple[int]):
     """The address of a named tuple that lies in memory already.
 

@@ -14,7 +14,7 @@ from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
 from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
-from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.map_space import MapSpace, contiguous
 from costmodel.space import Codes
 from mapspace.errors import ConfigError, ContractError
 
@@ -79,7 +79,7 @@ class LoopNestModel:
             details = cost_kernel.no_details(tables.capacity.size, tables.sliding.size)
         truly = False
         scratch = scratch_of(space.tables)
-        codes = np.ascontiguousarray(codes, dtype=np.int32)
+        codes = contiguous(codes)
         if space.remainders is not None:
             if self.link_transfers:
                 raise ConfigError("Imperfect factors are not counted with link transfers.")

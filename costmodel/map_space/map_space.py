@@ -253,6 +253,12 @@ class MapSpace:
         """Without the counts, which are large and soon made again."""
         return {name: value for name, value in vars(self).items() if name != "_constructed"}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """With arrays that may be written, as its own: others would be compiled for once more."""
+        for name, value in state.items():
+            shared = isinstance(value, np.ndarray) and not value.flags.writeable
+            setattr(self, name, value.copy() if shared else value)
+
     def check(self, codes: npt.NDArray[Any]) -> None:
         """Refuses what is no batch of codes of this space.
 
@@ -282,7 +288,7 @@ class MapSpace:
         status = np.empty(len(codes), np.int32)
         excess = np.empty(len(codes), np.int64)
         scratch = scratch_of(self.tables)
-        feasibility.check_mappings(self.tables, scratch, _contiguous(codes), status, excess)
+        feasibility.check_mappings(self.tables, scratch, contiguous(codes), status, excess)
         return status, excess
 
     def mutate(self, rng: np.random.Generator, codes: Codes, *, steps: int = 1) -> Codes:
@@ -299,7 +305,7 @@ class MapSpace:
             `[B, D]`, new.
         """
         self.check(codes)
-        moved = _contiguous(codes).copy()
+        moved = contiguous(codes).copy()
         for _ in range(steps):
             if self.orders is not None:
                 moved = self.orders.mutate(rng, moved)
@@ -363,7 +369,7 @@ class MapSpace:
         self._check_edits(codes, edits)
         if self.orders is not None:
             return self.orders.edit(self, codes, edits)
-        edited = _contiguous(codes).copy()
+        edited = contiguous(codes).copy()
         pending = np.array(edits, dtype=np.int64, order="C")
         t = self.tables
         work = np.empty(max(t.slot_level.size, t.sizes.size, t.sliding.size), np.int64)
@@ -477,5 +483,7 @@ class MapSpace:
         )
 
 
-def _contiguous(codes: npt.NDArray[Any]) -> Codes:
-    return np.ascontiguousarray(codes, dtype=np.int32)
+def contiguous(codes: npt.NDArray[Any]) -> Codes:
+    """Codes as compiled code takes them: what may not be written would be compiled once more."""
+    found = np.ascontiguousarray(codes, dtype=np.int32)
+    return found if found.flags.writeable else found.copy()
