@@ -137,7 +137,7 @@ class Known:
         power = 1 if self.objective == "edp" else 2
         return energy * float(cycles) ** power, energy, cycles
 
-    def primary(self, energy: FloatArray, cycles: Array) -> FloatArray:
+    def primary(self, energy: FloatArray, cycles: Array | FloatArray) -> FloatArray:
         """What sorts bounds `[B]` first, as `order` does: then the lesser energy counts."""
         if self._kind in (ENERGY, LATENCY):
             return energy if self._kind == ENERGY else cycles.astype(np.float64)
@@ -239,7 +239,11 @@ class Known:
     def take(self, codes: Codes) -> None:
         """Keeps of mappings `[B, D]` those that are among the best."""
         costs = LoopNestModel().evaluate(self._space, codes)
-        for b in np.flatnonzero(costs.status == STATUS_OK):
+        could = costs.status == STATUS_OK
+        if self.to_beat is not None:
+            most = self.order(*self.to_beat)[0]
+            could &= self.primary(costs.energy_pj, costs.latency_cycles) <= most
+        for b in np.flatnonzero(could):
             energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
             order, worst = self.order(energy, cycles), self.to_beat
             if worst is not None and order >= self.order(*worst):

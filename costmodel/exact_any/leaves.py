@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.machine_tables import NETWORK_OF_CLASSES
+from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.known import Target
+from costmodel.exact_any.order_codes import write_orders
 from costmodel.exact_any.orders import Tiling, Wanted, make_places, search_orders
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code
@@ -116,15 +119,48 @@ class Leaves:
                 terms = slice(shape.term_start[axis], shape.term_start[axis + 1])
                 inside = tiles[:, shape.term_dimension[terms]] - 1
                 words[:, t] *= 1 + (shape.term_coefficient[terms] * inside).sum(axis=1)
-        weight, machine = found.weight[0], self._space.tables.machine
-        kept = np.array(assignment.keeps)[:, None] >> np.arange(shape.sliding.size) & 1
-        # The words that pass a level by are delivered over its network too.
-        matters = weight[:-1] > 0 if self._linear else kept | machine.classed
-        every = int(machine.router.any())
+        weight = found.weight[0]
+        matters = weight[:-1] > 0 if self._linear else self._matters(assignment)
         tiling = Tiling(
-            tiles, step, trips, beyond, words, weight, matters.astype(np.int64), self._ranks, every
+            tiles,
+            step,
+            trips,
+            beyond,
+            words,
+            weight,
+            matters.astype(np.int64),
+            self._ranks,
+            self._rough(assignment),
         )
         return tiling, float(found.fixed[0])
+
+    def _matters(self, assignment: Assignment) -> Array:
+        """`[L, T]` 1 where the words that enter tiles matter: those kept, or carried some way."""
+        tables, machine = self._space.tables, self._space.tables.machine
+        tensors = np.arange(tables.sliding.size)
+        kept: Array = np.array(assignment.keeps)[:, None] >> tensors & 1
+        # What passes a level by is delivered over the network outside as well.
+        far = (assignment.spatial[:-1] > 1).any(axis=1) & (tables.hop_energy[:-1] > 0)
+        carried = (machine.network[:-1] == NETWORK_OF_CLASSES) & (far | (machine.router[:-1] > 0))
+        kept[1:] |= carried[:, None]
+        return kept
+
+    def _rough(self, assignment: Assignment) -> int:
+        """Tensors, as bits, of which fewer words can cost more, as routers round (lemma 6b).
+
+        They pass the children of a router by, or are written to memory outside the chip, which
+        counts them but for what is new.
+        """
+        tables, machine = self._space.tables, self._space.tables.machine
+        keeps, found = assignment.keeps, 0
+        for level in np.flatnonzero(machine.router).tolist():
+            spread = bool((assignment.spatial[level] > 1).any())
+            for t in range(tables.sliding.size):
+                passes = level + 1 < len(keeps) and not (keeps[level + 1] >> t) & 1
+                again = spread and machine.dram[level] and tables.part_kind[t] != PART_OF_INPUT
+                crosses = any((kept >> t) & 1 for kept in keeps[: level + 1])
+                found |= int(crosses and (passes or bool(again))) << t
+        return found
 
     def codes(
         self, assignment: Assignment, tiles: Array, target: Target, cycles: int
@@ -172,20 +208,13 @@ class Leaves:
                 code[tables.banks_column[level]] = self._banks(assignment, tiling, level)
         for d in range(n):
             code[d] = moves.find_row(tables, d, factors[d]) - tables.row_start[d]
+        # Inside all others in any order that may be: it makes no difference.
+        moving = tiling.trips > 1
+        ranked = np.argsort(self._ranks[-1], kind="stable")
+        inside = [*ranked[moving[-1][ranked]][::-1], *np.flatnonzero(~moving[-1])]
+        code[tables.order_column[-1]] = moves.order_index(np.array(inside, np.int64))
         codes = np.repeat(code[None], len(sequences), axis=0)
-        for row, sequence in enumerate(sequences):
-            place = 0
-            for level in range(levels - 1, -1, -1):
-                moving = np.flatnonzero(tiling.trips[level] > 1)
-                if level == levels - 1:
-                    # In any order that may be: it makes no difference.
-                    inside = moving[np.argsort(self._ranks[level, moving], kind="stable")]
-                else:
-                    inside = sequence[place : place + len(moving)]
-                    place += len(moving)
-                still = np.flatnonzero(tiling.trips[level] == 1)
-                order = np.concatenate([inside[::-1], still])
-                codes[row, tables.order_column[level]] = moves.order_index(order)
+        write_orders(sequences, moving, tables.order_column, codes, np.empty(n, np.int64))
         return self._on_meshes(assignment, codes)
 
     def _banks(self, assignment: Assignment, tiling: Tiling, level: int) -> int:

@@ -34,8 +34,8 @@ class Tiling(NamedTuple):
     tile and step `[L, n]` extents of a level and of its children together; trips `[L, n]` of the
     temporal loops between; beyond `[L, n]` products of the trips of the levels outside; words
     `[L, T]`; weight `[L + 1, T]`; matters `[L, T]` 1 where the words that enter decide what a
-    mapping costs; rank `[L, n]` loops of a lower one stand inside the others; every 1 where fewer
-    words can cost more, so that no order is passed over.
+    mapping costs; rank `[L, n]` loops of a lower one stand inside the others; rough the tensors, as
+    bits, of which fewer words can cost more, so that no way to enter their tiles is passed over.
     """
 
     tile: Array
@@ -46,7 +46,7 @@ class Tiling(NamedTuple):
     weight: FloatArray
     matters: Array
     rank: Array
-    every: int
+    rough: int
 
 
 @by_reference
@@ -319,6 +319,23 @@ def _innermost(
 
 
 @part
+def _is_rough(
+    shape: Shape,
+    tiling: Tiling,
+    places: Places,
+    row: int,
+) -> bool:
+    """Whether a pair is open of a tensor of which fewer words can cost more."""
+    tensors = shape.sliding.size
+    if tiling.rough:
+        for pair in range(tensors, places.status.shape[1]):
+            rough = (tiling.rough >> (pair % tensors)) & 1
+            if rough and _is_open(shape, tiling, places, row, pair):
+                return True
+    return False
+
+
+@part
 def _choices(
     shape: Shape,
     tiling: Tiling,
@@ -328,7 +345,7 @@ def _choices(
     """The dimensions of which one is to be tried next, as bits: one of each kind."""
     n = shape.sizes.size
     left = _innermost(tiling, places.level[row], places.left[row])
-    if tiling.every:
+    if _is_rough(shape, tiling, places, row):
         return left
     chosen = 0
     for d in range(n):
@@ -357,7 +374,7 @@ def _settle(
     """Goes on to the loops that matter, placing those that do not; True where all stand."""
     n = shape.sizes.size
     while True:
-        matters = tiling.every > 0
+        matters = False
         for pair in range(places.status.shape[1]):
             matters = matters or _is_open(shape, tiling, places, row, pair)
         if not matters:
