@@ -94,6 +94,21 @@ class Piece(NamedTuple):
         return self.task, self.group, self.assignments[0] if alone else -1
 
 
+class Walk(NamedTuple):
+    """A search, by whoever settles pieces, for a mapping that is good; others must beat it.
+
+    seed: of the search; least: what rules nothing out.
+    """
+
+    seed: int
+    least: Limit = (0.0, 1.0)
+
+    @property
+    def tables(self) -> None:
+        """It reads none."""
+        return None
+
+
 class Settled(NamedTuple):
     """What came of a piece.
 

@@ -11,6 +11,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from costmodel.exact_any.pieces import (
     Piece,
     Settled,
     Task,
+    Walk,
     read_bounds,
     write_bounds,
 )
@@ -41,6 +43,10 @@ from costmodel.tile_chains.tiles import FloatArray
 WINDOW = 256
 """How many pieces are dealt beyond those that are merged, at most: with more of them, more is dealt
 before the first searches find what would leave it less to do."""
+
+MOST_WALKS, PIECES_PER_WALK = 12, 8
+"""The first piece is a walk, and one is dealt after so many others, until there are so many: a long
+proof has all of them, a short one few."""
 
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
@@ -78,27 +84,30 @@ class SharedProver(AnyProver):
     def __init__(
         self,
         space: MapSpace,
-        pool: Pool[Piece, Settled],
+        pool: Pool[Any, Settled],
         *,
         objective: Objective = "edp",
         keep: Mapping[str, Sequence[str]] | None = None,
         top: int = 1,
         build: bool = True,
+        walks: int = 0,
     ) -> None:
         """Notes what is to be proven, as `AnyProver` does.
 
         Args:
             space: as there.
-            pool: settles pieces, of a `PieceProver` with the same arguments.
+            pool: settles pieces, of a `PieceProver` with the same arguments; and walks, if any.
             objective: as there.
             keep: as there.
             top: as there.
             build: as there.
+            walks: how many walks may be dealt; their seeds are 1, 2, 3 ...
 
         Raises:
             ConfigError: as there.
         """
-        self._pieces = InOrder(pool)
+        self._pieces: InOrder[Piece | Walk, Settled] = InOrder(pool)
+        self._walks, self._most_walks = 0, walks
         self._heap: list[tuple[Order, int, Limit, Piece]] = []
         self._numbers = itertools.count()
         # Per order: how many pieces will still raise floors, and what those before left room and no
@@ -132,6 +141,8 @@ class SharedProver(AnyProver):
         left = [np.zeros(len(found.energy), np.bool_) for _, found in groups]
         shares: dict[tuple[int, int], list[Left]] = {}
         for piece in (*self._pieces.pending, *(entry[-1] for entry in self._heap)):
+            if isinstance(piece, Walk):
+                continue
             if piece.task == "search":
                 key, one = (piece.group, piece.assignments[0]), Left(piece.least[0], piece.share)
                 shares.setdefault(key, []).append(one)
@@ -318,31 +329,40 @@ class SharedProver(AnyProver):
         out: list[tuple[Order, int, Limit]] = []
         while True:
             while self._heap and len(self._pieces) < WINDOW:
+                if self._walks < min(self._most_walks, 1 + len(self.dealt) // PIECES_PER_WALK):
+                    self._walks += 1
+                    self._pieces.deal(Walk(self._walks), NOTHING)
+                    continue
                 order, _, where, piece = heapq.heappop(self._heap)
                 if self._known.beats(*piece.least):
                     heapq.heappush(out, (order, self._pieces.deal(piece, self._limit()), where))
                 else:
                     self._leave_out(piece)
-            if not self._pieces:
-                return
-            while out[0][1] < self._pieces.first:
+            while out and out[0][1] < self._pieces.first:
                 heapq.heappop(out)
-            low = [out[0][2], *self._low.values(), *(where for _, _, where, _ in self._heap[:1])]
+            if not out and not self._heap:
+                # Whatever walks may find, nothing is left that could beat the best mapping.
+                self._pieces.forget()
+                return
+            low = [*(where for _, _, where in out[:1]), *self._low.values()]
+            low += [where for _, _, where, _ in self._heap[:1]]
             self._bound = min(low, key=lambda one: self._known.order(*one))
             while not self._pieces.is_settled:
                 self._pieces.wait(STEP_SECONDS)
                 yield
             self._merge(*self._pieces.take())
 
-    def _merge(self, piece: Piece, done: Settled) -> None:
+    def _merge(self, piece: Piece | Walk, done: Settled) -> None:
         """Takes over what came of a piece, and adds those that follow from it."""
         before = self._limit()
         if len(done.codes):
-            self._known.take(done.codes)
+            super().offer(done.codes)
         if self._limit() != before:
             # What was dealt before this was found, and cannot beat it.
             for other in self._pieces.drop(lambda one: not self._known.beats(*one.least)):
                 self._leave_out(other)
+        if isinstance(piece, Walk):
+            return
         for name, count in done.counts.items():
             self._counts[name] += count
         if piece.task == "floors":
@@ -371,9 +391,9 @@ class SharedProver(AnyProver):
             self._collect(number, group, a)
         self._count_floors(number)
 
-    def _leave_out(self, piece: Piece) -> None:
+    def _leave_out(self, piece: Piece | Walk) -> None:
         """Passes a piece that cannot hold a better mapping any more."""
-        if piece.task == "floors":
+        if isinstance(piece, Piece) and piece.task == "floors":
             self._count_floors(self._queue.groups[piece.group][0])
 
     def _count_floors(self, number: int) -> None:

@@ -8,6 +8,7 @@ docs/inside/proof-any-levels.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -18,12 +19,13 @@ from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, Limit, Pool, Waiting
 from costmodel.exact.shared_units import AnyUnits, AnyUnitsSettled, SharedUnits, UnitProver
 from costmodel.exact_any.choice import is_bounded_only, is_older
-from costmodel.exact_any.pieces import Piece, PieceProver, Settled
-from costmodel.exact_any.shared_prover import MOST_WORKERS, SharedProver
+from costmodel.exact_any.pieces import Piece, PieceProver, Settled, Walk
+from costmodel.exact_any.shared_prover import MOST_WALKS, MOST_WORKERS, SharedProver
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ArgumentError, MapspaceError
 from mapspace.ray_start import start_ray
 from orchestrator.runs.ray_runtime import Tasks
+from orchestrator.search.walking import WALKS, WalkingProver
 from searchers.base import Evaluate, Searcher
 from searchers.exact import Exact, ExactOptions
 
@@ -31,14 +33,10 @@ if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from orchestrator.answers.request import Request
 
-FIRST_WALKS = 200
-"""Of the structured searcher, before pieces are dealt: 100,000 mappings, however long it takes."""
-
-
 FIRST_SAMPLES = 16
 """Mappings at random per tiling that is asked for beside the best one."""
 
-AnyPiece = Piece | AnyUnits
+AnyPiece = Piece | Walk | AnyUnits
 AnySettled = Settled | AnyUnitsSettled
 
 
@@ -58,7 +56,7 @@ class Problem(NamedTuple):
             return UnitProver(
                 space, objective=self.objective, keep=self.keep, top=self.top, threads=1
             )
-        return PieceProver(space, objective=self.objective, keep=self.keep, top=self.top)
+        return WalkingProver(space, objective=self.objective, keep=self.keep, top=self.top)
 
 
 class Given(NamedTuple):
@@ -173,7 +171,8 @@ class SharedExact(Exact):
         """
         super().__init__(space, options, seed=seed)
         self.await_walk()
-        shared = SharedUnits if is_older(space) else SharedProver
+        older = is_older(space)
+        shared = SharedUnits if older else partial(SharedProver, walks=MOST_WALKS)
         prover: AnyProof = shared(
             space,
             pool,
@@ -182,7 +181,7 @@ class SharedExact(Exact):
             top=options.top,
             build=False,
         )
-        if options.top > 1 and not is_older(space):
+        if options.top > 1 and not older:
             # Until so many are known every piece would be worth the while.
             rng = np.random.default_rng(seed)
             prover.offer(space.sample(rng, FIRST_SAMPLES * options.top, feasible=True))
@@ -190,7 +189,7 @@ class SharedExact(Exact):
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
         """Searches until the budget is spent or the proof is done."""
-        for _ in range(FIRST_WALKS):
+        for _ in range(WALKS):
             if evaluate.remaining > 0:
                 self._walk(evaluate)
         self._exchange(evaluate)

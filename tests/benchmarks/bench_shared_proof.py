@@ -41,11 +41,12 @@ from costmodel.exact_any import apart
 from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.choice import is_older, load_prover, make_prover
 from costmodel.exact_any.held import is_large
-from costmodel.exact_any.pieces import MOST_BYTES, Piece, PieceProver, Settled
-from costmodel.exact_any.shared_prover import SharedProver
+from costmodel.exact_any.pieces import MOST_BYTES, Piece, Settled, Walk
+from costmodel.exact_any.shared_prover import MOST_WALKS, SharedProver
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes
 from costmodel.tile_chains.tables import ChainTables
+from orchestrator.search.walking import WalkingProver
 from searchers import Evaluator, make
 
 
@@ -156,7 +157,7 @@ class Measured(Here[Any, Any]):
         super().forget()
 
 
-class Filling(PieceProver):
+class Filling(WalkingProver):
     """Settles pieces, and notes how long tables take that another worker would fill again.
 
     Attributes:
@@ -181,8 +182,11 @@ class Filling(PieceProver):
         self._floors = apart.least_of_level
         apart.least_of_level = self._least_of_level
 
-    def settle(self, piece: Piece, limit: Limit) -> Generator[None, None, Settled]:
+    def settle(self, piece: Piece | Walk, limit: Limit) -> Generator[None, None, Settled]:
         """See `PieceProver`."""
+        if isinstance(piece, Walk):
+            self.filling = 0.0
+            return (yield from super().settle(piece, limit))
         cold = piece.task not in self.warm
         held = self._held is not None and self._held[0] == piece.group
         again = piece.task == "chains" and not piece.apart and not held
@@ -364,7 +368,7 @@ def parts(
         units._pieces = merging = Merging(pool)
         return pool, merging, units
     pool = Measured(Filling(space, objective))
-    proof = SharedProver(space, pool, objective=objective, build=False)
+    proof = SharedProver(space, pool, objective=objective, build=False, walks=MOST_WALKS)
     proof._pieces = merging = Merging(pool)
     return pool, merging, proof
 
@@ -405,10 +409,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         found["large"] = any(is_large(one.shape) for one in worker._orders)
         found["kept"] = 1 if found["large"] else max(1, MOST_BYTES // worker.largest)
         found["fresh"], found["warm"] = worker.fresh, worker.warm
+    beside = "units" if is_older(space) else "walk"
     found["lengths"] = [
         Length(
             one.after,
-            str(one.tables[0]) if isinstance(one.tables, tuple) else "units",
+            str(one.tables[0]) if isinstance(one.tables, tuple) else beside,
             said(one.tables),
             pool.seconds.get(number, 0.0),
             one.dropped,
@@ -448,7 +453,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     print(f"a worker gets ready: {found['ready']:.2f} s")
     print("a worker's first piece, more s:", {k: round(s, 2) for k, s in found["warm"].items()})
-    for task in ("floors", "chains", "search", "units"):
+    for task in ("walk", "floors", "chains", "search", "units"):
         took = [one[3] for one in found["lengths"] if one[1] == task]
         fills = [fill for key, fill in found["fresh"].items() if key.startswith(task)]
         if took:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from costmodel.exact.pool import Here, InOrder, Limit, Pool
 from costmodel.exact.progress import AnyLevelsProgress
 from costmodel.exact_any import held, pieces, share, shared_prover
 from costmodel.exact_any.known import Known
-from costmodel.exact_any.pieces import Piece, PieceProver, Settled
+from costmodel.exact_any.pieces import Piece, PieceProver, Settled, Walk
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, ShareTrail
 from costmodel.exact_any.shared_prover import SharedProver
@@ -30,7 +30,7 @@ SMALL = [
     (shared_prover, "WINDOW", 3), (shared_prover, "MOST_MATES", 2), (exact_pool, "SHARE", 1),
     (shared_prover, "MOST_FLOORS", 1), (pieces, "MOST_WORK", 5), (pieces, "TILING_WORK", 1),
     (share, "MOST_SHARES", 3), (pieces, "SHARE_WORK", 1), (pieces, "MOST_CHAIN_WORK", 1),
-    (pieces, "FEW_LEFT", 0.0), (pieces, "AMID", 1),
+    (pieces, "FEW_LEFT", 0.0), (pieces, "AMID", 1), (shared_prover, "PIECES_PER_WALK", 2),
 ]  # fmt: skip
 """Limits come from pieces before, and what takes long is split."""
 
@@ -43,18 +43,29 @@ LARGE = [(held, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
 MOST_STOPS = 30
 
 
+class Walker(PieceProver):
+    """Settles pieces, and walks to some mapping, whatever it costs."""
+
+    def settle(self, piece: Piece | Walk, limit: Limit) -> Generator[None, None, Settled]:
+        """See `PieceProver`."""
+        if isinstance(piece, Piece):
+            return (yield from super().settle(piece, limit))
+        rng = np.random.default_rng(piece.seed)
+        return Settled(self.space.sample(rng, 2, feasible=True), (), (), {}, ())
+
+
 class Backwards:
     """Two workers that take the latest pieces first, in turn, whatever they did before."""
 
     def __init__(self, space: MapSpace, objective: Any, top: int = 1) -> None:
         """Has nothing to do."""
-        provers = [PieceProver(space, objective=objective, top=top) for _ in range(2)]
+        provers = [Walker(space, objective=objective, top=top) for _ in range(2)]
         provers[0].get_ready()
         self.workers = [Here(prover) for prover in provers]
         self.waiting: list[tuple[int, Piece, Limit]] = []
 
     def submit(self, number: int, piece: Piece, limit: Limit) -> None:
-        """Takes a piece."""
+        """Takes a piece, or a walk."""
         self.waiting.append((number, piece, limit))
 
     def ready(self, seconds: float) -> Sequence[tuple[int, Settled]]:
@@ -95,21 +106,23 @@ def check(seed: int, most: int, patch: pytest.MonkeyPatch) -> Counter[str]:
 def check_space(
     space: MapSpace, codes: Any, objective: Any, patch: pytest.MonkeyPatch
 ) -> Counter[str]:
-    """As `check`, of a space and all of its mappings."""
+    """As `check`, of a space and all of its mappings; about half of them with walks."""
     values = LoopNestModel().evaluate(space, codes).objective(objective)
     worst = codes[int(values.argmax())][None]
     for module, name, value in SMALL:
         patch.setattr(module, name, value)
-    texts, pools = [], (Here(PieceProver(space, objective=objective)), Backwards(space, objective))
+    texts, pools = [], (Here(Walker(space, objective=objective)), Backwards(space, objective))
     pool: Pool[Piece, Settled]
     for pool in pools:
-        prover = SharedProver(space, pool, objective=objective)
+        prover = SharedProver(space, pool, objective=objective, walks=3 * (len(codes) % 2))
         prover.offer(worst)
         texts.append(certificate(prover, float(values.min())))
     reached = LoopNestModel().evaluate(space, prover.codes(1)).objective(objective)[0]
     assert float(reached) <= float(values.min()) * (1 + 2e-12), f"{objective} of {space.workload}"
     assert texts[0] == texts[1]
-    tasks = Counter(str(one.tables[0]) for one in prover.dealt)  # type: ignore[index]
+    tasks = Counter(
+        str(one.tables[0]) if isinstance(one.tables, tuple) else "walk" for one in prover.dealt
+    )
     return tasks + Counter(dropped=sum(one.dropped is not None for one in prover.dealt))
 
 
@@ -173,6 +186,7 @@ def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPa
     assert max(one["floors"] for one in tasks) > 1
     assert max(one["chains"] for one in tasks) > 3
     assert max(one["search"] for one in tasks) > 12
+    assert {0, 3} <= {one["walk"] for one in tasks}
 
 
 def many_dealt(patch: pytest.MonkeyPatch) -> int:
