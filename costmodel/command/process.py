@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from costmodel.command.orphans import Orphans
+
 # What is kept of what a command prints; on standard output more of it is a failure.
 LARGEST_OUTPUT = 16 << 20
 # How long is waited for the ends of what it prints once its processes are gone.
 LAST_WORDS_SECONDS = 1.0
 _CHUNK = 1 << 16
+_ORPHANS = Orphans()
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Processes:
 
     @contextmanager
     def _noted(self, group: int) -> Iterator[None]:
+        _ORPHANS.note(group)
         with self._lock:
             self._groups.add(group)
         try:
@@ -115,6 +119,7 @@ class Processes:
                 # What the command has left running would keep its output open, and processors busy.
                 _kill(group)
                 self._groups.discard(group)
+            _ORPHANS.forget(group)
 
 
 class _Reader(threading.Thread):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Generator
@@ -271,6 +272,24 @@ def test_what_runs_ends_with_the_search(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         answers.throw(KeyboardInterrupt)
     assert not any(_runs(int(name)) for name in os.listdir(tmp_path))
+
+
+def test_what_runs_ends_with_who_is_killed(tmp_path: Path) -> None:
+    """Whatever a simulator has started, too: nobody is left who could end it."""
+    file = tmp_path / "pid"
+    code = (
+        "import sys\nfrom costmodel.command.process import Processes\nfrom pathlib import Path\n"
+        "Processes().run(sys.argv[1:], Path(), {'PATH': '/usr/bin:/bin'}, 60.0)"
+    )
+    command = [sys.executable, "-c", code, "sh", "-c", f"sleep 60 & echo $! > {file}; wait"]
+    root = str(Path(__file__).parents[3])
+    driver = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root})
+    while not (file.exists() and file.read_text().strip()):
+        time.sleep(0.02)
+        assert driver.poll() is None
+    driver.kill()
+    driver.wait()
+    assert not _runs(int(file.read_text()))
 
 
 def _runs(pid: int) -> bool:
