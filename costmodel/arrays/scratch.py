@@ -80,14 +80,16 @@ def make_scratch(tables: NestTables) -> Scratch:
     """Working memory for a map space.
 
     Raises:
-        ConfigError: a level has too many children.
+        ConfigError: a level has too many children, or all have where they are judged together.
     """
     n, levels, tensors = tables.sizes.size, tables.capacity.size, tables.sliding.size
     elements = most_children(tables)
     if elements > MOST_CHILDREN:
+        judged = f"levels[{int(tables.fanout.argmax())}].fanout: {elements:.3g} children of one"
+        if tables.machine.cumulative:
+            judged = f"levels: fan-outs are judged together, and {elements:.3g} elements of one"
         raise ConfigError(
-            f"levels[{int(tables.fanout.argmax())}].fanout: {elements:.3g} children of one "
-            f"instance cannot be counted apart; at most {MOST_CHILDREN:,} can."
+            f"{judged} instance cannot be counted apart; at most {MOST_CHILDREN:,} can."
         )
     return Scratch(
         rows=np.zeros(n, np.int64),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.arrays.scratch import MOST_CHILDREN, make_scratch
 from costmodel.workload_families import gemm
 from mapspace.errors import ConfigError
 
@@ -175,6 +177,36 @@ def test_more_children_than_can_be_counted_apart_are_refused() -> None:
     code = space.sample(np.random.default_rng(0), 1)
     with pytest.raises(ConfigError, match=r"levels\[1\]\.fanout: 1\.1e\+12 children of one"):
         LoopNestModel().evaluate(space, code)
+
+
+def test_fan_outs_that_are_judged_together_are_named_together() -> None:
+    """2^14 times 2^13 children: only their product is more than can be counted apart."""
+    data = machine(0, fanout=2**14)
+    data["levels"][1]["fanout"] = 2**13
+    tables = MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(data)).tables
+    make_scratch(tables)
+    together = tables._replace(machine=tables.machine._replace(cumulative=1))
+    with pytest.raises(
+        ConfigError, match=r"^levels: fan-outs are judged together, and 1\.34e\+08 "
+    ):
+        make_scratch(together)
+
+
+@pytest.mark.parametrize("fanout", [2**26, 2**26 + 1])
+def test_as_many_children_as_can_be_counted_apart_are_taken(fanout: int) -> None:
+    tables = MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(machine(fanout=fanout))).tables
+    with pytest.raises(ConfigError) if fanout > MOST_CHILDREN else nullcontext():
+        make_scratch(tables)
+
+
+@pytest.mark.parametrize("outer", [2**59, 2**60 - 1, 2**60])
+def test_as_many_instances_as_64_bits_hold_are_taken(outer: int) -> None:
+    """Times four elements each: 2^62 are one too many."""
+    data = machine(0, fanout=outer)
+    if outer < 2**60:
+        assert accelerator(data).levels[0].fanout == outer
+    else:
+        assert "expected less than 2^62 instances in all, got 4.61e+18 below L1" in refusal(data)
 
 
 def test_levels_side_by_side_stand_together() -> None:

@@ -10,6 +10,7 @@ import pytest
 from small_hierarchies import random_hierarchy
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact_any import problem
 from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import ImperfectProver
@@ -71,6 +72,32 @@ def test_energies_whose_products_are_no_numbers_are_refused(energy: float) -> No
     assert "the exact search is for less than" in str(why_not(space))
     with pytest.raises(ConfigError, match="may come to"):
         make_prover(space)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mac_energy_pj": 1e200},
+        {"levels": [{"name": "GLB", "hop_energy_pj": 1e200}]},
+        {"levels": [{"name": "GLB", "router_pj": 1e200}]},
+        {"levels": [{"name": "GLB", "ingress_pj": 1e200}]},
+        {"levels": [{"name": "GLB", "leakage_pj": 1e200}]},
+        {"levels": [{"name": "GLB", "leakage_pj": 1.7e308}]},
+        {"levels": [{"name": "GLB", "address_pj": 1e200}]},
+    ],
+)
+def test_so_are_they_wherever_they_come_from(changes: dict[str, Any]) -> None:
+    space = MapSpace(workload("gemm-512"), accelerator({"extends": "eyeriss", **changes}))
+    assert "the exact search is for less than" in str(why_not(space))
+
+
+def test_the_lowest_bandwidth_at_which_cycles_fit() -> None:
+    """Three kinds of access of three tensors, 2^27 multiply-accumulates: 9 x 2^27 words."""
+    lowest = 9 * 2.0 ** (27 - 62)
+    for bandwidth, fits in ((lowest, False), (np.nextafter(lowest, 1), True)):
+        levels = [{"name": "DRAM", "read_bandwidth": float(bandwidth)}]
+        slow = accelerator({"extends": "mm256", "levels": levels})
+        assert (why_too_slow(workload("gemm-512"), slow) is None) == fits
 
 
 @pytest.mark.parametrize("key", ["read_bandwidth", "write_bandwidth", "bandwidth"])
