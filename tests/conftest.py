@@ -25,14 +25,26 @@ if TYPE_CHECKING:
 CLUSTER = pytest.StashKey[bool]()
 # Processors of the Ray that tests share.
 CPUS = 2
-# Beside those that start a Ray, the files that take longest.
+# The files that take longest, longest first; those that need a Ray come before all others.
 LONG = (
     "test_searchers_contract.py",
+    "test_kinds_contract.py",
     "test_exact.py",
     "test_exact_mutations.py",
     "test_extending.py",
     "test_blocks.py",
+    "test_compiled.py",
+    "test_structured.py",
+    "test_golden_general.py",
+    "test_independent.py",
+    "test_api.py",
+    "test_constrained_space.py",
     "test_install.py",
+    "test_search_exact.py",
+    "test_imports.py",
+    "test_design.py",
+    "test_limits_of_designs.py",
+    "test_public_names.py",
 )
 
 # Tests start hundreds of processes: where no bytecode is kept, each of them compiles all that it
@@ -74,8 +86,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # What takes longest comes first, so that no process is left with it at the end.
-    slowest = {item.path for item in items if uses_ray(item)}
-    items.sort(key=lambda item: (item.path not in slowest, item.path.name not in LONG))
+    with_ray = {item.path for item in items if uses_ray(item)}
+    turn = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: (item.path not in with_ray, turn.get(item.path.name, len(LONG))))
     part = config.getoption("--part")
     if part is None:
         return

@@ -13,6 +13,9 @@ from mapspace.testing import SearcherContract
 from mapspace.testing.toy_space import ToyPredictor, ToySpace
 from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
 
+# Those that RLlib hosts would start a Ray.
+pytestmark = pytest.mark.usefixtures("ray_runtime")
+
 NAMES = sorted(SEARCHERS)
 # Every searcher but those that a slow test trains.
 QUICK = [name for name in NAMES if not searcher_class(name).SLOW]

@@ -312,6 +312,7 @@ def test_measured_order_is_kept() -> None:
     assert first < second < start / 20
 
 
+@pytest.mark.usefixtures("ray_runtime")
 @pytest.mark.parametrize("name", ["annealing", "ddpg", "genetic", "ppo", "random"])
 @pytest.mark.parametrize("sizes", [(12, 7, 16), (1, 7, 1), (1, 1, 1)])
 def test_searchers_work_on_tilings(name: str, sizes: Any) -> None:

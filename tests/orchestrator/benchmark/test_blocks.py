@@ -19,6 +19,9 @@ from orchestrator.runs.checkpoints import decode_array, encode_array, load_state
 from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
 from searchers.evaluator import TrialResult
 
+# Those that RLlib hosts would start a Ray.
+pytestmark = pytest.mark.usefixtures("ray_runtime")
+
 # Not a whole number of blocks, more than the nine that a test holds out.
 ITERATIONS = 170
 NAMES = sorted(SEARCHERS)
@@ -27,6 +30,8 @@ CHEAPER: dict[str, dict[str, Any]] = {
     "optuna": {"batch": 20, "startup": 130, "candidates": 2},
     # Updates after its first episodes, smaller batches of them.
     "ddpg": {"warmup_episodes": 8},
+    # Six batches: to choose among laws anew takes the longest of all.
+    "multi-fidelity": {"batch": 30, "chains": 8, "steps": 3, "memory": 40},
 }
 
 
