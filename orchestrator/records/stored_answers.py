@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from costmodel.command.own_model import OwnModel
+from costmodel.command.settings import COSTS
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE
-from costmodel.space import Codes, Space
+from costmodel.space import Codes, CostModel, Space
 from mapspace.errors import DataError
 from orchestrator.pool.remembered import Scored
 from orchestrator.records.stored_evaluations import (
@@ -40,7 +40,7 @@ class StoredAnswers:
         self,
         store: Store,
         name: str,
-        model: OwnModel,
+        model: CostModel,
         space: Space,
         record: Callable[[Codes], dict[str, Any]],
     ) -> None:
@@ -56,6 +56,7 @@ class StoredAnswers:
         self.found = self.made = 0
         self._store, self._model, self._space, self._record = store, model, space, record
         self._whose = whose_answers(name, model)
+        self._reads = getattr(model, "reads", COSTS)
         rows = store.rows_with(kind="evaluation", model=model.name, model_version=model.version)
         self._rows = {row.question: row for row in rows}
         self._new: list[Row] = []
@@ -82,9 +83,9 @@ class StoredAnswers:
         if why or (status != STATUS_OK and not self._space.feasible(code[None])[0]):
             return
         result: dict[str, Any] = {}
-        if "energy_pj" in self._model.reads:
+        if "energy_pj" in self._reads:
             result["energy_pj"] = energy
-        if "latency_cycles" in self._model.reads:
+        if "latency_cycles" in self._reads:
             result["cycles"] = cycles
         if status != STATUS_OK:
             result = {"valid": False, "why": INFEASIBLE}
@@ -106,6 +107,6 @@ class StoredAnswers:
     def _answer(self, result: dict[str, Any]) -> Scored:
         if result.get("valid") is False:
             return (math.inf, math.inf, STATUS_OUTSIDE, 0, "")
-        energy = float(result["energy_pj"]) if "energy_pj" in self._model.reads else 0.0
-        cycles = float(result["cycles"]) if "latency_cycles" in self._model.reads else 0.0
+        energy = float(result["energy_pj"]) if "energy_pj" in self._reads else 0.0
+        cycles = float(result["cycles"]) if "latency_cycles" in self._reads else 0.0
         return (energy, cycles, STATUS_OK, 0, "")

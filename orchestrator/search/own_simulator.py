@@ -14,12 +14,14 @@ from mapspace.errors import ArgumentError, MapspaceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from costmodel.space import Codes
     from orchestrator.answers.request import Request
-    from orchestrator.pool.event_log import Kept
+    from orchestrator.pool.event_log import EventLog, Kept
     from orchestrator.pool.making import ModelMaker
     from orchestrator.pool.scheduler import PoolSearch
     from orchestrator.records.stored_answers import StoredAnswers
-    from orchestrator.store.folder import Store
+    from orchestrator.search.stored_simulations import SimulatedSearch
+    from searchers import Searcher
 
 # Where neither iterations nor seconds are given.
 ITERATIONS = 1000
@@ -110,10 +112,7 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     from costmodel.command.entry import named_simulator
     from costmodel.models import cost_model_entry
     from costmodel.workloads import workload
-    from orchestrator.pool.event_log import EventLog
     from orchestrator.pool.making import ModelMaker
-    from orchestrator.pool.remembered import run_as_remembered
-    from orchestrator.pool.scheduler import PoolSearch
     from orchestrator.search.stored_simulations import SimulatedSearch
 
     if own.workers < 1:
@@ -131,22 +130,12 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     iterations = request.iterations
     if iterations is None and request.seconds is None:
         iterations = ITERATIONS
-    model = entry.model(device, settings)
-    what = {
-        "searcher": method,
-        "seed": request.seed,
-        "objective": request.objective,
-        "workload": found.hash,
-        "accelerator": device.hash,
-        "model": f"{model.name} {model.version}",
-        "budget": [iterations, request.seconds],
-    }
     asked = SimulatedSearch(
         request,
         method,
         found,
         device,
-        model,
+        entry.model(device, settings),
         name,
         (own.workers, own.query_seconds),
         {"iterations": iterations, "seconds": request.seconds},
@@ -156,31 +145,47 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     if known is not None:
         print(f"answered from the store: {known.pop('stored')}", file=sys.stderr, flush=True)
         return OwnResult(**known, from_store=True)
-    record_of = entry.record
-    assert record_of is not None
-    memory = _memory(request.store, name, model, space, lambda code: record_of(space, code, device))
+    write = entry.record
+    assert write is not None
+    make = ModelMaker(name, found, device, settings)
+    return _search_now(asked, own, searcher, make, lambda code: write(space, code, device))
+
+
+def _search_now(
+    asked: SimulatedSearch,
+    own: OwnSearch,
+    searcher: Searcher,
+    make: ModelMaker,
+    record_of: Callable[[Codes], dict[str, Any]],
+) -> OwnResult:
+    """Searches, as far as the store knows the answers without an evaluator; keeps what is new.
+
+    Args:
+        asked: the search.
+        own: how it runs.
+        searcher: proposes; it has not been asked.
+        make: makes the simulator where an evaluator is.
+        record_of: a mapping `[D]` as a record of a whole nest.
+    """
+    from orchestrator.pool.event_log import EventLog
+    from orchestrator.pool.remembered import run_as_remembered
+    from orchestrator.records.stored_answers import StoredAnswers
+
+    store, memory = asked.request.store, None
+    if store is not None:
+        memory = StoredAnswers(store, asked.name, asked.model, searcher.space, record_of)
     with _events(own.events) as (file, there):
-        pool = PoolSearch(
-            searcher,
-            lambda costs, clock: searchers.Evaluator(
-                costs,
-                space,
-                objective=request.objective,
-                iterations=iterations,
-                seconds=request.seconds,
-                clock=clock,
-            ),
-            log := EventLog(file),
-        )
+        pool = _pool(asked, searcher, log := EventLog(file))
         if there is None:
-            log.head(what)
+            log.head(asked.told)
         else:
-            _replayed(pool, what, there, own.events)
-        if memory is not None and not pool.finished:
+            _replayed(pool, asked.told, there, own.events)
+        is_over = pool.finished
+        if memory is not None and not is_over:
             run_as_remembered(pool, memory, own.workers)
         if not pool.finished:
             try:
-                _run_on_ray(pool, own, ModelMaker(name, found, device, settings), memory)
+                _run_on_ray(pool, own, make, memory)
             finally:
                 if memory is not None:
                     memory.write()
@@ -189,33 +194,38 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
         why = f"; the last failure: {pool.last_failure}" if pool.failures else ""
         raise MapspaceError(f"No mapping ran in {trial.iterations:,} simulations{why}")
     summary = {
-        **what,
+        **asked.told,
         "iterations": trial.iterations,
         "seconds": trial.seconds,
         "workers": own.workers,
         "failures": pool.failures,
         "last_failure": pool.last_failure,
     }
-    record = record_of(space, trial.best_code, device)
-    record["result"] = {request.objective: trial.best_loss}
-    if request.store is not None and not pool.failures:
-        answer = {"record": record, "value": trial.best_loss, "summary": summary}
-        asked.keep(request.store, answer)
+    record = record_of(trial.best_code)
+    record["result"] = {asked.request.objective: trial.best_loss}
+    if store is not None and not pool.failures and not is_over:
+        asked.keep(store, {"record": record, "value": trial.best_loss, "summary": summary})
     nothing_new = memory is not None and memory.found > 0 and not memory.made
     return OwnResult(record, trial.best_loss, summary, nothing_new and not pool.failures)
 
 
-def _memory(
-    store: Store | None,
-    name: str,
-    model: Any,
-    space: Any,
-    record: Callable[[Any], dict[str, Any]],
-) -> StoredAnswers | None:
-    """What the store knows of a simulator's answers; None where there is no store."""
-    from orchestrator.records.stored_answers import StoredAnswers
+def _pool(asked: SimulatedSearch, searcher: Searcher, log: EventLog) -> PoolSearch:
+    """The search of a pool, with its budget."""
+    from orchestrator.pool.scheduler import PoolSearch
+    from searchers import Evaluator
 
-    return None if store is None else StoredAnswers(store, name, model, space, record)
+    return PoolSearch(
+        searcher,
+        lambda costs, clock: Evaluator(
+            costs,
+            searcher.space,
+            objective=asked.request.objective,
+            iterations=asked.limits["iterations"],
+            seconds=asked.limits["seconds"],
+            clock=clock,
+        ),
+        log,
+    )
 
 
 def _run_on_ray(

@@ -62,6 +62,19 @@ class SimulatedSearch:
         }
         return Question(content, self.limits)
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What search it is, for an answer and an event log."""
+        return {
+            "searcher": self.method,
+            "seed": self.request.seed,
+            "objective": self.request.objective,
+            "workload": self.workload.hash,
+            "accelerator": self.machine.hash,
+            "model": f"{self.model.name} {self.model.version}",
+            "budget": [self.limits["iterations"], self.limits["seconds"]],
+        }
+
     def read(self, store: Store) -> dict[str, Any] | None:
         """What `keep` was given; None where the store has nothing."""
         question = self.question
