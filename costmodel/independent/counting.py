@@ -112,19 +112,37 @@ class Counter:
     workload: Workload
     accelerator: Accelerator
     _axes: list[list[list[tuple[int, int]]]] = field(init=False)
-    _energy: list[tuple[Fraction, Fraction, Fraction]] = field(init=False)
+    _unit: int = field(init=False)
+    _energy: list[tuple[int, int, int]] = field(init=False)
+    _address: list[int] = field(init=False)
+    _leakage: list[int] = field(init=False)
+    _hop: list[int] = field(init=False)
+    _mac: int = field(init=False)
     _instances: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._axes = [self._terms(tensor) for tensor in self.workload.tensors]
         levels = self.accelerator.levels
+        said = [self.accelerator.mac_energy_pj]
+        for level in levels:
+            said += [*level.energies, level.address_pj, level.leakage_pj, level.hop_energy_pj]
+        # Sums of fractions took half of the time: energies are whole multiples of this part of a
+        # picojoule, and those of half a hop.
+        self._unit = 2 * math.lcm(*(Fraction(repr(energy)).denominator for energy in said))
+        self._mac = self._units(self.accelerator.mac_energy_pj)
         self._energy = []
         for level in levels:
-            read, fill, update = (Fraction(repr(energy)) for energy in level.energies)
+            read, fill, update = (self._units(energy) for energy in level.energies)
             self._energy.append((read, fill, update))
+        self._address = [self._units(level.address_pj) for level in levels]
+        self._leakage = [self._units(level.leakage_pj) for level in levels]
+        self._hop = [self._units(level.hop_energy_pj) for level in levels]
         fanouts = [level.fanout for level in levels]
         self._instances = [math.prod(fanouts[:index]) for index in range(len(levels))]
-        self._mac = Fraction(repr(self.accelerator.mac_energy_pj))
+
+    def _units(self, energy: float) -> int:
+        """An energy, pJ, in parts of which it is a whole multiple."""
+        return int(Fraction(repr(energy)) * self._unit)
 
     def _terms(self, tensor: Tensor) -> list[list[tuple[int, int]]]:
         names = self.workload.dimension_names
@@ -231,21 +249,21 @@ class Counter:
                 rates.append(level.bandwidth / (reading + writing))
             slowest = max(slowest, math.ceil(steps / min(rates)))
         slowest += sum(level.fill_latency + level.drain_latency for level in levels)
-        for level, working in zip(levels, instances, strict=True):
-            energy += Fraction(repr(level.leakage_pj)) * slowest * working
-        return energy, slowest
+        for leakage, working in zip(self._leakage, instances, strict=True):
+            energy += leakage * slowest * working
+        return Fraction(energy, self._unit), slowest
 
-    def _charge(self, t: int, index: int, words: tuple[int, int, int], working: int) -> Fraction:
+    def _charge(self, t: int, index: int, words: tuple[int, int, int], working: int) -> int:
         """Energy of what one of so many working instances of a level reads, fills and updates."""
         level = self.accelerator.levels[index]
         clusters = min(working, self._instances[index] // level.cluster_size)
-        energy = Fraction(0)
+        energy = 0
         for count, price in zip(words, self._energy[index], strict=True):
             # A block is read or written as a whole.
             energy += -(-count // level.block_words) * price
         reads, fills, updates = words
         addressed = fills + (updates if t == len(self._axes) - 1 else reads)
-        return clusters * (energy + Fraction(repr(level.address_pj)) * addressed)
+        return clusters * (energy + self._address[index] * addressed)
 
     def _accesses(
         self, tiling: Tiling, orders: Orders, t: int, cycles: int, known: dict[object, int]
@@ -347,16 +365,16 @@ class Counter:
         cycles: int,
         instances: Sequence[int],
         known: dict[object, int],
-    ) -> Fraction:
-        """Energy of a tensor's words on the networks below the levels, pJ."""
-        energy = Fraction(0)
+    ) -> int:
+        """Energy of a tensor's words on the networks below the levels."""
+        energy = 0
         for index, level in enumerate(self.accelerator.levels):
             if level.hop_energy_pj == 0 or level.fanout == 1:
                 continue
             inner = [k for k in range(index + 1, len(tiling.keep)) if t in tiling.keep[k]]
             words = self._entering(tiling, orders, t, inner[0], known) if inner else cycles
-            hops = Fraction(self._half_hops(tiling, t, index, known), 2)
-            energy += hops * Fraction(repr(level.hop_energy_pj)) * words * instances[index]
+            halves = self._half_hops(tiling, t, index, known)
+            energy += halves * self._hop[index] // 2 * words * instances[index]
         return energy
 
     def _half_hops(self, tiling: Tiling, t: int, index: int, known: dict[object, int]) -> int:

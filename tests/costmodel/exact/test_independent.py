@@ -14,17 +14,18 @@ import numpy as np
 import pytest
 from commands import printed
 from paths import GOLDEN
+from small_hierarchies import random_hierarchy
 from small_problems import random_problem
 
 import costmodel.independent
-from costmodel import MapSpace, accelerator, workload
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import Objective
 from costmodel.exact.certificate import certify, prove
 from costmodel.exact.decode import exact_outcomes
 from costmodel.exact.energy_units import energy_units
 from costmodel.exact.prover import Prover
 from costmodel.independent.check import Claim, SecondLook, look_again
-from costmodel.independent.counting import Counter, tiling_of
+from costmodel.independent.counting import Counter, tiling_of, why_not_counted
 from costmodel.independent.mappings import Mappings, factorisations, order_count
 from costmodel.loop_nest.records import mapping_record, read_mapping
 from mapspace.errors import ConfigError
@@ -101,6 +102,23 @@ def test_it_counts_what_the_model_counts(seed: int) -> None:
         assert outcome is not None
         assert counter.why_not(tiling, [level.banks for level in mapping.levels]) is None
         assert counter.cost(tiling, orders, {}) == (outcome[0] * units.unit_pj, outcome[1])
+
+
+def test_it_counts_what_the_model_counts_of_leakage_and_addresses() -> None:
+    met = {"leakage_pj": 0, "address_pj": 0}
+    for seed in range(60):
+        space, codes, _ = random_hierarchy(np.random.default_rng(seed), 2000)
+        if not len(codes) or why_not_counted(space.workload, space.accelerator) is not None:
+            continue
+        counter, some = Counter(space.workload, space.accelerator), codes[:: len(codes) // 5 + 1]
+        costs = LoopNestModel().evaluate(space, some)
+        for b, code in enumerate(some):
+            energy, cycles = counter.cost(*tiling_of(space.describe(code), space.workload), {})
+            assert float(energy) == pytest.approx(costs.energy_pj[b], rel=1e-12)
+            assert cycles == costs.latency_cycles[b]
+        for key in met:
+            met[key] += any(getattr(level, key) > 0 for level in space.accelerator.levels)
+    assert min(met.values()) >= 5, met
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=[path.name.split(".")[0] for path in RECORDS])
