@@ -23,8 +23,9 @@ from orchestrator.store.rows import Row, read_row
 
 # Parquet files below so many bytes are brought together once there are so many of them.
 SMALL_BYTES, SMALL_FILES = 32 << 20, 8
-# Questions with files of their own that are brought together without being asked to.
-CROWDED = 1000
+# Questions with files of their own that are brought together without being asked to, and small
+# Parquet files likewise: a search that runs for hours writes one every few seconds.
+CROWDED, CROWDED_SMALL = 1000, 64
 # What nobody names is left alone for so long: somebody may be about to name it.
 GRACE_SECONDS = 3600.0
 
@@ -53,11 +54,13 @@ class Cleared:
 
 
 def tidy(store: Store) -> None:
-    """Brings single rows together where there are many; a line says why it cannot."""
+    """Brings rows together where there are many files; a line says why it cannot."""
     if not isinstance(store.place, Path) or not is_installed("pyarrow"):
         return
     try:
-        if len(folders(store.place / NEW)) >= CROWDED:
+        sizes = file_sizes(store.place / ROWS).values()
+        small = sum(size < SMALL_BYTES for size in sizes)
+        if small >= CROWDED_SMALL or len(folders(store.place / NEW)) >= CROWDED:
             compact(store)
     except (OSError, MapspaceError) as error:
         store.tell(f"{store.place}: its rows cannot be brought together: {error}")

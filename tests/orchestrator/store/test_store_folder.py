@@ -177,6 +177,21 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> Non
     assert (tmp_path / ROWS / "holiday.txt").exists()
 
 
+def test_many_small_parquet_files_are_brought_together_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "CROWDED_SMALL", 9)
+    store = Quiet(tmp_path)
+    counts = []
+    for part in range(9):
+        store.add([row_of(number) for number in range(70 * part, 70 * part + 70)])
+        compaction.tidy(store)
+        counts.append(len(list((tmp_path / ROWS).iterdir())))
+    assert counts == [1, 2, 3, 4, 5, 6, 7, 8, 1]
+    assert numbers(store) == list(range(300))
+    assert not store.lines
+
+
 def test_a_foreign_file_beside_the_marker_is_named(tmp_path: Path) -> None:
     """And is left alone; folders may be a disk's own."""
     Quiet(tmp_path).add([row_of(1)])
