@@ -115,6 +115,7 @@ class Optima:
                 )
             for name in plan.workloads:
                 self._look_up(name)
+            self._read_stored()
             self._prove_first()
 
     @property
@@ -194,14 +195,19 @@ class Optima:
         if kept is not None and (kept.proven or kept.seconds >= self.limit):
             self._proven(name, kept, "proven before")
             return
-        if self.store is not None:
-            asked = [(space.workload, space.accelerator, self.objective)]
-            found = next(read_proofs(asked, self.limit, self.store))
+        self._left.append(name)
+
+    def _read_stored(self) -> None:
+        """Takes the proofs that the store has of what is left: its files are read once for all."""
+        if self.store is None or not self._left:
+            return
+        left, plan = list(self._left), self.plan
+        asked = [(plan.workloads[name], plan.accelerator, self.objective) for name in left]
+        for name, found in zip(left, read_proofs(asked, self.limit, self.store), strict=True):
             if found is not None:
                 write_certificate(self._file(name), found)
+                self._left.remove(name)
                 self._proven(name, found, "read from the store")
-                return
-        self._left.append(name)
 
     def _prove_first(self) -> None:
         """Proves what is proven within a moment; the others go on from there."""
