@@ -69,7 +69,8 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
     """What no mapping can undercut under this cost model's counting.
 
     Where every tensor is kept at every level: each MAC reads its inputs from the innermost level
-    and updates and reads its output there; each tensor crosses every level once; the first read of
+    and updates and reads its output there, unless it fans out, so that units share words; each
+    tensor crosses every level once; the first read of
     an output word is free at every level and processing element. A tensor with a sliding window
     counts one word per position of its other axes only: Timeloop credits overlap between tiles
     such that the window's traffic can fall below its distinct words. Where tensors may bypass
@@ -99,7 +100,7 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
     for index in range(len(levels)):
         if index > 0 and not keeps_all:
             break
-        innermost = index == len(levels) - 1
+        innermost = index == len(levels) - 1 and levels[index].fanout == 1
         for t, words in enumerate(certain):
             if innermost and t == output:
                 accesses[index, t] = 2 * workload.macs - words * partial_sums
