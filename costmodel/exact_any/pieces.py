@@ -7,6 +7,7 @@ not matter who settles it, when, or how often.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -20,9 +21,11 @@ from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.held import is_large
 from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.prover import AnyProver
+from costmodel.exact_any.runs import levels_outside
 from costmodel.exact_any.share import MOST_SHARES, Left, Share, ShareTrail
 from costmodel.exact_any.weighing import Weighed
 from costmodel.space import Codes
+from costmodel.tile_chains.aside import Aside
 from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.tables import ChainTables
 
@@ -46,6 +49,9 @@ MOST_BYTES = 1 << 29
 
 MOST_CHAIN_WORK = 1_500_000
 """Cells of tables inside fan-outs after which chains leave further price lists to another piece."""
+
+OFTEN = 4
+"""Of large lattices all tiles outside all fan-outs are filled, and put aside, from then on."""
 
 TILING_WORK, ORDER_WORK = 120, 18
 """What a tiling takes, in tiles that are bounded in one view, and each of its orders that is
@@ -144,10 +150,17 @@ class PieceProver(AnyProver):
     _unbounded = False
     _mixing = 0
     _views = 1
+    # Whether a piece is about many assignments, by chains.
+    _bounds_many = False
 
     @cached_property
     def _opened(self) -> dict[Key, tuple[list[ChainTables], Opened]]:
         """Assignments that were searched, the last one at the end."""
+        return {}
+
+    @cached_property
+    def _asides(self) -> dict[int, tuple[Aside, Counter[tuple[int, ...]]]]:
+        """By order the tables put aside, and how often those of kept tensors were filled."""
         return {}
 
     def get_ready(self) -> None:
@@ -173,6 +186,7 @@ class PieceProver(AnyProver):
         one, mates = self._orders[number], np.array(piece.assignments)
         self._known.start_below(limit)
         self._prices, self._unbounded, self._mixing = None, False, 0
+        self._bounds_many = piece.task == "chains"
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
         for part in piece.parts:
@@ -343,22 +357,43 @@ class PieceProver(AnyProver):
     def _turned(
         self, one: OneOrder, keeps: tuple[int, ...], of: Weighed, filled: int
     ) -> list[ChainTables]:
-        """Tables of the tiles alone that some assignments have, with nothing further in filled."""
+        """Tables of the tiles alone that some assignments have, with nothing further in filled.
+
+        Outside all fan-outs they have all tiles where a worker has filled them so often that it is
+        worth the while to put them aside.
+        """
         assert of.inside is not None  # they share tables
-        outer = np.gcd.reduce(of.found.outer[:, :-1])
+        outer, inside = np.gcd.reduce(of.found.outer[:, :-1]), of.inside
         held = [] if self._held is None else self._held[1]
+        aside = self._aside_for(one, keeps, filled)
+        if aside is not None:
+            inside = inside.copy()
+            inside[: aside.levels] = 1
         if held and held[0].may_serve(one.shape):
-            tiles = one.lattice.tiles_between(keeps, of.inside, outer, held[0].tiles, filled)
+            tiles = one.lattice.tiles_between(keeps, inside, outer, held[0].tiles, filled)
             for table in held:
                 table.turn_to(tiles, keeps, filled)
         else:
             held.clear()
             # Room for all that may come: what nobody writes to takes no memory.
             room = one.lattice.room(len(keeps), len(keeps) * one.shape.cells)
-            tiles = one.lattice.tiles_between(keeps, of.inside, outer, room)
+            tiles = one.lattice.tiles_between(keeps, inside, outer, room)
             held.append(ChainTables(one.shape, tiles, keeps, one.credits))
+        for table in held:
+            table.aside, table.steps = aside, levels_outside(one) if self._bounds_many else 0
         self._held = -1, held
         return held
+
+    def _aside_for(self, one: OneOrder, keeps: tuple[int, ...], filled: int) -> Aside | None:
+        """Who takes tables outside all fan-outs aside; None: they have tiles of these alone."""
+        if not self._bounds_many:
+            return None
+        if one.number not in self._asides:
+            self._asides[one.number] = Aside(levels_outside(one), exact=True), Counter()
+        aside, asked = self._asides[one.number]
+        if filled == 0:
+            asked[keeps[: aside.levels]] += 1
+        return aside if asked[keeps[: aside.levels]] > OFTEN else None
 
 
 def read_bounds(found: Assignments, a: int) -> Bounds:

@@ -26,6 +26,10 @@ LOOSER = 0.25
 """Tables that are put aside have limits higher by this share, to serve other assignments too."""
 
 
+STEPS = 4
+"""Limits of tables that everybody fills alike rise in so many steps per octave."""
+
+
 class Half(NamedTuple):
     """What tables say of the slots or the boundaries of some levels.
 
@@ -52,22 +56,40 @@ class Outermost(NamedTuple):
         return sum(array.nbytes for array in (*self.slots, *self.boundaries))
 
 
-class Aside:
-    """Tables of levels 1 to `levels` - 1, the ones used last."""
+def stepped(limit: FloatArray) -> FloatArray:
+    """Limits `[l]`, those above nothing raised to the next quarter of an octave."""
+    raised = limit.copy()
+    some = np.isfinite(limit) & (limit > 0)
+    raised[some] = 2 ** (np.ceil(np.log2(limit[some]) * STEPS) / STEPS)
+    return np.maximum(raised, limit)
 
-    def __init__(self, levels: int) -> None:
+
+class Aside:
+    """Tables of some outermost levels, the ones used last.
+
+    Attributes:
+        first: the outermost of these levels.
+        levels: the first further in.
+        exact: whether they serve at their own limits alone, which are `stepped`: then it makes no
+            difference whether they are there.
+    """
+
+    def __init__(self, levels: int, *, exact: bool = False) -> None:
         """Has none.
 
         Args:
             levels: how many levels stand outside all fan-outs, whatever is spread.
+            exact: whether they serve at their own limits alone, the outermost level among them.
         """
-        self.levels = levels
+        self.first, self.levels, self.exact = int(not exact), levels, exact
         self._held: dict[bytes, Outermost] = {}
         self._bytes = 0
 
-    def key(self, keeps: tuple[int, ...], weight: FloatArray) -> bytes:
-        """Which tables those of kept tensors `[L]`, as bits, and prices `[L + 1, T]` are."""
-        return bytes(keeps[: self.levels]) + weight[: self.levels].tobytes()
+    def key(self, keeps: tuple[int, ...], around: Around) -> bytes:
+        """Which tables those of kept tensors `[L]`, as bits, for an assignment are."""
+        limit = around.limit[1 : self.levels] if self.exact else around.limit[:0]
+        weight = around.weight[: self.levels]
+        return bytes(keeps[: self.levels]) + weight.tobytes() + limit.tobytes()
 
     def put(self, key: bytes, around: Around, chain: Chain, rows: slice) -> None:
         """Copies the tables of the tiles in rows; those used longest ago make room."""

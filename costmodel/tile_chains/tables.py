@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodel.arrays.tables import Array
 from costmodel.compiled.laid_out import laid_out
-from costmodel.tile_chains.aside import LOOSER, Aside, bring_back
+from costmodel.tile_chains.aside import LOOSER, Aside, bring_back, stepped
 from costmodel.tile_chains.chain import build_levels
 from costmodel.tile_chains.chain_arrays import Scratch, empty_chain, make_scratch
 from costmodel.tile_chains.credits import Credits
@@ -51,6 +51,9 @@ class ChainTables:
         around: the assignment that they are for; None before the first.
         asked: how often assignments that share them were bounded.
         exact: whether they must say what new ones would.
+        steps: of how many levels, from the outermost, limits rise in steps, so that others fill
+            the same tables; 0: of none.
+        aside: takes tables of the outermost levels, to be brought back; None: nothing does.
     """
 
     def __init__(
@@ -82,8 +85,8 @@ class ChainTables:
         self.around: Around | None = None
         self._credits = known or Credits(shape)
         # Where two tensors can rest as a pair it matters which others are followed (lemma 5c).
-        self._aside = Aside(outside) if outside and not shape.pair_one.size else None
-        self.asked = 0
+        self.aside = Aside(outside) if outside and not shape.pair_one.size else None
+        self.asked = self.steps = 0
         self._levels = len(keeps)
         # Where no tile is left, so that nothing further in is filled; else as many as levels.
         self._empty = self._levels
@@ -107,7 +110,7 @@ class ChainTables:
     @property
     def serves_others(self) -> bool:
         """Whether what stands outside all fan-outs is likely to serve further assignments."""
-        return self._aside is not None or self.asked > SOON
+        return self.aside is not None or self.asked > SOON
 
     def may_serve(self, shape: Shape) -> bool:
         """Whether the tables may be filled for other kept tensors of an operation.
@@ -204,8 +207,8 @@ class ChainTables:
             return
         self._empty = self._levels
         shape, tiles, chain = self._shape, self.tiles, self.chain
-        aside = self._aside if kept and self._aside and first < self._aside.levels else None
-        if aside is not None and not self.exact:
+        aside = self.aside if kept and self.aside and first < self.aside.levels else None
+        if aside is not None and not self.exact and not aside.exact:
             its = around.limit[max(first, 1) : aside.levels]
             its += LOOSER * np.abs(its)
         # Small ones without a pause: to call compiled code takes as long as to fill them.
@@ -219,12 +222,12 @@ class ChainTables:
                 self._empty = level
                 return
             if aside is not None and stop == 2 * aside.levels:
-                aside.put(aside.key(self.keeps, weight), around, chain, self._rows(aside))
+                aside.put(aside.key(self.keeps, around), around, chain, self._rows(aside))
             yield
 
     def _rows(self, aside: Aside) -> slice:
         """The tiles of the levels whose tables are put aside."""
-        return slice(int(self.tiles.start[1]), int(self.tiles.start[aside.levels]))
+        return slice(int(self.tiles.start[aside.first]), int(self.tiles.start[aside.levels]))
 
     def _bring_back(self, around: Around, first: int) -> int:
         """Takes the outermost tables back if those put aside serve; the first level to be filled.
@@ -233,14 +236,14 @@ class ChainTables:
             around: the assignment that they are to serve.
             first: the outermost level whose tables, as they are, do not.
         """
-        aside = self._aside
-        if aside is None or not 0 < first < aside.levels:
+        aside = self.aside
+        if aside is None or not aside.first <= first < aside.levels:
             return first
-        found = aside.get(aside.key(self.keeps, around.weight))
-        if found is None or first_change(found.around, around, 1, self.exact) < aside.levels:
+        found, exact = aside.get(aside.key(self.keeps, around)), self.exact or aside.exact
+        if found is None or first_change(found.around, around, aside.first, exact) < aside.levels:
             return first
         bring_back(found, self.chain, self._rows(aside))
-        levels = slice(1, aside.levels)
+        levels = slice(aside.first, aside.levels)
         around.limit[levels] = found.around.limit[levels]
         around.inner[levels] = found.around.inner[levels]
         self._empty = self._levels
@@ -261,15 +264,17 @@ class ChainTables:
             self._idle(spatial), below,
         )  # fmt: skip
         around = laid_out(said)
+        if self.steps:
+            around.limit[1 : self.steps] = stepped(around.limit[1 : self.steps])
         settle(around, kept, limited)
         if not self._shape.pair_one.size:
             # Who does not pay for a tensor reads the same where it is followed.
             if more is not None:
                 around.follows[: len(more)] |= more
                 self._whole = self._shape.cells > FEW
-            if self._aside is not None and kept:
-                around.follows[: self._aside.levels] = 1
-            if self._whole or self._aside is not None:
+            if self.aside is not None and kept:
+                around.follows[: self.aside.levels] = 1
+            if self._whole or self.aside is not None:
                 # In the outermost slot nothing has cost anything: one table serves everything.
                 around.inner[0], around.follows[0] = 1, 1
         return around
@@ -304,7 +309,7 @@ class ChainTables:
             self._shape, self.tiles, self.keeps, self._credits,
             exact=self.exact, scratch=self.scratch,
         )  # fmt: skip
-        made._aside = self._aside
+        made.aside, made.steps = self.aside, self.steps
         made._idled, made._first = self._idled, self._first
         return made
 

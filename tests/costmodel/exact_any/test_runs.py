@@ -21,7 +21,7 @@ from costmodel.tile_chains import aside, tables
 from costmodel.tile_chains.entering import Around
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tables import ChainTables, turn_all_to
-from costmodel.tile_chains.tiles import FloatArray, Tiles
+from costmodel.tile_chains.tiles import Tiles
 from costmodel.tile_chains.weights import weights
 
 SMALL = {
@@ -222,8 +222,8 @@ def test_tables_of_other_kept_tensors_are_caught(monkeypatch: pytest.MonkeyPatch
 def test_tables_put_aside_for_others_are_caught(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either alone does not say which tables they are."""
 
-    def part(self: aside.Aside, keeps: tuple[int, ...], weight: FloatArray) -> bytes:
-        return bytes(keeps) if key == "kept tensors" else weight[: self.levels].tobytes()
+    def part(self: aside.Aside, keeps: tuple[int, ...], around: Around) -> bytes:
+        return bytes(keeps) if key == "kept tensors" else around.weight[: self.levels].tobytes()
 
     def first_change(*given: Any) -> int:
         return outside if given[2] == 1 else int(honest(*given))

@@ -24,6 +24,8 @@ from costmodel.exact_any.pieces import Piece, PieceProver, Settled, Walk
 from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.share import Left, ShareTrail
 from costmodel.exact_any.shared_prover import SharedProver
+from costmodel.tile_chains import tables
+from costmodel.tile_chains.aside import Aside
 from costmodel.tile_chains.tiles import Lattice
 
 SMALL = [
@@ -36,8 +38,10 @@ SMALL = [
 
 
 LARGE = [(held, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
-         (shared_prover, "SET_WORK", 1), (shared_prover, "MOST_ROW_WORK", 6)]  # fmt: skip
-"""Every piece fills tables of its own, of the tiles alone that it has, as for large lattices."""
+         (shared_prover, "SET_WORK", 1), (shared_prover, "MOST_ROW_WORK", 6),
+         (pieces, "OFTEN", 1), (tables, "FEW", 0)]  # fmt: skip
+"""Every piece fills tables of its own, of the tiles alone that it has, as for large lattices, and
+those outside all fan-outs from the second time on for others as well."""
 
 
 MOST_STOPS = 30
@@ -132,10 +136,13 @@ def large(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_large_lattices_equal_exhaustive_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought, bring_back = [], tables.bring_back
+    monkeypatch.setattr(tables, "bring_back", lambda *of: (brought.append(1), bring_back(*of)))
     large(monkeypatch)
-    tasks = [check(seed, 2000, monkeypatch) for seed in range(9000, 9012)]
+    tasks = [check(seed, 2000, monkeypatch) for seed in (*range(9000, 9012), 9014, 9021)]
     assert max(one["chains"] for one in tasks) > 3
     assert max(one["search"] for one in tasks) > 12
+    assert len(brought) > 10
 
 
 def all_extents_but_odd_ones(self: Lattice, inside: Any, outer: Any) -> Any:
@@ -150,6 +157,11 @@ def as_filled(self: Any, group: int, of: Any, filled: int = 0) -> Any:
     return TABLES_OF(self, group, of, filled and filled + 1)
 
 
+def whatever_it_costs(self: Aside, keeps: tuple[int, ...], around: Any) -> bytes:
+    """Tables are taken back whatever words cost."""
+    return bytes(keeps[: self.levels])
+
+
 BETWEEN, TABLES_OF = Lattice._cells_between, PieceProver._tables_of
 
 
@@ -158,14 +170,19 @@ BETWEEN, TABLES_OF = Lattice._cells_between, PieceProver._tables_of
     [
         (Lattice, "_cells_between", all_extents_but_odd_ones),
         (PieceProver, "_tables_of", as_filled),
+        (Aside, "key", whatever_it_costs),
     ],
-    ids=["tiles are left out", "levels that keep other tensors stay filled"],
+    ids=["tiles are left out", "levels that keep other tensors stay filled", "other prices"],
 )
 def test_broken_tables_of_large_lattices_are_caught(
     broken: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large(monkeypatch)
     monkeypatch.setattr(*broken)
+    if broken[0] is Aside:
+        monkeypatch.setattr(
+            tables, "first_change", lambda before, around, *which: around.limit.size
+        )
 
     def all_hold() -> None:
         for seed in range(9000, 9040):
