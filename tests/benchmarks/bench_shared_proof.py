@@ -14,7 +14,9 @@ its last piece read others (such pieces are settled twice here, and what the sec
 what filling takes). The first piece of every task is settled twice, too: what the first time took
 longer every worker takes once. What is dealt and then dropped, since better was found, is measured,
 too, and holds workers up. Of three levels every worker fills its tables while it gets ready, and
-the first piece lists the units. Starting workers and sending pieces count as nothing.
+the first piece lists the units. Starting workers and sending pieces count as nothing. Tables that a
+worker puts aside after some pieces are left out, so that with few workers pieces take less than is
+said here, as `--workers` shows; `--aside` measures pieces with them, as one worker has them.
 `--lengths` keeps the lengths, and simulates with those that are there; `--alone SECONDS` gives what
 the proof alone takes, where that was measured before.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import sys
 import time
 from collections import deque
 from collections.abc import Generator, Hashable, Mapping, Sequence
@@ -37,7 +40,7 @@ from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, InOrder, Limit, Waiting
 from costmodel.exact.shared_units import SharedUnits, UnitProver
-from costmodel.exact_any import apart
+from costmodel.exact_any import apart, pieces
 from costmodel.exact_any.chain_bounds import Opened
 from costmodel.exact_any.choice import is_older, load_prover, make_prover
 from costmodel.exact_any.held import is_large
@@ -386,6 +389,8 @@ def run(proof: AnyProof, codes: Codes, seconds: float | None) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Proves alone, and in pieces."""
+    if not options.aside:
+        pieces.OFTEN = sys.maxsize
     space = MapSpace(workload(options.layer), accelerator(options.machine))
     load_prover(space)
     objective: Objective = options.objective
@@ -438,6 +443,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, help="The most that each proof may take.")
     parser.add_argument("--lengths", type=Path)
     parser.add_argument("--alone", type=float, help="Seconds that the proof alone takes.")
+    parser.add_argument("--aside", action="store_true")
     parser.add_argument("--iterations", type=int, default=100_000)
     options = parser.parse_args(arguments)
     file = options.lengths
