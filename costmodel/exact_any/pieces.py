@@ -50,8 +50,9 @@ MOST_BYTES = 1 << 29
 MOST_CHAIN_WORK = 1_500_000
 """Cells of tables inside fan-outs after which chains leave further price lists to another piece."""
 
-OFTEN = 4
-"""Of large lattices all tiles outside all fan-outs are filled, and put aside, from then on."""
+OFTEN, MOST_ASIDE = 4, 3 << 27
+"""Of large lattices all tiles outside all fan-outs are filled, and put aside, from then on; bytes
+that these take at most."""
 
 TILING_WORK, ORDER_WORK = 120, 18
 """What a tiling takes, in tiles that are bounded in one view, and each of its orders that is
@@ -389,7 +390,8 @@ class PieceProver(AnyProver):
         if not self._bounds_many:
             return None
         if one.number not in self._asides:
-            self._asides[one.number] = Aside(levels_outside(one), exact=True), Counter()
+            aside = Aside(levels_outside(one), exact=True, most=MOST_ASIDE)
+            self._asides[one.number] = aside, Counter()
         aside, asked = self._asides[one.number]
         if filled == 0:
             asked[keeps[: aside.levels]] += 1

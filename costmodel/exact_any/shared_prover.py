@@ -44,7 +44,7 @@ WINDOW = 256
 """How many pieces are dealt beyond those that are merged, at most: with more of them, more is dealt
 before the first searches find what would leave it less to do."""
 
-MOST_WALKS, PIECES_PER_WALK = 12, 8
+MOST_WALKS, PIECES_PER_WALK = 8, 16
 """The first piece is a walk, and one is dealt after so many others, until there are so many: a long
 proof has all of them, a short one few."""
 

@@ -74,14 +74,16 @@ class Aside:
             difference whether they are there.
     """
 
-    def __init__(self, levels: int, *, exact: bool = False) -> None:
+    def __init__(self, levels: int, *, exact: bool = False, most: int = MOST_BYTES) -> None:
         """Has none.
 
         Args:
             levels: how many levels stand outside all fan-outs, whatever is spread.
             exact: whether they serve at their own limits alone, the outermost level among them.
+            most: bytes that all of them may take.
         """
         self.first, self.levels, self.exact = int(not exact), levels, exact
+        self._most = most
         self._held: dict[bytes, Outermost] = {}
         self._bytes = 0
 
@@ -97,7 +99,7 @@ class Aside:
         found = Outermost(around, *(_copy(its, rows) for its in _halves(chain)))
         self._held[key] = found
         self._bytes += found.size
-        while self._bytes > MOST_BYTES:
+        while self._bytes > self._most:
             self._drop(next(iter(self._held)))
 
     def get(self, key: bytes) -> Outermost | None:
