@@ -69,12 +69,12 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
     """What no mapping can undercut under this cost model's counting.
 
     Where every tensor is kept at every level: each MAC reads its inputs from the innermost level
-    and updates and reads its output there, unless it fans out, so that units share words; each
-    tensor crosses every level once; the first read of
-    an output word is free at every level and processing element. A tensor with a sliding window
-    counts one word per position of its other axes only: Timeloop credits overlap between tiles
-    such that the window's traffic can fall below its distinct words. Where tensors may bypass
-    levels, only the MACs and the outermost level's traffic are certain.
+    and updates and reads its output there, unless that level fans out, so that MACs share words;
+    each tensor crosses every level once; the first read of an output word is free at every level
+    and processing element. A tensor with a sliding window counts one word per position of its other
+    axes only: Timeloop credits overlap between tiles such that the window's traffic can fall below
+    its distinct words. Where tensors may bypass levels, only the MACs and the outermost level's
+    traffic are certain.
 
     The latency takes every processing element working all the time, or the outermost level's
     bandwidth if that takes longer: the same in every order of buffers side by side, of which that

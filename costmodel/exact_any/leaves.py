@@ -122,16 +122,9 @@ class Leaves:
         weight = found.weight[0]
         matters = weight[:-1] > 0 if self._linear else self._matters(assignment)
         tiling = Tiling(
-            tiles,
-            step,
-            trips,
-            beyond,
-            words,
-            weight,
-            matters.astype(np.int64),
-            self._ranks,
+            tiles, step, trips, beyond, words, weight, matters.astype(np.int64), self._ranks,
             self._rough(assignment),
-        )
+        )  # fmt: skip
         return tiling, float(found.fixed[0])
 
     def _matters(self, assignment: Assignment) -> Array:

@@ -393,9 +393,9 @@ class PieceProver(AnyProver):
             aside = Aside(levels_outside(one), exact=True, most=MOST_ASIDE)
             self._asides[one.number] = aside, Counter()
         aside, asked = self._asides[one.number]
-        if filled == 0:
-            asked[keeps[: aside.levels]] += 1
-        return aside if asked[keeps[: aside.levels]] > OFTEN else None
+        outermost = keeps[: aside.levels]
+        asked[outermost] += filled == 0
+        return aside if asked[outermost] > OFTEN else None
 
 
 def read_bounds(found: Assignments, a: int) -> Bounds:
