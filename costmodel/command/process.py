@@ -1,4 +1,8 @@
-"""A command that is run to its end, with all the processes that it starts."""
+"""A command that is run to its end, with all the processes that it starts.
+
+Each joins the group of a shell that was there before it and reads from a pipe which only this
+process holds open: however this process ends, the group ends with it, from its first moment.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from costmodel.command.orphans import Orphans
-
 # What is kept of what a command prints; on standard output more of it is a failure.
 LARGEST_OUTPUT = 16 << 20
 # How long is waited for the ends of what it prints once its processes are gone.
 LAST_WORDS_SECONDS = 1.0
 _CHUNK = 1 << 16
-_ORPHANS = Orphans()
+# Nobody writes to what it reads: that ends when who holds the other end open is gone. A command
+# that signals its own group is no reason to end it.
+_WATCH = "trap '' HUP INT TERM; read -r _; kill -s KILL 0"
 
 
 @dataclass(frozen=True)
@@ -62,35 +66,35 @@ class Processes:
             OSError: it cannot be started.
             ValueError: a word cannot be one of a command.
         """
-        process = subprocess.Popen(
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,
-        )
         reasons: list[str] = []
+        with self._group() as group:
 
-        def cut(reason: str) -> None:
-            reasons.append(reason)
-            self._end(process.pid)
+            def cut(reason: str) -> None:
+                reasons.append(reason)
+                self._end(group)
 
-        assert process.stdout is not None
-        assert process.stderr is not None
-        limit = threading.Timer(seconds, cut, [f"no answer within {seconds:g} s."])
-        too_much = f"it printed more than {LARGEST_OUTPUT >> 20} MiB."
-        printed = _Reader(process.stdout, lambda: cut(too_much))
-        complained = _Reader(process.stderr, lambda: None)
-        with self._noted(process.pid):
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=group,
+            )
+            if self._over:
+                self._end(group)
+            assert process.stdout is not None
+            assert process.stderr is not None
+            limit = threading.Timer(seconds, cut, [f"no answer within {seconds:g} s."])
+            too_much = f"it printed more than {LARGEST_OUTPUT >> 20} MiB."
+            printed = _Reader(process.stdout, lambda: cut(too_much))
+            complained = _Reader(process.stderr, lambda: None)
             for thread in (limit, printed, complained):
                 thread.daemon = True
                 thread.start()
-            # Not reaped yet: until then nobody else has its number.
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            code = process.wait()
             limit.cancel()
-        code = process.wait()
         said = printed.text(), complained.text()
         return Finished(code, *said, reasons[0] if reasons else "")
 
@@ -106,20 +110,23 @@ class Processes:
                 _kill(group)
 
     @contextmanager
-    def _noted(self, group: int) -> Iterator[None]:
-        _ORPHANS.note(group)
-        with self._lock:
-            self._groups.add(group)
-        try:
-            if self._over:
-                self._end(group)
-            yield
-        finally:
+    def _group(self) -> Iterator[int]:
+        """The number of a process group; nobody else gets it while its first process is there."""
+        quiet = subprocess.DEVNULL
+        shell = ["sh", "-c", _WATCH]
+        with subprocess.Popen(
+            shell, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, process_group=0
+        ) as first:
             with self._lock:
-                # What the command has left running would keep its output open, and processors busy.
-                _kill(group)
-                self._groups.discard(group)
-            _ORPHANS.forget(group)
+                self._groups.add(first.pid)
+            try:
+                yield first.pid
+            finally:
+                with self._lock:
+                    # What the command has left running would keep its output open, and processors
+                    # busy.
+                    _kill(first.pid)
+                    self._groups.discard(first.pid)
 
 
 class _Reader(threading.Thread):

@@ -275,7 +275,7 @@ def test_what_runs_ends_with_the_search(tmp_path: Path) -> None:
 
 
 def test_what_runs_ends_with_who_is_killed(tmp_path: Path) -> None:
-    """Whatever a simulator has started, too: nobody is left who could end it."""
+    """Whatever a simulator has started, too, from the first moment: nobody else could end it."""
     file = tmp_path / "pid"
     code = (
         "import sys\nfrom costmodel.command.process import Processes\nfrom pathlib import Path\n"
@@ -285,7 +285,6 @@ def test_what_runs_ends_with_who_is_killed(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[3])
     driver = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root})
     while not (file.exists() and file.read_text().strip()):
-        time.sleep(0.02)
         assert driver.poll() is None
     driver.kill()
     driver.wait()
