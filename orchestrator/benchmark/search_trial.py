@@ -26,7 +26,11 @@ from orchestrator.runs.checkpoints import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
 from searchers.shared.warm_start import begin_from
 
-WARM_UP_ITERATIONS = 512
+# Of the first search of its kind in a process, which loads code; later ones make the tables of
+# their spaces.
+WARM_UP_ITERATIONS, WARM_UP_AGAIN = 512, 1
+# The kinds that this process has made.
+_warm: set[tuple[str, ...]] = set()
 
 Making = Callable[[Plan, Mapping[str, Any], Place], "Searches"]
 """Makes the searches of a trial of a benchmark whose file lies in a folder."""
@@ -167,13 +171,17 @@ class Searches:
         """Compiles and loads on a throwaway search, so that no search pays for it in time."""
         if self.plan.cost_model.measured:
             return  # a measurement does not count what its preparation took
+        plan = self.plan
+        method = self.entry.model_dump_json(exclude={"label", "seeds", "iterations"}, fallback=str)
+        kind = (method, self.model.name, plan.accelerator.hash, self.space.workload.family)
         evaluator = Evaluator(
             self.model,
             self.space,
-            objective=self.plan.benchmark.objective,
-            iterations=WARM_UP_ITERATIONS,
+            objective=plan.benchmark.objective,
+            iterations=WARM_UP_AGAIN if kind in _warm else WARM_UP_ITERATIONS,
         )
-        make_searcher(self.plan, self.entry, self.space, seed=self.seeds[0]).run(evaluator)
+        make_searcher(plan, self.entry, self.space, seed=self.seeds[0]).run(evaluator)
+        _warm.add(kind)
 
     def search(self, after_step: Callable[[Searcher], None], seconds: float) -> bool:
         """Makes the search of the next seed, or goes on with it; False where none is left.

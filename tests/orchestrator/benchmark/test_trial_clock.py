@@ -83,3 +83,24 @@ def test_preparation_beyond_the_budget_leaves_nothing() -> None:
     searcher.run(evaluator)
     assert evaluator.result().best_code is None
     assert evaluator.result().iterations == 0
+
+
+def test_only_the_first_warm_up_of_a_kind_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it loads stays; another machine, method or hyperparameter may need something else."""
+    asked: list[int] = []
+
+    def noted(*arguments: Any, iterations: int, **options: Any) -> Evaluator:
+        asked.append(iterations)
+        return Evaluator(*arguments, iterations=iterations, **options)
+
+    monkeypatch.setattr(search_trial, "Evaluator", noted)
+    monkeypatch.setattr(search_trial, "_warm", set())
+    methods = {"genetic": {}, "smaller": {"name": "genetic", "parameters": {"population": 20}}}
+    sizes = [f"gemm:M={size},N=64,K=64" for size in (64, 128)]
+    for machine in ("mm256", "eyeriss"):
+        plan = plan_of(accelerator=machine, workloads=sizes, searchers=methods)
+        for method in methods:
+            for workload in plan.workloads:
+                Searches(plan, method, workload, [3]).warm_up()
+    long, short = search_trial.WARM_UP_ITERATIONS, search_trial.WARM_UP_AGAIN
+    assert asked == [long, short] * 4
