@@ -15,11 +15,12 @@ from orchestrator.report.figure_style import (
     HUES,
     INK,
     SPARE_HUES,
-    percent_axis,
+    percent_ticks,
     plain_figure,
     save,
     styled,
 )
+from orchestrator.report.light_ticks import decades, set_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,9 @@ LEGEND_ROW = 0.22
 PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.3
 LEFT, RIGHT, BOTTOM, TOP = 0.66, 0.12, 0.52, 0.36
 BESIDE, BETWEEN = 0.46, 0.68
+# From a panel to the title of its axis: below; on the left a mark, letters, and its own height.
+LABEL_BELOW = 0.27
+TICK, LETTER, LABEL = 0.16, 0.075, 0.14
 
 # An interval of fewer seeds spans the whole picture and says nothing.
 FEWEST_SEEDS_OF_A_BAND = 4
@@ -108,16 +112,21 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
             "hspace": BETWEEN / PANEL_HEIGHT,
         },
     )
-    for panel, workload in zip(panels.flat, workloads, strict=False):
+    letters = max(
         _draw_panel(panel, results, workload, axis, look)
+        for panel, workload in zip(panels.flat, workloads, strict=False)
+    )
     for panel in list(panels.flat)[len(workloads) :]:
         panel.set_visible(False)
+    left = min(TICK + LETTER * letters, LEFT - LABEL)
     for row in panels:
         row[0].set_ylabel(_percent_text(results))
+        row[0].yaxis.set_label_coords(-left / PANEL_WIDTH, 0.5)
     label = "cost queries (iterations)" if axis == "evaluation" else "search time, seconds"
     for column in range(columns):
-        lowest = max(r for r in range(rows) if panels[r, column].get_visible())
-        panels[lowest, column].set_xlabel(label)
+        lowest = panels[max(r for r in range(rows) if panels[r, column].get_visible()), column]
+        lowest.set_xlabel(label)
+        lowest.xaxis.set_label_coords(0.5, -LABEL_BELOW / PANEL_HEIGHT)
     _legend(figure, results, look, beside)
     save(figure, path)
 
@@ -185,9 +194,8 @@ def draw_final(results: Results, path: Path) -> None:
 
 def _draw_panel(
     panel: Axes, results: Results, workload: str, axis: Axis, look: dict[str, Style]
-) -> None:
-    from matplotlib.ticker import LogLocator
-
+) -> int:
+    """Draws the curves of a workload; the letters of the longest number beside them."""
     grid = results.grid(workload, axis)
     highest = 1.0
     for label in results.searchers:
@@ -204,12 +212,15 @@ def _draw_panel(
             highest = max(highest, float(np.quantile(settled, 0.9)))
     panel.set_xscale("log")
     panel.set_xlim(grid[0], grid[-1])
-    panel.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-    percent_axis(panel, 1.3 * highest)
+    set_ticks(panel, "x", *decades(grid[0], grid[-1]))
+    ticks = percent_ticks(panel, 1.3 * highest)
+    labels = [f"{tick:g}" for tick in ticks]
+    set_ticks(panel, "y", ticks, labels)
     bounds = results.bounds[workload]
     known = bounds.proven or bounds.measured
     panel.set_title(workload if known else f"{workload} (at most)")
     panel.axhline(0.0, color=INK, lw=0.9, ls="-" if known else (0, (1, 2)), zorder=1)
+    return max(map(len, labels))
 
 
 def _legend(figure: Figure, results: Results, look: dict[str, Style], columns: int) -> None:
