@@ -28,8 +28,8 @@ from mapspace.version import __version__
 from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.results import Run
 from orchestrator.store.address import Question, content_digest, problem
+from orchestrator.store.answers import keep_answers
 from orchestrator.store.canonical import digest_of, json_text
-from orchestrator.store.compaction import tidy
 from orchestrator.store.rows import Number, Row, Whole, finite, row_of
 
 if TYPE_CHECKING:
@@ -207,8 +207,7 @@ def _rows(plan: Plan, store: Store) -> Iterator[tuple[Search, Row]]:
 def keep_runs(plan: Plan, runs: Sequence[Run], store: Store) -> None:
     """Keeps runs that did not fail."""
     questions = Questions(plan)
-    if store.add([_row(questions, run) for run in runs if not run.failure]):
-        tidy(store)
+    keep_answers(store, [_row(questions, run) for run in runs if not run.failure])
 
 
 def _run(search: Search, row: Row) -> Run:

@@ -33,7 +33,7 @@ REMOVE, CLEAR = "rm", "gc"
 @click.option("--accelerator", help="Name of the machine.")
 @click.option("--method", help="Name of the searcher.")
 @click.option("--objective", help="What was minimised.")
-@click.option("--kind", help="search, run (of a benchmark), proof, front; evaluation, if named.")
+@click.option("--kind", help="search, run (of a benchmark), proof, front, network, evaluation.")
 @click.option("--older", type=float, metavar="DAYS", help="Stored so many days ago or earlier.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the latest; else 1000.")
 @click.option("--all", "everything", is_flag=True, help="With rm: all results.")

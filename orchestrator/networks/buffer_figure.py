@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.networks.runs_of_steps import Ran
@@ -12,7 +13,7 @@ ROW = 0.24
 
 
 @styled
-def draw_buffer(layers: list[Ran], name: str, capacity: int, path: Path) -> None:
+def draw_buffer(layers: Sequence[Ran], name: str, capacity: int, path: Path) -> None:
     """Draws a bar per layer, in the network's order: words that lie there, of those it holds.
 
     Args:

@@ -13,7 +13,7 @@ import heapq
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,11 +23,12 @@ from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
-from costmodel.exact_any.weighted import Line, Point
+from costmodel.exact_any.weighted import Line, Point, point_of
 from costmodel.fused import Pair, Plan, plans
 from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import READ, UPDATE
 from costmodel.resident import resident_machine
+from costmodel.space import Codes
 from orchestrator.networks.layer_lines import NO_CODE, SLICE, LayerLines, Weight
 
 MOST_OPEN = 32
@@ -215,8 +216,17 @@ class PairLines(LayerLines):
             part = self.part(side, plan)
             assert part is not None  # points are of plans that can run
             spaces.append(part.space)
-            points.append(next(one for one in part.points if np.array_equal(one.code, code)))
+            points.append(point_of(part.space, code))
         return plan, (spaces[0], spaces[1]), points
+
+    def planned(self, wanted: Plan, codes: Sequence[Codes]) -> Point:
+        """The point of a plan that can run with a mapping `[D]` of each of its parts."""
+        points = []
+        for side, code in enumerate(codes):
+            part = self.part(side, wanted)
+            assert part is not None  # the plan can run
+            points.append(point_of(part.space, code))
+        return self._together(self.plans.index(wanted), points[0], points[1])
 
     def _offer_plan(self, index: int, weight: Weight) -> None:
         """Takes the best mappings known of a plan's parts."""

@@ -22,7 +22,7 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved, Words
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
 from orchestrator.networks.jointly import ROUNDING, Optimum
 from orchestrator.networks.layer_lines import FixedLines, LayerLines, rounded_down
@@ -32,6 +32,8 @@ from orchestrator.networks.operators import Operators
 from orchestrator.proofs.certificates import Verification
 
 FORMAT: Final = "mapspace-network-certificate-1"
+
+WRONG: Final = "WRONG: "
 
 Exact = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,39})?$")]
 """A fraction whose digits bound the time that reading it takes."""
@@ -111,10 +113,14 @@ class NetworkCertificate(LimitedClaim):
     """How long it took: what the first proof says."""
 
     @property
+    def counted(self) -> dict[str, Words]:
+        """What the operators beside the layers read and write."""
+        return {one.operator: Words(one.reads, one.writes) for one in self.moves}
+
+    @property
     def moved(self) -> Moved:
         """What the operators beside the layers cost."""
-        words = {one.operator: Words(one.reads, one.writes) for one in self.moves}
-        return Operators(words, self.accelerator, counted=True).cost
+        return Operators(self.counted, self.accelerator, counted=True).cost
 
     def text(self) -> str:
         """The certificate's file."""
@@ -242,10 +248,8 @@ def verify_network(
     """
     started = time.monotonic()
     look = _Look(certificate, None if seconds is None else started + seconds)
-    look.machine()
-    layers = look.mappings() if look.holds else []
+    layers = look.figures()
     if look.holds:
-        look.totals()
         look.lines(layers)
     if look.holds and not look.left and certificate.fronts:
         look.fronts(layers)
@@ -262,6 +266,19 @@ def verify_network(
     return Verification(certificate, verdict)
 
 
+def check_figures(certificate: NetworkCertificate) -> None:
+    """Evaluates the mappings of a network's certificate, and adds up; nothing is proven.
+
+    Raises:
+        DataError: they do not take what it says.
+    """
+    look = _Look(certificate, None)
+    look.figures()
+    if not look.holds:
+        wrong = next(finding for finding in look.findings if finding.startswith(WRONG))
+        raise DataError(wrong.removeprefix(WRONG))
+
+
 class _Look:
     """One look at a certificate: what was checked, and what was not."""
 
@@ -273,7 +290,15 @@ class _Look:
 
     def _check(self, ok: bool, right: str, wrong: str) -> None:
         self.holds &= ok
-        self.findings.append(right if ok else f"WRONG: {wrong}")
+        self.findings.append(right if ok else f"{WRONG}{wrong}")
+
+    def figures(self) -> list[LayerLines]:
+        """Looks at all that takes no proof; what holds the layers' proofs."""
+        self.machine()
+        layers = self.mappings() if self.holds else []
+        if self.holds:
+            self.totals()
+        return layers
 
     def machine(self) -> None:
         """Looks at the model and the hashes."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costmodel.machine_units import chip_text, has_real_units, idle_text, mean_idle_w
-from mapspace.storage import Place, place
-from orchestrator.networks.network_certificate import NetworkCertificate, certify_network
-from orchestrator.networks.operators import Operators
-from orchestrator.records.found_mapping import MappingCosts, save_records
+from orchestrator.networks.network_certificate import NetworkCertificate
+from orchestrator.networks.together import Together
+from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.report.document import LEFT, Document, Section, Table
-from orchestrator.report.shown import Fact, Shown, aligned
+from orchestrator.report.shown import Fact, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import (
     energy_text,
@@ -24,79 +21,25 @@ from orchestrator.report.units import (
     percent,
     value_text,
 )
-from orchestrator.runs.locations import local_file
 from orchestrator.schemas.search import JointAnswer, JointLayer
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.costs import Objective
-    from orchestrator.networks.jointly import Optimum
-    from orchestrator.networks.lines import Limit
+    pass
 
 HEADER = ("layer", "count", "energy, mJ", "cycles", "share of energy", "share of cycles")
 FORMATS = (LEFT, "{:,}", "{:.5g}", "{:,.0f}", "{:.2f} %", "{:.2f} %")
 
 
 @dataclass(frozen=True, repr=False)
-class NetworkOptimum(Shown):
-    """Mappings of a network's layers, chosen together for the network's objective.
-
-    Attributes:
-        network: its name.
-        accelerator: the machine.
-        found: the choice, and what bounds it.
-        interrupted: whether an interruption ended it.
-        operators: what only moves words.
-    """
-
-    network: str
-    accelerator: Accelerator
-    found: Optimum
-    interrupted: bool
-    operators: Operators
-
-    @property
-    def objective(self) -> Objective:
-        """What the network minimises."""
-        return self.found.objective
-
-    @property
-    def costs(self) -> MappingCosts:
-        """Of the whole network."""
-        found = self.found
-        return MappingCosts(float(found.energy), found.cycles, self.accelerator.clock_ghz)
+class NetworkOptimum(Together[NetworkCertificate]):
+    """Mappings of a network's layers, chosen together for the network's objective."""
 
     @property
     def chip_power_w(self) -> float:
         """Mean power, W, where the instances that mappings leave idle leak as well."""
-        certified = self.certificate.layers
-        runs = [(layer.count * layer.latency_cycles, layer.record) for layer in certified]
-        return self.costs.power_w + mean_idle_w(self.accelerator, runs, self.found.cycles)
-
-    @property
-    def proven(self) -> bool:
-        """Whether no mappings have less of the objective in all."""
-        return self.found.gap == 0
-
-    @property
-    def limit(self) -> Limit | None:
-        """What the network had to be within."""
-        return self.found.limit
-
-    @property
-    def lower_bound(self) -> float:
-        """What no mappings are below in all, pJ and cycles."""
-        return float(self.found.bound)
-
-    @property
-    def gap(self) -> float:
-        """How far the choice can be above the optimum, as a share."""
-        return self.found.gap
-
-    @cached_property
-    def certificate(self) -> NetworkCertificate:
-        """What `mapspace verify` proves again."""
-        return certify_network(self.network, self.found, self.operators)
+        found = self.certificate
+        runs = [(layer.count * layer.latency_cycles, layer.record) for layer in found.layers]
+        return self.costs.power_w + mean_idle_w(self.accelerator, runs, found.latency_cycles)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -132,10 +75,9 @@ class NetworkOptimum(Shown):
             "max_energy_pj": None
             if self.limit is None or self.limit.energy is None
             else float(self.limit.energy),
-            "seconds": self.found.seconds,
+            "seconds": self.certificate.seconds,
             "interrupted": self.interrupted,
-            # Chosen anew: the store has mappings of single layers.
-            "from_store": False,
+            "from_store": self.from_store,
             "uncounted_words": self.operators.uncounted,
             "moves": self.operators.rows(),
             "layers": self.rows(),
@@ -146,16 +88,9 @@ class NetworkOptimum(Shown):
                 "proven": self.proven,
                 "lower_bound": self.lower_bound,
                 "gap": self.gap,
-                "lines": len(self.found.cuts),
+                "lines": len(self.certificate.cuts),
             },
         }
-
-    def save(self, path: str | Path | Place) -> None:
-        """Writes the mapping records as JSON lines, and the certificate beside them."""
-        target = place(path)
-        save_records(self.records, target)
-        with local_file(target.with_suffix(".certificate.json")) as file:
-            file.write_text(self.certificate.text())
 
     def heading(self) -> str:
         """Network, machine and goal."""
@@ -188,15 +123,17 @@ class NetworkOptimum(Shown):
         moves = self.operators.fact()
         if moves is not None:
             yield moves
-        lines, seconds = len(self.found.cuts), self.found.seconds
+        lines, seconds = len(self.certificate.cuts), self.certificate.seconds
         yield (
             "search",
             f"{len(self.certificate.layers)} distinct layers, {lines} lines, {seconds:.2f} s",
         )
+        if self.stored is not None:
+            yield "from the store", self.stored
 
     def table(self) -> Table:
         """A row per layer and the totals."""
-        energy, cycles = float(self.found.energy), self.found.cycles
+        energy, cycles = self.costs.energy_pj, self.certificate.latency_cycles
         rows = [
             (
                 row["workload"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
 
@@ -23,8 +23,9 @@ from costmodel.fused import Plan
 from costmodel.levels import Cycles
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import ROUNDING, Optimum
@@ -38,7 +39,9 @@ from orchestrator.networks.network_certificate import (
     check_limits,
 )
 from orchestrator.networks.resident import Resident, Way, Ways, begin
+from orchestrator.networks.runs_of_steps import Ran, as_run
 from orchestrator.proofs.certificates import Verification
+from orchestrator.store.mappings import stored_code
 
 FORMAT: Final = "mapspace-resident-certificate-1"
 Flag = Annotated[bool, Field(strict=True)]
@@ -229,9 +232,7 @@ def verify_resident(
     look = _Look(certificate, None if seconds is None else started + seconds)
     holds = True
     try:
-        look.machine()
-        look.choice()
-        look.bound()
+        look.figures()
         look.lines()
         look.fronts()
     except _WrongError as error:
@@ -250,6 +251,56 @@ def verify_resident(
     return Verification(certificate, verdict)
 
 
+def ran_as(certificate: ResidentCertificate) -> list[Ran]:
+    """Every layer as a certificate says that it runs; mappings are evaluated, nothing is proven.
+
+    Raises:
+        DataError: they do not take what it says.
+        ConfigError: its network or its machine cannot be treated here.
+    """
+    look = _Look(certificate, None)
+    try:
+        path, choice = look.figures()
+    except _WrongError as error:
+        raise DataError(str(error)) from error
+    return as_run(look.steps, path, choice)
+
+
+def in_own_words(
+    certificate: ResidentCertificate, network: str, machine: Accelerator, own: Sequence[Workload]
+) -> ResidentCertificate:
+    """A certificate in the words of who asks.
+
+    Args:
+        certificate: of the same network, under other names; where layers are tiled together those
+            of the network and the machine alone are others.
+        network: its name.
+        machine: the same machine.
+        own: every step's layer.
+
+    Raises:
+        ConfigError: a mapping is none of its layer.
+        DataError: likewise, or it cannot run so.
+    """
+    steps = [
+        step.model_copy(update={"workload": work, "workload_hash": work.hash})
+        for step, work in zip(certificate.steps, own, strict=True)
+    ]
+    told = {"network": network, "accelerator": machine, "accelerator_hash": machine.hash}
+    found = certificate.model_copy(update={**told, "steps": tuple(steps)})
+    try:
+        spaces = _Look(found, None).spaces()
+    except _WrongError as error:
+        raise DataError(str(error)) from error
+    for place, (was, space) in enumerate(zip(certificate.steps, spaces, strict=True)):
+        if was.workload.hash == steps[place].workload_hash:
+            code = record_code(space, was.record)
+        else:
+            code = stored_code(space, was.workload, was.record)
+        steps[place] = steps[place].model_copy(update={"record": mapping_record(space, code)})
+    return found.model_copy(update={"steps": tuple(steps)})
+
+
 class _Look:
     """One look at a certificate: what was checked, and what was not."""
 
@@ -257,12 +308,20 @@ class _Look:
         self.said, self._ends = certificate, ends
         self.findings: list[str] = []
         self.left: list[str] = []
-        steps = [
+        self.steps = [
             Step(one.workload, one.count, one.source, one.until, one.between)
             for one in certificate.steps
         ]
         machine = certificate.accelerator
-        self._ways = Ways(steps, machine, fused=certificate.fused, moves=certificate.moves)
+        self._ways = Ways(self.steps, machine, fused=certificate.fused, moves=certificate.moves)
+
+    def figures(self) -> tuple[list[Way], list[Point]]:
+        """Looks at all that takes no proof; how every step runs, and what it takes once."""
+        self.machine()
+        path = list(self.path())
+        choice = self.choice(path)
+        self.bound()
+        return path, choice
 
     def machine(self) -> None:
         """Looks at the model and the hashes."""
@@ -276,11 +335,10 @@ class _Look:
             raise _WrongError(f"hash {wrong[0]} is that of other content")
         self.findings.append(f"the machine and {len(said.steps)} layers are those of the hashes")
 
-    def choice(self) -> None:
-        """Evaluates every mapping where its layer finds it, and adds up."""
-        said, state = self.said, frozenset[int]()
-        energy, cycles = Fraction(said.fixed_energy_pj), said.fixed_cycles
-        for place, step in enumerate(said.steps):
+    def path(self) -> Iterator[Way]:
+        """How every step runs."""
+        state = frozenset[int]()
+        for place, step in enumerate(self.said.steps):
             ways = [
                 way
                 for way in self._ways.ways[place]
@@ -290,7 +348,25 @@ class _Look:
             ]
             if not ways:
                 raise _WrongError(f"{step.workload.name} cannot run so after what is before it")
-            point = self._point(place, ways[0])
+            yield ways[0]
+            state = ways[0].after
+
+    def spaces(self) -> list[MapSpace]:
+        """The map space of every step's mapping."""
+        found: list[MapSpace] = []
+        for place, way in enumerate(self.path()):
+            if isinstance(way.lines, PairLines):
+                found += self._parts(place, way.lines)[1]
+            elif len(found) == place:
+                found.append(way.lines.space)
+        return found
+
+    def choice(self, path: Sequence[Way]) -> list[Point]:
+        """Evaluates every mapping where its layer finds it, and adds up."""
+        said, points = self.said, []
+        energy, cycles = Fraction(said.fixed_energy_pj), said.fixed_cycles
+        for place, (step, way) in enumerate(zip(said.steps, path, strict=True)):
+            point = self._point(place, way)
             if (point.energy, point.cycles) != (Fraction(step.energy_pj), step.latency_cycles):
                 raise _WrongError(
                     f"{step.workload.name} takes {float(point.energy):.9g} pJ and "
@@ -298,10 +374,11 @@ class _Look:
                     f"{step.latency_cycles:,}"
                 )
             energy, cycles = energy + step.count * point.energy, cycles + step.count * point.cycles
-            state = ways[0].after
+            points.append(point)
         if (energy, cycles) != (Fraction(said.energy_pj), said.latency_cycles):
             raise _WrongError(f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles")
         self.findings.append(f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles")
+        return points
 
     def _point(self, place: int, way: Way) -> Point:
         """What a step takes as it says that it runs."""
@@ -317,23 +394,30 @@ class _Look:
         return Point(point.energy + way.moves.energy, point.cycles + way.moves.cycles, point.code)
 
     def _pair(self, place: int, lines: PairLines) -> Point:
+        plan, spaces = self._parts(place, lines)
+        records = (self.said.steps[place + side].record for side in range(2))
+        codes = [record_code(*pair) for pair in zip(spaces, records, strict=True)]
+        return lines.planned(plan, codes)
+
+    def _parts(self, place: int, lines: PairLines) -> tuple[Plan, list[MapSpace]]:
+        """The plan of two steps that are tiled together, and the map spaces of both.
+
+        Raises:
+            ConfigError: it cannot run.
+        """
         asked = self.said.steps[place].fused
         assert asked is not None  # such a way was looked for
         wanted = (asked.factors, asked.order, asked.kept)
         plan: Plan | None = next((p for p in lines.plans if p[:3] == wanted), None)
         if plan is None:
             raise ConfigError("there is no such plan of outer loops")
-        energy, cycles = plan.moves
+        spaces = []
         for side in range(2):
             part = lines.part(side, plan)
             if part is None:
                 raise ConfigError("a part of it does not fit")
-            point = point_of(
-                part.space, record_code(part.space, self.said.steps[place + side].record)
-            )
-            energy += plan.times * point.energy
-            cycles += plan.times * point.cycles
-        return Point(energy, cycles, NO_CODE)
+            spaces.append(part.space)
+        return plan, spaces
 
     def bound(self) -> None:
         """Computes the bound from the lines."""

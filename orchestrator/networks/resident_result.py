@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
-from costmodel.accelerators import Accelerator
-from costmodel.chains import Step
-from costmodel.loop_nest.records import mapping_record
-from costmodel.moves import Moved
 from costmodel.resident import shared_buffer
-from mapspace.storage import Place, place
 from orchestrator.networks.buffer_figure import draw_buffer
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.lines import Limit
-from orchestrator.networks.operators import Operators
-from orchestrator.networks.resident import Way
-from orchestrator.networks.resident_certificate import ResidentCertificate, certify_resident
-from orchestrator.networks.runs_of_steps import PairRow, Ran, as_run
-from orchestrator.records.found_mapping import MappingCosts, save_records
+from orchestrator.networks.resident_certificate import ResidentCertificate
+from orchestrator.networks.runs_of_steps import PairRow, Ran
+from orchestrator.networks.together import Together
+from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.report.document import LEFT, Document, Figure, Section, Table
-from orchestrator.report.shown import Fact, Shown, aligned
+from orchestrator.report.shown import Fact, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent, value_text
-from orchestrator.runs.locations import local_file
 from orchestrator.schemas.search import FusedPair, ResidentAnswer, ResidentLayer
 
 HEADER = ("layer", "count", "reads from", "output", "words on chip", "energy, mJ", "cycles")
@@ -39,59 +31,54 @@ PAIR_HEADER = (
 PAIR_FORMATS = (LEFT, LEFT, LEFT, LEFT, "{:,}", *["{:.5g}"] * 3, *["{:,.0f}"] * 3)
 
 
+class Beside(NamedTuple):
+    """What was found where less is allowed.
+
+    Attributes:
+        value: the objective, pJ and cycles.
+        gap: how far it can be above the least, as a share.
+        seconds: how long it took.
+    """
+
+    value: Fraction
+    gap: float
+    seconds: float
+
+    @classmethod
+    def of(cls, found: Optimum | None) -> Beside | None:
+        """Of an optimum; None where nothing is known."""
+        return None if found is None else cls(found.value, found.gap, found.seconds)
+
+
 @dataclass(frozen=True, repr=False)
-class ResidentOptimum(Shown):
+class ResidentOptimum(Together[ResidentCertificate]):
     """Mappings of a network's layers and the tensors that stay on the chip, chosen together.
 
     Attributes:
-        network: its name.
-        accelerator: the machine.
-        steps: the layers in their order.
-        path: how each runs.
-        found: the choice, a mapping per step, and what bounds it.
+        ran: every layer in the network's order, as it runs.
         alone: the same where nothing stays; None: nothing is known within the limit then.
-        interrupted: whether an interruption ended it.
-        operators: what only moves words.
-        fixed: what of it the totals have however the network runs.
-        staying: where tensors may stay but none is tiled together; None: so is `found`, or nothing
-            is known within the limit then.
+        proofs: how many proofs a line of the bound is of.
+        staying: where tensors may stay but none is tiled together; None: so is the answer, or
+            nothing is known within the limit then.
         pairs: what fusing is worth for each two layers that could be tiled together.
-        fused: whether two layers in a row could be tiled together.
     """
 
-    network: str
-    accelerator: Accelerator
-    steps: tuple[Step, ...]
-    path: tuple[Way, ...]
-    found: Optimum
-    alone: Optimum | None
-    interrupted: bool
-    operators: Operators
-    fixed: Moved
-    staying: Optimum | None = None
+    ran: tuple[Ran, ...]
+    alone: Beside | None
+    proofs: int
+    staying: Beside | None = None
     pairs: tuple[PairRow, ...] = ()
-    fused: bool = False
 
     @property
     def seconds(self) -> float:
         """How long the search took, with and without tensors that stay."""
         beside = (self.staying, self.alone)
-        return self.found.seconds + sum(0.0 if one is None else one.seconds for one in beside)
+        return self.certificate.seconds + sum(0.0 if one is None else one.seconds for one in beside)
 
     @property
     def worth(self) -> float | None:
         """By which share the objective falls where tensors stay."""
-        return None if self.alone is None else float(1 - self.found.value / self.alone.value)
-
-    @property
-    def costs(self) -> MappingCosts:
-        """Of the whole network."""
-        found = self.found
-        return MappingCosts(float(found.energy), found.cycles, self.accelerator.clock_ghz)
-
-    @property
-    def _each(self) -> list[Ran]:
-        return as_run(self.steps, self.path, self.found.choice)
+        return None if self.alone is None else float(1 - self.value / self.alone.value)
 
     def rows(self) -> list[ResidentLayer]:
         """A row per layer in the network's order; costs are those of one occurrence."""
@@ -107,7 +94,7 @@ class ResidentOptimum(Shown):
                 "iterations": ran.times,
                 **MappingCosts(float(ran.energy), ran.cycles, clock).to_dict(),
             }
-            for ran in self._each
+            for ran in self.ran
         ]
 
     @property
@@ -121,51 +108,35 @@ class ResidentOptimum(Shown):
                 "layer": ran.step.workload.name,
                 "count": ran.step.count,
                 **({"iterations": ran.times} if ran.fused else {}),
-                **mapping_record(ran.space, ran.code),
+                **step.record,
             }
-            for ran in self._each
+            for ran, step in zip(self.ran, self.certificate.steps, strict=True)
         ]
-
-    def save(self, path: str | Path | Place) -> None:
-        """Writes the mapping records as JSON lines, and the certificate beside them."""
-        target = place(path)
-        save_records(self.records, target)
-        with local_file(target.with_suffix(".certificate.json")) as file:
-            file.write_text(self.certificate.text())
-
-    @cached_property
-    def certificate(self) -> ResidentCertificate:
-        """What `mapspace verify` proves again."""
-        return certify_resident(
-            self.network, self.accelerator, (self.steps, self.path, self.found),
-            fused=self.fused, moves=self.operators.counted, fixed=self.fixed,
-        )  # fmt: skip
 
     def to_dict(self) -> ResidentAnswer:
         """What `mapspace search --network --jointly --resident --json` prints."""
-        found, alone = self.found, self.alone
-        limit = found.limit or Limit()
+        found, alone = self.certificate, self.alone
+        limit = self.limit or Limit()
         return {
             "network": self.network,
             "accelerator": self.accelerator.name,
             "objective": found.objective,
             "resident": True,
-            "fused": self.fused,
+            "fused": found.fused,
             "max_cycles": limit.cycles,
             "max_energy_pj": None if limit.energy is None else float(limit.energy),
             "buffer": shared_buffer(self.accelerator).name,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
-            # Chosen anew: the store has mappings of single layers.
-            "from_store": False,
+            "from_store": self.from_store,
             "moves": self.operators.rows(),
             "layers": self.rows(),
             "pairs": [self._pair(row) for row in self.pairs],
             "totals": {
                 **self.costs.to_dict(),
-                "proven": found.gap == 0,
-                "lower_bound": float(found.bound),
-                "gap": found.gap,
+                "proven": self.proven,
+                "lower_bound": self.lower_bound,
+                "gap": self.gap,
                 "lines": len(found.cuts),
                 "alone": None if alone is None else float(alone.value),
                 "alone_proven": alone is not None and alone.gap == 0,
@@ -194,18 +165,18 @@ class ResidentOptimum(Shown):
 
     def facts(self) -> Iterable[Fact]:
         """The totals, what staying is worth, and what is certain."""
-        found, clock, costs = self.found, self.accelerator.clock_ghz, self.costs
+        found, clock, costs = self.certificate, self.accelerator.clock_ghz, self.costs
         yield "energy", energy_text(costs.energy_pj)
         yield "latency", f"{latency_text(costs.latency_cycles, clock)}, one layer after another"
         yield "EDP", f"{value_text('edp', costs.edp, clock)} (total energy x total time)"
-        stays = sum(way.stays for way in self.path)
-        could = sum(step.until > place for place, step in enumerate(self.steps))
+        stays = sum(ran.output_stays and not ran.fused for ran in self.ran)
+        could = sum(ran.step.until > place for place, ran in enumerate(self.ran))
         name = shared_buffer(self.accelerator).name
         yield "stay in " + name, f"{stays} of {could} tensors that another layer reads"
-        if self.fused:
+        if found.fused:
             chosen = sum(row.chosen for row in self.pairs)
             yield "tiled together", f"{chosen} of {len(self.pairs)} pairs that could be"
-        objective, limit = found.objective, found.limit
+        objective, limit = self.objective, self.limit
         if self.alone is None or self.worth is None:
             yield "worth", f"nothing is known within {limit} where nothing stays"
         else:
@@ -216,17 +187,17 @@ class ResidentOptimum(Shown):
             yield "worth", f"{share} of {objective}{least}: {before} where nothing stays"
         if self.staying is not None:
             value = self.staying.value
-            share = percent(float(1 - found.value / value))
+            share = percent(float(1 - self.value / value))
             less = value_text(objective, float(value), clock)
             yield "of it fusing", f"{share}: {less} where tensors stay whole or not at all"
         within = "" if limit is None else " within the limit"
-        fused = " or are tiled together in this form" if self.fused else ""
-        if found.gap == 0:
+        fused = " or are tiled together in this form" if found.fused else ""
+        if self.proven:
             what = f"no mappings and tensors that stay{fused}"
             yield "proven optimal", f"{what} have a lower {objective}{within}"
         else:
-            bound = value_text(objective, float(found.bound), clock)
-            gap = percent(found.gap, up=True)
+            bound = value_text(objective, self.lower_bound, clock)
+            gap = percent(self.gap, up=True)
             yield "certified", f"within {gap} of the optimum{within}: none is below {bound}"
         moves = self.operators.fact()
         if moves is not None and self.operators.counted:
@@ -237,8 +208,10 @@ class ResidentOptimum(Shown):
             yield moves
         yield (
             "search",
-            f"{len(found.layers)} proofs a line, {len(found.cuts)} lines, {self.seconds:.2f} s",
+            f"{self.proofs} proofs a line, {len(found.cuts)} lines, {self.seconds:.2f} s",
         )
+        if self.stored is not None:
+            yield "from the store", self.stored
 
     def _pairs_table(self) -> Table:
         rows = [
@@ -255,10 +228,10 @@ class ResidentOptimum(Shown):
 
     def heading(self) -> str:
         """Network, machine and goal."""
-        within = "" if self.found.limit is None else f" within {self.found.limit}"
+        within = "" if self.limit is None else f" within {self.limit}"
         return (
             f"{self.network} on {self.accelerator.name}, all layers for the network's "
-            f"{self.found.objective}{within}; tensors may stay on the chip"
+            f"{self.objective}{within}; tensors may stay on the chip"
         )
 
     def document(self) -> Document:
@@ -267,7 +240,7 @@ class ResidentOptimum(Shown):
         drawn = Figure(
             "buffer",
             f"What lies in {buffer.name} while each layer runs",
-            lambda path: draw_buffer(self._each, buffer.name, buffer.capacity_words or 0, path),
+            lambda path: draw_buffer(self.ran, buffer.name, buffer.capacity_words or 0, path),
         )
         facts = Table("facts", "", ("", ""), (LEFT, LEFT), tuple(self.facts()))
         sections = [

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from costmodel.chains import Step
 from costmodel.exact_any.weighted import Point
 from costmodel.fused import Plan
-from costmodel.map_space.map_space import MapSpace
-from costmodel.space import Codes
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import Choice, Optimum
 from orchestrator.networks.layer_lines import Weight
@@ -30,9 +28,7 @@ class Ran(NamedTuple):
         input_stays: whether its input is on the chip.
         output_stays: whether its output is left there.
         words: what lies there beside its own tiles.
-        space: its map space, of one iteration where it is tiled together with another.
-        code: its mapping.
-        times: iterations of that.
+        times: iterations of its mapping.
         fused: whether it is tiled together with another.
     """
 
@@ -42,8 +38,6 @@ class Ran(NamedTuple):
     input_stays: bool
     output_stays: bool
     words: int
-    space: MapSpace
-    code: Codes
     times: int = 1
     fused: bool = False
 
@@ -90,15 +84,13 @@ def as_run(steps: Sequence[Step], path: Sequence[Way], choice: Sequence[Point]) 
             found += _together(steps[place : place + 2], way.lines, point)
             continue
         lying = sum(steps[one].words for one in way.before) + way.stays * step.words
-        reads, space = step.source in way.before, way.lines.space
-        found.append(
-            Ran(step, point.energy, point.cycles, reads, way.stays, lying, space, point.code)
-        )
+        reads = step.source in way.before
+        found.append(Ran(step, point.energy, point.cycles, reads, way.stays, lying))
     return found
 
 
 def _together(steps: Sequence[Step], lines: PairLines, point: Point) -> Iterator[Ran]:
-    plan, spaces, points = lines.unpacked(point)
+    plan, _, points = lines.unpacked(point)
     for side in range(2):
         moves = plan.moves if side else (Fraction(0), 0)
         yield Ran(
@@ -108,8 +100,6 @@ def _together(steps: Sequence[Step], lines: PairLines, point: Point) -> Iterator
             side == 1,
             side == 0,
             plan.words,
-            spaces[side],
-            points[side].code,
             plan.times,
             fused=True,
         )

@@ -19,8 +19,10 @@ from orchestrator.networks.jointly import Jointly
 from orchestrator.networks.layer_lines import FixedLines, LayerLines
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Limit
+from orchestrator.networks.network_certificate import certify_network
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.optimum_result import NetworkOptimum
+from orchestrator.networks.stored_networks import AskedNetwork, Link
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 
@@ -53,6 +55,33 @@ def limit_of(request: Request) -> Limit | None:
     return Limit(cycles, None if energy is None else Fraction(energy))
 
 
+def goal_of(request: Request, what: str) -> tuple[Limit | None, float]:
+    """The limit of a whole network, and the seconds that it may take.
+
+    Args:
+        request: how to search.
+        what: for a message, what is done.
+
+    Raises:
+        ConfigError: an option that is for single layers, or a value that is not allowed.
+    """
+    for name, given in (
+        ("searcher", request.searcher not in (None, "exact")),
+        ("iterations", request.iterations is not None),
+        ("keep", bool(request.keep)),
+        ("explain", request.explain),
+    ):
+        if given:
+            raise ConfigError(f"{name}: {what} by proofs, without it.")
+    if request.objective not in KINDS:
+        raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
+    limit = limit_of(request)
+    seconds = SECONDS if request.seconds is None else request.seconds
+    if not seconds > 0:
+        raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
+    return limit, seconds
+
+
 def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOptimum:
     """Finds the mappings of the least objective of a whole network, and proves that.
 
@@ -65,22 +94,24 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             feasible mapping or of which no proof is possible: it is named.
         DataError: no mapping of a layer was found in time, or no bound.
     """
-    for name, given in (
-        ("searcher", request.searcher not in (None, "exact")),
-        ("iterations", request.iterations is not None),
-        ("keep", bool(request.keep)),
-        ("explain", request.explain),
-    ):
-        if given:
-            raise ConfigError(f"{name}: layers are chosen together by proofs, without it.")
-    if request.objective not in KINDS:
-        raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
-    limit = limit_of(request)
-    seconds = SECONDS if request.seconds is None else request.seconds
-    if not seconds > 0:
-        raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
+    limit, seconds = goal_of(request, "layers are chosen together")
     name, layers = load_network(request.network)
     device, live = request.device, Live(stream or sys.stderr)
+    operators = Operators(words_without_macs(request.network), device, request.moves)
+    asked = AskedNetwork(
+        request,
+        "jointly",
+        name,
+        device,
+        [(work, count, Link()) for work, count in layers],
+        seconds,
+        limit,
+        {kind: list(words) for kind, words in operators.words.items() if operators.counted},
+    )
+    known = asked.read(lambda row, beside: (asked.of_network(row), asked.where(row)))
+    if known is not None:
+        live.line(f"answered from the store: {known[1]}")
+        return NetworkOptimum(name, device, known[0], operators, False, known[1])
     live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
     found = []
     for work, count in layers:
@@ -90,7 +121,6 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             raise ConfigError(f"{work.name}: {why}")
         found.append(LayerLines(space, count))
     load_prover(found[0].space)
-    operators = Operators(words_without_macs(request.network), device, request.moves)
     if operators.counted:
         found.append(FixedLines(found[0].space, operators.cost))
     ends = time.monotonic() + seconds
@@ -114,10 +144,6 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             f"{name} on {device.name}: nothing is certain after {result.seconds:.3g} s; expected "
             "more seconds, or a search of each layer alone."
         )
-    return NetworkOptimum(
-        name,
-        device,
-        result,
-        stopped,
-        operators,
-    )
+    certificate = certify_network(name, result, operators)
+    asked.keep(certificate, result.seconds, {}, settled=not stopped or result.gap <= request.gap)
+    return NetworkOptimum(name, device, certificate, operators, stopped, None)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
-from costmodel.chains import load_chain
-from costmodel.exact.objective import KINDS
+from costmodel.chains import Step, load_chain
+from costmodel.moves import Moved
 from costmodel.networks import words_without_macs
 from costmodel.resident import shared_buffer
 from mapspace.errors import ConfigError, DataError
@@ -20,9 +20,12 @@ from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import POWERS, under_limit
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import LEAST_SECONDS, Resident, Ways, begin
-from orchestrator.networks.resident_result import ResidentOptimum
-from orchestrator.networks.runs_of_steps import PairRow, pair_rows
-from orchestrator.networks.search_jointly import SECONDS, limit_of
+from orchestrator.networks.resident_certificate import certify_resident
+from orchestrator.networks.resident_result import Beside, ResidentOptimum
+from orchestrator.networks.runs_of_steps import PairRow, as_run, pair_rows
+from orchestrator.networks.search_jointly import goal_of
+from orchestrator.networks.stored_networks import AskedNetwork, Link
+from orchestrator.networks.stored_resident import keep_resident, read_resident
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 
@@ -39,20 +42,7 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
             shared buffer, a layer that cannot be proven.
         DataError: nothing is certain in the time.
     """
-    for name, given in (
-        ("searcher", request.searcher not in (None, "exact")),
-        ("iterations", request.iterations is not None),
-        ("keep", bool(request.keep)),
-        ("explain", request.explain),
-    ):
-        if given:
-            raise ConfigError(f"{name}: what stays on the chip is chosen by proofs, without it.")
-    if request.objective not in KINDS:
-        raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
-    limit = limit_of(request)
-    seconds = SECONDS if request.seconds is None else request.seconds
-    if not seconds > 0:
-        raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
+    limit, seconds = goal_of(request, "what stays on the chip is chosen")
     name, steps = load_chain(request.network)
     device, live = request.device, Live(stream or sys.stderr)
     buffer = shared_buffer(device)
@@ -62,14 +52,54 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
     # Of what stands between two layers the ways know where it happens; the rest is off the chip.
     rest = {name: one for name, one in words.items() if name not in between}
     fixed = Operators(rest, device, moves).in_totals
+    operators = Operators(words, device, moves)
+    asked = AskedNetwork(
+        request,
+        "fused" if fused else "resident",
+        name,
+        device,
+        [
+            (step.workload, step.count, Link.of(place, step.source, step.until, step.operator))
+            for place, step in enumerate(steps)
+        ],
+        seconds,
+        limit,
+        [str(fixed.energy), fixed.cycles, moves],
+    )
+    known = read_resident(asked, operators)
+    if known is not None:
+        live.line(f"answered from the store: {known.stored}")
+        return known
+    live.line(
+        f"choosing what stays in {buffer.name} and mappings of {len(steps)} layers of {name} on "
+        f"{device.name}"
+    )
+    result = _search_now(asked, steps, (operators, fixed), live)
+    keep_resident(asked, result)
+    return result
+
+
+def _search_now(
+    asked: AskedNetwork, steps: Sequence[Step], beside: tuple[Operators, Moved], live: Live
+) -> ResidentOptimum:
+    """Searches.
+
+    Args:
+        asked: what.
+        steps: the layers in their order.
+        beside: what only moves words, and what of it the totals have however the network runs.
+        live: takes the progress.
+
+    Raises:
+        ConfigError: a layer cannot be proven.
+        DataError: nothing is certain in the time.
+    """
+    request, device, limit, seconds = asked.request, asked.machine, asked.limit, asked.seconds
+    (operators, fixed), fused, moves = beside, request.fused, request.moves
     ways = Ways(steps, device, fused=fused, moves=moves)
     bare = [replace(step, until=place) for place, step in enumerate(steps)]
     alone = Ways(bare, device, known=ways, moves=moves)
     whole = Ways(steps, device, known=ways, moves=moves) if fused else None
-    live.line(
-        f"choosing what stays in {buffer.name} and mappings of {len(steps)} layers of {name} on "
-        f"{device.name}: {len(ways.layers)} distinct"
-    )
     started = time.monotonic()
     with interruptible() as interrupted:
 
@@ -85,7 +115,7 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
                 return LimitedResident(some, limit, fixed, **options)
             return Resident(some, request.objective, fixed, **options)
 
-        def beside(some: Ways, ends: float) -> tuple[Resident, Optimum | None]:
+        def part_of(some: Ways, ends: float) -> tuple[Resident, Optimum | None]:
             proof = run(some, ends)
             try:
                 return proof, proof.run()
@@ -95,14 +125,16 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
                 return proof, None  # the limit may be met with what stays alone
 
         # What is proven where nothing stays, or whole, is a part of the whole proof.
-        without, before = beside(alone, started + seconds / (3 if fused else 2))
-        staying = None if whole is None else beside(whole, started + seconds / 2)
+        without, before = part_of(alone, started + seconds / (3 if fused else 2))
+        staying = None if whole is None else part_of(whole, started + seconds / 2)
         proof = run(ways, started + seconds)
         found = proof.run()
         stopped = interrupted.is_set()
     live.end()
     if found.bound <= 0 or (before is not None and before.bound <= 0):
-        raise DataError(f"{name} on {device.name}: nothing is certain; expected more seconds.")
+        raise DataError(
+            f"{asked.name} on {device.name}: nothing is certain; expected more seconds."
+        )
     pairs: Iterable[PairRow] = ()
     if staying is not None:
         weight = weight_of(found)
@@ -111,10 +143,14 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
             for one, optimum in (staying, (without, before))
         )
         pairs = pair_rows(ways, proof.path, (found, weight), apart)
+    certificate = certify_resident(
+        asked.name, device, (proof.steps, proof.path, found),
+        fused=fused, moves=operators.counted, fixed=fixed,
+    )  # fmt: skip
     return ResidentOptimum(
-        name, device, proof.steps, tuple(proof.path), found, before, stopped,
-        Operators(words, device, moves), fixed, None if staying is None else staying[1],
-        tuple(pairs), fused,
+        asked.name, device, certificate, operators, stopped, None,
+        tuple(as_run(proof.steps, proof.path, found.choice)), Beside.of(before), len(found.layers),
+        None if staying is None else Beside.of(staying[1]), tuple(pairs),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from orchestrator.records.stored_evaluations import (
     evaluation_row,
     whose_answers,
 )
-from orchestrator.store.compaction import tidy
+from orchestrator.store.answers import keep_answers
 from orchestrator.store.folder import Store
 from orchestrator.store.rows import Row
 
@@ -101,8 +101,8 @@ class StoredAnswers:
         """Writes what is new."""
         rows, self._new = self._new, []
         self._written = time.monotonic()
-        if rows and self._store.add(rows):
-            tidy(self._store)
+        if rows:
+            keep_answers(self._store, rows)
 
     def _answer(self, result: dict[str, Any]) -> Scored:
         if result.get("valid") is False:

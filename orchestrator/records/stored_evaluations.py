@@ -15,7 +15,7 @@ from costmodel.space import CostModel
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.version import __version__
 from orchestrator.store.address import Question
-from orchestrator.store.compaction import tidy
+from orchestrator.store.answers import keep_answers
 from orchestrator.store.folder import Store
 from orchestrator.store.rows import Row, finite
 
@@ -57,8 +57,8 @@ def read_or_score(score: Score, name: str, model: CostModel, store: Store) -> Sc
                 row = evaluation_row(questions[place], records[place], record["result"], model)
                 new.append(row)
             found[place] = record["result"] | {"from_store": False}
-        if new and store.add(new):
-            tidy(store)
+        if new:
+            keep_answers(store, new)
         return [record | {"result": found[place]} for place, record in enumerate(records)]
 
     return scores

@@ -317,7 +317,7 @@ class JointAnswer(TypedDict):
     max_energy_pj: float | None
     seconds: float
     interrupted: bool
-    from_store: Literal[False]
+    from_store: bool
     uncounted_words: dict[str, int]
     moves: list[OperatorMoves]
     layers: list[JointLayer]
@@ -388,7 +388,7 @@ class ResidentAnswer(TypedDict):
     buffer: str
     seconds: float
     interrupted: bool
-    from_store: Literal[False]
+    from_store: bool
     moves: list[OperatorMoves]
     layers: list[ResidentLayer]
     pairs: list[FusedPair]

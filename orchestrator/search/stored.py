@@ -25,7 +25,7 @@ from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Proof, Standing
 from orchestrator.search.assess import Certain, best_tilings, describe
 from orchestrator.store.address import Question, content_digest, problem
-from orchestrator.store.compaction import tidy
+from orchestrator.store.answers import had_budget, is_settled, keep_answers, read_answer
 from orchestrator.store.folder import Say, Store
 from orchestrator.store.mappings import stored_code
 from orchestrator.store.proofs import certificate_of, proof_question
@@ -96,20 +96,15 @@ class Asked:
     def is_served_by(self, row: Row) -> bool:
         """Whether a row of this question will do: a proven one, or one with budget enough."""
         request = self.request
-        seconds = row.budget_seconds is None or (
-            self.seconds is not None and row.budget_seconds >= self.seconds
-        )
         if request.iterations is not None and self.method != "exact":
             # The seed decides what is found, and it is the same for the very same workload alone.
             same = row.workload_hash == self.space.workload.hash
-            return same and row.budget_iterations == request.iterations and seconds
-        near = self.method == "exact" and row.gap is not None and row.gap <= request.gap
-        if row.proven or near or request.continued is not None:
-            return row.proven or near
-        iterations = row.budget_iterations is None or (
-            request.iterations is not None and row.budget_iterations >= request.iterations
-        )
-        return seconds and iterations and row.budget_gap <= request.gap
+            enough = had_budget(row, self.seconds, math.inf, request.iterations)
+            return same and row.budget_iterations == request.iterations and enough
+        if row.proven or (self.method == "exact" and is_settled(row, request.gap)):
+            return True
+        budget = had_budget(row, self.seconds, request.gap, request.iterations)
+        return request.continued is None and budget
 
 
 def read_or_search(asked: Asked, search: Callable[[], SearchResult], say: Say) -> SearchResult:
@@ -135,18 +130,16 @@ def read(asked: Asked) -> SearchResult | None:
     if store is None:
         return None
     try:
-        question = asked.question.question
+        question = asked.question
     except MapspaceError:
         return None  # the search says what is wrong
-    row = store.find(question, asked.is_served_by)
-    if row is None:
-        return None
-    try:
-        result = (_result if row.kind == "search" else _proven)(asked, row, store)
-    except MapspaceError as error:
-        store.tell(f"row {row.name}: cannot be used, so it is computed anew: {error}")
-        return None
-    return replace(result, wall_seconds=time.monotonic() - started)
+    result = read_answer(
+        store,
+        question,
+        asked.is_served_by,
+        lambda row: (_result if row.kind == "search" else _proven)(asked, row, store),
+    )
+    return None if result is None else replace(result, wall_seconds=time.monotonic() - started)
 
 
 def keep(asked: Asked, result: SearchResult | None) -> None:
@@ -159,8 +152,7 @@ def keep(asked: Asked, result: SearchResult | None) -> None:
         return
     certificate = result.certificate
     texts = [] if certificate is None else [certificate.text()]
-    if store.add([_row(asked, asked.question, result, texts)], texts):
-        tidy(store)
+    keep_answers(store, [_row(asked, asked.question, result, texts)], texts)
 
 
 def method_of(request: Request, name: str, workload: Workload) -> dict[str, Any]:

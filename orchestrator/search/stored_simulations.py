@@ -10,7 +10,7 @@ from mapspace.errors import DataError
 from orchestrator.records.stored_evaluations import whose_answers
 from orchestrator.search.stored import method_of
 from orchestrator.store.address import Question
-from orchestrator.store.compaction import tidy
+from orchestrator.store.answers import keep_answers, read_answer
 from orchestrator.store.rows import finite, row_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from costmodel.space import CostModel
     from orchestrator.answers.request import Request
     from orchestrator.store.folder import Store
+    from orchestrator.store.rows import Row
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,14 @@ class SimulatedSearch:
     def read(self, store: Store) -> dict[str, Any] | None:
         """What `keep` was given; None where the store has nothing."""
         question = self.question
-        row = store.find(question.question, lambda row: row.address == question.address)
-        if row is None:
-            return None
-        try:
-            found = row.content()["answer"]
+
+        def answer(row: Row) -> dict[str, Any]:
+            found = row.content().get("answer")
             if not isinstance(found, dict) or not {"record", "value", "summary"} <= found.keys():
                 raise DataError("it holds no search.")
-        except (DataError, KeyError) as error:
-            store.tell(f"row {row.name}: {error} It is searched anew.")
-            return None
-        return {**found, "stored": store.where(row)}
+            return {**found, "stored": store.where(row)}
+
+        return read_answer(store, question, lambda row: row.address == question.address, answer)
 
     def keep(self, store: Store, answer: Mapping[str, Any]) -> None:
         """Keeps `record`, `value` and `summary` of an answer."""
@@ -110,5 +108,4 @@ class SimulatedSearch:
             seconds=summary["seconds"],
             payload=json.dumps({"answer": dict(answer)}),
         )
-        if store.add([row]):
-            tidy(store)
+        keep_answers(store, [row])

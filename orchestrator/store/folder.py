@@ -98,15 +98,6 @@ class Store:
             if other != MARKER and not other.endswith(".tmp"):
                 self.tell(f"{self.place / other}: is none of the store's files; it is left alone.")
 
-    def find(self, question: str, accept: Callable[[Row], bool]) -> Row | None:
-        """The best row that answers a question; None where there is none.
-
-        Args:
-            question: `Question.question`.
-            accept: whether a row will do.
-        """
-        return min(filter(accept, self.rows([question])), key=rank, default=None)
-
     def rows(self, questions: Collection[str]) -> list[Row]:
         """All rows that answer some questions, each once; a line says what cannot be read."""
         asked = sorted(questions)

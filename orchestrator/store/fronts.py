@@ -14,16 +14,17 @@ from costmodel.affine import Workload
 from costmodel.exact.pareto import FrontPoint
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
-from mapspace.errors import DataError, MapspaceError
+from mapspace.errors import DataError
 from mapspace.strict_yaml import StrictModel, validate
 from orchestrator.store.address import Question, problem
-from orchestrator.store.compaction import tidy
+from orchestrator.store.answers import keep_answers, read_answer
 from orchestrator.store.mappings import stored_code
 from orchestrator.store.rows import Number, Whole, row_of
 
 if TYPE_CHECKING:
     from costmodel.map_space.map_space import MapSpace
     from orchestrator.store.folder import Store
+    from orchestrator.store.rows import Row
 
 # As in `orchestrator.search.stored`.
 ROUNDING = 1e-9
@@ -57,10 +58,8 @@ class _Payload(StrictModel):
 
 def read_front(space: MapSpace, store: Store) -> StoredFront | None:
     """The front of a space that the store has; None where it has none."""
-    row = store.find(_question(space).question, lambda row: row.proven)
-    if row is None:
-        return None
-    try:
+
+    def front(row: Row) -> StoredFront:
         payload = validate(_Payload, row.content(), f"row {row.name}", DataError)
         points = [
             FrontPoint(
@@ -77,10 +76,9 @@ def read_front(space: MapSpace, store: Store) -> StoredFront | None:
         for point, energy in zip(points, costs.energy_pj.tolist(), strict=True):
             if not math.isclose(point.energy_pj, energy, rel_tol=ROUNDING):
                 raise DataError(f"expected {point.energy_pj!r} pJ, the mapping needs {energy!r}.")
-    except MapspaceError as error:
-        store.tell(f"row {row.name}: cannot be used, so it is computed anew: {error}")
-        return None
-    return StoredFront(points, store.where(row))
+        return StoredFront(points, store.where(row))
+
+    return read_answer(store, _question(space), lambda row: row.proven, front)
 
 
 def keep_front(space: MapSpace, points: Sequence[FrontPoint], seconds: float, store: Store) -> None:
@@ -115,8 +113,7 @@ def keep_front(space: MapSpace, points: Sequence[FrontPoint], seconds: float, st
         seconds=seconds,
         payload=json.dumps(payload),
     )
-    if store.add([row]):
-        tidy(store)
+    keep_answers(store, [row])
 
 
 def _question(space: MapSpace) -> Question:

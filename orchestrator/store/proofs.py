@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,9 @@ from costmodel.exact.restriction import problem_hash, restriction
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
 from costmodel.map_space.map_space import MapSpace
-from mapspace.errors import DataError, MapspaceError
+from mapspace.errors import DataError
 from orchestrator.store.address import Question, problem
-from orchestrator.store.compaction import tidy
-from orchestrator.store.folder import rank
+from orchestrator.store.answers import first_made, had_budget, keep_answers
 from orchestrator.store.mappings import stored_code
 from orchestrator.store.rows import content_id, finite, row_of
 
@@ -70,22 +70,18 @@ def read_proofs(
     """
 
     def serves(row: Row) -> bool:
-        enough = row.budget_seconds is None or row.budget_seconds >= seconds
-        whole = row.budget_iterations is None and row.budget_gap == 0
-        return row.certificate is not None and (row.proven or (enough and whole))
+        return row.certificate is not None and (row.proven or had_budget(row, seconds))
 
     asked = [proof_question(*entry).question for entry in problems]
     rows: dict[str, list[Row]] = {}
     for row in filter(serves, store.rows(set(asked))):
         rows.setdefault(row.question, []).append(row)
     for (workload, machine, _), question in zip(problems, asked, strict=True):
-        best = min(rows.get(question, ()), key=rank, default=None)
         found = None
-        if best is not None:
-            try:
-                found = certificate_of(best, store, MapSpace(workload, machine))
-            except MapspaceError as error:
-                store.tell(f"row {best.name}: cannot be used, so it is proven anew: {error}")
+        if question in rows:
+            space = MapSpace(workload, machine)
+            make = functools.partial(certificate_of, store=store, space=space)
+            found = first_made(store, rows[question], make)
         yield found
 
 
@@ -144,8 +140,7 @@ def keep_proof(
         seconds=certificate.seconds,
         certificate=f"{content_id(text.encode())}.json",
     )
-    if store.add([row], [text]):
-        tidy(store)
+    keep_answers(store, [row], [text])
 
 
 def certificate_of(

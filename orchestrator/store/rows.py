@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
     from orchestrator.store.address import Question
 
-Kind = Literal["search", "run", "proof", "front", "evaluation"]
+Kind = Literal["search", "run", "proof", "front", "network", "evaluation"]
 
 Hash = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{32}$")]
 Text = Annotated[str, Field(strict=True, max_length=1 << 20)]
@@ -41,14 +41,14 @@ class Row(StrictModel):
     """One answer."""
 
     kind: Kind
-    """What was computed: a search, a search of a benchmark, a proof alone, a front, an
-    evaluation of a mapping."""
+    """What was computed: a search, a search of a benchmark, a proof alone, a front, a network whose
+    layers were chosen together, an evaluation of a mapping."""
     question: Hash
     """Of everything that decides the answer but the budget."""
     address: Hash
     """Of everything, the budget included."""
     workload: Text
-    """The workload's name."""
+    """The workload's name, or the network's."""
     workload_hash: Text
     """Of the workload as it was written, names and orders included."""
     problem: Text
@@ -153,10 +153,24 @@ def _text(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True, allow_nan=False) + "\n"
 
 
+class Named(NamedTuple):
+    """What an answer is about, where that is no single operation.
+
+    Attributes:
+        name: for people.
+        hash: of it as it was written.
+        problem: hash of it without names.
+    """
+
+    name: str
+    hash: str
+    problem: str
+
+
 def row_of(
     kind: Kind,
     question: Question,
-    workload: Workload,
+    subject: Workload | Named,
     machine: Accelerator,
     model: Any,
     **rest: Any,
@@ -166,7 +180,7 @@ def row_of(
     Args:
         kind: what was computed.
         question: what was asked.
-        workload: the operation, as it was written.
+        subject: the operation, as it was written.
         machine: the machine.
         model: the cost model, with its name and version.
         rest: the other columns.
@@ -175,9 +189,9 @@ def row_of(
         kind=kind,
         question=question.question,
         address=question.address,
-        workload=workload.name,
-        workload_hash=workload.hash,
-        problem=canonical(workload).hash,
+        workload=subject.name,
+        workload_hash=subject.hash,
+        problem=subject.problem if isinstance(subject, Named) else canonical(subject).hash,
         accelerator=machine.name,
         accelerator_hash=machine.hash,
         model=model.name,

@@ -73,7 +73,8 @@ def winners(
         accelerator_hash=space.accelerator.hash, objective=objective, model=LoopNestModel().name
     ):
         known = best.get(row.problem, row)
-        if row.value is not None and row.problem != own and rank(row) <= rank(known):
+        similar = row.kind != "network" and row.value is not None and row.problem != own
+        if similar and rank(row) <= rank(known):
             best[row.problem] = row
     found: list[Winner] = []
     taken: set[bytes] = set()

@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, DataError
 from mapspace.storage import RemotePath
 from orchestrator.store import compaction, folder
+from orchestrator.store.address import Question
+from orchestrator.store.answers import read_answer
 from orchestrator.store.choice import chosen, own_folder
 from orchestrator.store.compaction import clear, compact
 from orchestrator.store.folder import MARKER, NEW, ROWS, Store
@@ -55,7 +58,7 @@ class Quiet(Store):
 
 
 def found(store: Store, number: int) -> Row | None:
-    return store.find(row_of(number).question, lambda _: True)
+    return next(iter(store.rows([row_of(number).question])), None)
 
 
 def numbers(store: Store) -> list[int]:
@@ -82,15 +85,28 @@ def test_a_row_is_found_alone_together_and_beside_others(tmp_path: Path) -> None
 
 def test_the_best_row_of_a_question_counts(tmp_path: Path) -> None:
     store = Quiet(tmp_path)
-    question = row_of(0).question
+    question = Question({"of": 0}, {})
     for value, proven in ((3.0, False), (5.0, True), (4.0, True), (1.0, False)):
-        store.add([row_of(0, value=value, proven=proven)])
-    best = store.find(question, lambda _: True)
-    assert best is not None
-    assert (best.value, best.proven) == (4.0, True)
-    unproven = store.find(question, lambda row: not row.proven)
-    assert unproven is not None
-    assert unproven.value == 1.0
+        told = {"question": question.question, "value": value, "proven": proven}
+        store.add([row_of(0, **told)])
+
+    def best(serves: Callable[[Row], bool], refused: float | None = None) -> float | None:
+        def value(row: Row) -> float | None:
+            if row.value == refused:
+                raise DataError("it is damaged.")
+            return row.value
+
+        return read_answer(store, question, serves, value)
+
+    assert best(lambda _: True) == 4.0
+    assert best(lambda row: not row.proven) == 1.0
+    assert best(lambda row: row.value == 7.0) is None
+    assert not store.lines
+    # One that cannot be used is named, and the next one answers.
+    assert best(lambda _: True, refused=4.0) == 5.0
+    assert len(store.lines) == 1
+    assert "it is damaged" in store.lines[0]
+    assert best(lambda row: row.value == 4.0, refused=4.0) is None
 
 
 def test_equal_rows_count_once(tmp_path: Path) -> None:
