@@ -180,13 +180,17 @@ def test_the_same_network_under_other_names(way: str, search: Search, runs: list
     assert ms.verify(other).holds
 
 
-def test_names_count_where_layers_may_be_tiled_together(tmp_path: Path, search: Search) -> None:
+def test_names_count_where_layers_may_be_tiled_together(
+    tmp_path: Path, search: Search, capsys: pytest.CaptureFixture[str]
+) -> None:
     renamed_machine = tmp_path / "renamed.yaml"
     said = json.loads(bounded_pair(tmp_path)[1].read_text())
     renamed_machine.write_text(json.dumps({"name": "renamed", **said}))
     first = search(**FUSED)
     assert any(ran.fused for ran in first.ran)
+    capsys.readouterr()
     assert not search(OTHER, **FUSED).from_store
+    assert "store: " not in capsys.readouterr().err
     renamed = search({**NETWORK, "name": "renamed"}, renamed_machine, **FUSED)
     assert renamed.from_store
     assert renamed.network == "renamed"
@@ -222,13 +226,14 @@ def changed(place: int, **changes: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_what_changes_the_answer_changes_the_question(
-    changes: dict[str, Any], search: Search
+    changes: dict[str, Any], search: Search, capsys: pytest.CaptureFixture[str]
 ) -> None:
     search(**RESIDENT)
     asked = {**RESIDENT, **changes}
     assert not search(**asked).from_store
     assert search(**asked).from_store
     assert search(**RESIDENT).from_store
+    assert "store: " not in capsys.readouterr().err, "no row is refused: it is not asked for"
 
 
 def test_another_version_is_another_question(
@@ -361,6 +366,11 @@ def test_a_row_serves_if_all_of_it_is_settled_or_had_the_budget(
     search(**RESIDENT, seconds=20.0)
     ((file, row),) = rows_of(place)
     file.unlink()
+    found = search(**RESIDENT, store=False)
+    shown = (row.value, row.energy_pj, row.latency_cycles, row.lower_bound, row.gap, row.proven)
+    costs = found.costs
+    told = (costs.edp, costs.energy_pj, costs.latency_cycles, found.lower_bound, 0.0, True)
+    assert shown == pytest.approx(told, rel=1e-12)
     kept = json.loads(row.payload)
 
     def from_store(asked: dict[str, Any], alone: float = 0.0, **changes: Any) -> bool:
