@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import os
@@ -296,6 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Nearly all that a command makes is kept until it ends: to look through it as often as Python
     # does by itself takes a twentieth of the time of reading and drawing results.
     gc.set_threshold(COLLECTED_AT_ONCE)
+    # Nor once more when the process ends, which took as long again.
+    atexit.register(gc.freeze)
     # Before NumPy and Ray are imported: threads beyond the processes that we start slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
