@@ -15,7 +15,7 @@ from costmodel.models import unit_of
 from costmodel.tiling import TilingSpace
 from costmodel.workloads import workload
 from orchestrator.comparison.figures import Style, styles
-from orchestrator.comparison.results import Axis, Results
+from orchestrator.comparison.results import Axis, Results, best_so_far
 from orchestrator.report.figure_style import INK, MUTED, plain_figure, plain_ticks, save, styled
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _draw_lines(
         runs = results.of(label, name)
         end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
         kept = grid[grid <= end * (1 + 1e-9)]
-        values = scale * np.stack([run.at(kept, axis) for run in runs])
+        values = scale * best_so_far(runs, kept, axis)
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0, method="nearest")
         style = look[label]
         panel.plot(per_step * kept, middle, color=style.colour, ls=style.dash, label=label)

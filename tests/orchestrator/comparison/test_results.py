@@ -14,7 +14,14 @@ from sample_results import make_results, make_run
 
 from mapspace.errors import DataError
 from orchestrator.comparison.cells import TIMES, percent_text, range_text, ratio_cell
-from orchestrator.comparison.results import NOT_COMPARABLE, Bounds, Ratio, Run, geometric_interval
+from orchestrator.comparison.results import (
+    NOT_COMPARABLE,
+    Bounds,
+    Ratio,
+    Run,
+    best_so_far,
+    geometric_interval,
+)
 from orchestrator.comparison.results_files import load, save
 from orchestrator.report.document import NOTHING, Cell
 
@@ -47,6 +54,20 @@ def test_a_curve_holds_its_last_improvement() -> None:
         3.0,
     ]
     assert run.at([0.4, 0.5, 2.5], "seconds").tolist() == [math.inf, 9.0, 3.0]
+
+
+def test_many_curves_at_once_are_those_of_every_run() -> None:
+    rng, runs = np.random.default_rng(0), []
+    for seed in range(50):
+        points = int(rng.integers(1, 9))
+        evaluation = np.sort(rng.integers(1, 12, points))
+        seconds = np.sort(rng.integers(1, 12, points) / 4)
+        loss = np.sort(rng.choice([1.0, 2.0, 5.0, 9.0, math.inf], points))[::-1]
+        runs.append(make_run("a", "w", seed, [*zip(evaluation, seconds, loss, strict=True)]))
+    for axis, grid in (("evaluation", [3, 1, 12, 3, 5, 99]), ("seconds", np.arange(13) / 4)):
+        for some in (runs, runs[:1]):
+            expected = np.stack([run.at(grid, axis) for run in some])
+            assert np.array_equal(best_so_far(some, grid, axis), expected)
 
 
 def test_finals_distances_and_ratios_by_hand() -> None:
