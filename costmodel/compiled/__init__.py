@@ -24,7 +24,11 @@ from costmodel.compiled import by_reference, indexing, linking
 from costmodel.compiled.indexing import index_from_the_front
 from costmodel.compiled.linking import EntryCompiler, Part, PartCompiler
 from costmodel.compiled.once import Entry
-from costmodel.compiled.shortcuts import collect_nothing_meanwhile, remember_operators
+from costmodel.compiled.shortcuts import (
+    ask_for_no_blas,
+    collect_nothing_meanwhile,
+    remember_operators,
+)
 from costmodel.compiled.sources import Sources
 from mapspace.private_folder import private_folder, temporary_folder
 
@@ -32,6 +36,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 remember_operators()
 collect_nothing_meanwhile()
+ask_for_no_blas()
 index_from_the_front()
 
 

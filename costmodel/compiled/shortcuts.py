@@ -1,23 +1,27 @@
-"""What Numba need not do to compile: look for types of operators again, and collect garbage.
+"""What Numba need not do: look for types of operators again, collect garbage, and import SciPy.
 
 A sixth of the time went into looking through dozens of templates at every use of an operator. What
 a built-in function returns for types of arguments depends on nothing but these and the flags of the
 compilation. This rests on members of Numba that are not public;
 `tests/costmodel/compiled/test_compiled.py` names them when they change. Another seventh went into
 collections, which find next to nothing among the objects of a compilation: it takes 0.1 GB more
-without.
+without. SciPy's linear algebra takes 0.08 s of every command that runs compiled code, and only
+shows whether products of matrices could be compiled.
 """
 
 from __future__ import annotations
 
 import gc
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 from numba.core import event, types
+from numba.core.cpu import CPUContext
 from numba.core.targetconfig import ConfigStack
 from numba.core.types.functions import BaseFunction
 
 _SEARCH: Any = BaseFunction.get_call_type
+_LOAD: Any = CPUContext.load_additional_registries
 _found: dict[tuple[Any, ...], Any] = {}
 # Flags in words, and the flags themselves so that no others get their identity.
 _flags: dict[int, tuple[Any, str]] = {}
@@ -52,6 +56,32 @@ class _NoCollections(event.Listener):
 def collect_nothing_meanwhile() -> None:
     """Makes compilations in this process go without collections."""
     event.register("numba:compile", _NoCollections())
+
+
+def ask_for_no_blas() -> None:
+    """Makes Numba import SciPy where compiled code multiplies matrices, and not before.
+
+    Convolutions alone would then be compiled as loops; nothing here has any.
+    """
+    context: Any = CPUContext
+    context.load_additional_registries = _load
+
+
+def _load(context: Any) -> None:
+    if "numba.np.arraymath" not in sys.modules:
+        from numba.np import linalg
+
+        found = linalg.ensure_blas
+        linalg.ensure_blas = _no_blas
+        try:
+            import numba.np.arraymath  # noqa: F401
+        finally:
+            linalg.ensure_blas = found
+    _LOAD(context)
+
+
+def _no_blas() -> NoReturn:
+    raise ImportError
 
 
 def _signature(function: Any, context: Any, args: Any, kws: Any) -> Any:

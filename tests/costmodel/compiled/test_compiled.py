@@ -342,6 +342,26 @@ def test_operators_are_looked_up_once() -> None:
     assert len(shortcuts._found) == before + 1
 
 
+def test_scipy_is_imported_for_products_of_matrices_alone() -> None:
+    """By compiled code of others; in a process of its own, as this one has imported much."""
+    code = """
+import sys
+import numba
+import numpy as np
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256"))
+LoopNestModel().evaluate(space, space.sample(np.random.default_rng(0), 4))
+assert "scipy.linalg" not in sys.modules, "imported"
+matrix = np.arange(4.0).reshape(2, 2)
+assert (numba.njit(lambda a: np.dot(a, a))(matrix) == matrix @ matrix).all(), "product"
+assert "scipy.linalg" in sys.modules, "not imported"
+line = np.arange(5.0)
+assert (numba.njit(lambda a: np.convolve(a, a))(line) == np.convolve(line, line)).all(), "line"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_models_lean_code_has_no_index_from_the_end() -> None:
     """Its indices are taken as they are; other code may count from the end."""
     import numba
