@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mapspace.arrow_columns import numbers, repeated
 from mapspace.errors import DataError
 from mapspace.storage import Place, opened, remove_unfinished, whole_upload
 from orchestrator.comparison.results import Column, PairedRuns, Run
@@ -58,19 +59,19 @@ def curves_schema(counted: bool = True) -> Any:
 
 
 def curve_columns(runs: Sequence[Run], counted: bool = True) -> dict[str, Any]:
-    """The columns of some runs' curves, end to end."""
+    """The columns of some runs' curves, end to end, as Arrow arrays."""
     lengths = [len(run.loss) for run in runs]
     columns: dict[str, Any] = {
-        "searcher": np.repeat(np.array([run.searcher for run in runs], dtype=object), lengths),
-        "workload": np.repeat(np.array([run.workload for run in runs], dtype=object), lengths),
-        "seed": np.repeat(np.array([run.seed for run in runs], dtype=np.int64), lengths),
-        "evaluation": np.concatenate([run.evaluation for run in runs]).astype(np.int64),
-        "seconds": np.concatenate([run.time for run in runs]).astype(np.float64),
-        "best_loss": np.concatenate([run.loss for run in runs]).astype(np.float64),
+        "searcher": repeated([run.searcher for run in runs], lengths),
+        "workload": repeated([run.workload for run in runs], lengths),
+        "seed": numbers(np.repeat(np.array([run.seed for run in runs], dtype=np.int64), lengths)),
+        "evaluation": numbers(np.concatenate([run.evaluation for run in runs]).astype(np.int64)),
+        "seconds": numbers(np.concatenate([run.time for run in runs]).astype(np.float64)),
+        "best_loss": numbers(np.concatenate([run.loss for run in runs]).astype(np.float64)),
     }
     if counted:
         parts = [run.counted for run in runs if run.counted is not None]
-        columns["counted"] = np.concatenate(parts).astype(np.int64)
+        columns["counted"] = numbers(np.concatenate(parts).astype(np.int64))
     return columns
 
 

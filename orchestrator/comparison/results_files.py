@@ -60,8 +60,10 @@ def save(results: Results, folder: Place | str) -> None:
         return
     curves = pa.BufferOutputStream()
     counted = all(run.counted is not None for run in results.runs)
-    with pq.ParquetWriter(curves, curves_schema(counted), compression="zstd") as writer:
-        writer.write_table(pa.table(curve_columns(results.runs, counted)))
+    schema = curves_schema(counted)
+    columns = [*curve_columns(results.runs, counted).values()]
+    with pq.ParquetWriter(curves, schema, compression="zstd") as writer:
+        writer.write_table(pa.Table.from_arrays(columns, schema=schema))
     write_atomically(folder / CURVES_FILE, curves.getvalue())
     write_atomically(folder / SUMMARY_FILE, _summary_text(results).encode())
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mapspace.arrow_columns import column
 from mapspace.errors import MapspaceError
 from mapspace.extras import is_installed
 from mapspace.storage import Place, file_ages, file_sizes, folders
@@ -163,7 +164,7 @@ def _rewrite(
     for position, row_id in enumerate(merged["id"].to_pylist()):
         first.setdefault(row_id, position)
     places = [place for row_id, place in first.items() if row_id not in removed]
-    kept = merged.take(pa.array(places, pa.int64()))
+    kept = merged.take(column(places, pa.int64()))
     if kept.num_rows:
         store.write_parquet(table_bytes(kept))
     for path in (*single, *tables):

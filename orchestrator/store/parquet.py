@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mapspace.arrow_columns import column
 from mapspace.errors import DataError
 from mapspace.storage import opened
 from orchestrator.store.rows import COLUMNS, Row, checked_row
@@ -36,7 +37,8 @@ def parquet_bytes(rows: Iterable[Row]) -> bytes:
     import pyarrow as pa
 
     listed = [{"id": row.id, **row.model_dump()} for row in rows]
-    return table_bytes(pa.Table.from_pylist(listed, schema=schema()))
+    columns = [column([row[field.name] for row in listed], field.type) for field in schema()]
+    return table_bytes(pa.Table.from_arrays(columns, schema=schema()))
 
 
 def table_bytes(table: Any) -> bytes:
@@ -66,7 +68,7 @@ def rows_in(file: Place, questions: Sequence[str]) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = pa.array(questions, pa.string())
+    wanted = column(questions, pa.string())
     for table in row_groups(file, questions):
         yield from _checked_rows(file, table.filter(pc.is_in(table["question"], value_set=wanted)))
 
@@ -100,7 +102,7 @@ def row_groups(
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    column = COLUMNS.index("question") + 1
+    place_of_questions = COLUMNS.index("question") + 1
     try:
         with opened(file) as source:
             parquet = pq.ParquetFile(source, page_checksum_verification=True)
@@ -108,11 +110,11 @@ def row_groups(
                 raise DataError(f"{file}: expected the columns of a store, found other ones.")
             for part in range(parquet.num_row_groups):
                 if questions is not None:
-                    bounds = parquet.metadata.row_group(part).column(column).statistics
+                    bounds = parquet.metadata.row_group(part).column(place_of_questions).statistics
                     place = bisect_left(questions, bounds.min)
                     if place == len(questions) or questions[place] > bounds.max:
                         continue
-                    asked = pa.array(questions, pa.string())
+                    asked = column(questions, pa.string())
                     column_of = parquet.read_row_group(part, ["question"], use_threads=False)
                     if not pc.any(pc.is_in(column_of["question"], value_set=asked)).as_py():
                         continue
