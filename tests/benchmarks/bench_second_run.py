@@ -27,10 +27,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from mapspace.strict_yaml import load_yaml
 from orchestrator.comparison.results_files import load
@@ -42,6 +44,8 @@ WORKLOADS = (
 )
 METHODS = ("random", "annealing", "genetic", "structured", "marvel")
 SECONDS = "seconds.json"
+# Between two looks at the processes of a run; what one does after the last look is not counted.
+LOOK_SECONDS = 0.1
 
 
 def experiment(preset: str | None, iterations: int) -> dict[str, Any]:
@@ -64,8 +68,13 @@ def seeds_of(data: dict[str, Any], searches: int, share: float) -> tuple[int, in
     return round(new / share), new
 
 
-def run(data: dict[str, Any], store: Path, output: Path, how: str = "") -> float:
-    """Runs the command, or in Python, or under a profiler; the seconds that it took."""
+def run(data: dict[str, Any], store: Path, output: Path, how: str = "") -> tuple[float, float]:
+    """Runs the command, or in Python, or under a profiler.
+
+    Returns:
+        The seconds that it took, and those of processors that it and all processes below it took,
+        Ray's included.
+    """
     file = output.parent / f"{output.name}.yaml"
     file.write_text(json.dumps(data))
     command = [sys.executable, "-m", "orchestrator", "benchmark", str(file), "--output"]
@@ -76,18 +85,30 @@ def run(data: dict[str, Any], store: Path, output: Path, how: str = "") -> float
         command[1:4] = ["-c", call]
     # As in what pip has installed, modules are compiled once and not by every command.
     others = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    started = time.monotonic()
-    subprocess.run(
+    started, waited = time.monotonic(), _waited_for()
+    running = subprocess.Popen(
         [*command, str(output)],
         env={**others, "MAPSPACE_STORE": str(store)},
-        check=True,
         stdout=subprocess.DEVNULL,
     )
-    return time.monotonic() - started
+    # Ray does not wait for its processes, so that nobody else counts what these took.
+    seen: dict[tuple[int, float], float] = {}
+    while running.poll() is None:
+        with suppress(psutil.Error):
+            root = psutil.Process(running.pid)
+            for process in (root, *root.children(recursive=True)):
+                with suppress(psutil.Error):
+                    times = process.cpu_times()
+                    seen[process.pid, process.create_time()] = times.user + times.system
+        time.sleep(LOOK_SECONDS)
+    took = time.monotonic() - started
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
+    return took, max(sum(seen.values()), _waited_for() - waited)
 
 
 def measured(folder: Path, data: dict[str, Any], seeds: int, new: int, how: str) -> dict[str, Any]:
-    """Seconds of both runs, and whether what both have is the same bit for bit.
+    """Seconds of both runs, also of processors, and whether what both have is the same bit for bit.
 
     Args:
         folder: of both runs and the store.
@@ -98,37 +119,37 @@ def measured(folder: Path, data: dict[str, Any], seeds: int, new: int, how: str)
     """
     first, store = folder / "first", folder / "store"
     if not (folder / SECONDS).exists():
-        alone = run({**data, "seeds": seeds - new}, store, first)
-        (folder / SECONDS).write_text(json.dumps(alone))
-    alone = json.loads((folder / SECONDS).read_text())
+        found = run({**data, "seeds": seeds - new}, store, first)
+        (folder / SECONDS).write_text(json.dumps(found))
+    alone, processor_alone = json.loads((folder / SECONDS).read_text())
     second, copy = folder / "second", folder / "copy"
     for old in (second, copy):
         shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(store, copy)
-    before_it = _processor_seconds()
-    again = run({**data, "seeds": seeds}, copy, second, how)
-    processor = _processor_seconds() - before_it
+    again, processor_again = run({**data, "seeds": seeds}, copy, second, how)
     before, after = ({_key(run): run for run in load(place).runs} for place in (first, second))
     equal = all(
         np.array_equal(getattr(before[key], name), getattr(after[key], name))
         for key in before
         for name in ("evaluation", "time", "loss", "counted", "best_code", "best_loss", "seconds")
     )
-    made = len(after) - len(before)
+    # The first run had fewer searches than the second one has.
+    more = len(after) / len(before)
     return {
         "searches": len(after),
-        "new": made,
+        "new": len(after) - len(before),
         "first_s": round(alone, 1),
+        "first_processor_s": round(processor_alone, 1),
         "second_s": round(again, 2),
-        "second_processor_s": round(processor, 2),
-        # The first run had fewer searches than the second one has.
-        "share": round(again / (alone * len(after) / len(before)), 4),
+        "second_processor_s": round(processor_again, 2),
+        "share": round(again / (alone * more), 4),
+        "share_of_processor_s": round(processor_again / (processor_alone * more), 4),
         "bit_identical": equal,
     }
 
 
-def _processor_seconds() -> float:
-    """Of processes that this one has started, and that have ended."""
+def _waited_for() -> float:
+    """Processor seconds of processes that this one has started, and that have ended."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
