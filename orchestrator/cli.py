@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +13,7 @@ import click
 
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.extras import what_is_missing
+from mapspace.less_collecting import collect_less
 from orchestrator.commands import COMMANDS
 from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of, with_store
 from orchestrator.runs.locations import RUNS, local_file
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 # Commands that keep what they have done, and go on from it.
 RESUMABLE = ("generate", "train", "benchmark", "sweep", "design", "run")
-# New objects among which rubbish is looked for; Python takes 700.
-COLLECTED_AT_ONCE = 50_000
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -294,11 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Exits with 0, with 2 for what the user has to correct, with 1 for other failures, with 3 for a
     certificate that the time did not suffice to prove again and with 130 after Ctrl-C.
     """
-    # Nearly all that a command makes is kept until it ends: to look through it as often as Python
-    # does by itself takes a twentieth of the time of reading and drawing results.
-    gc.set_threshold(COLLECTED_AT_ONCE)
-    # Nor once more when the process ends, which took as long again.
-    atexit.register(gc.freeze)
+    collect_less()
     # Before NumPy and Ray are imported: threads beyond the processes that we start slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
