@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,6 +31,18 @@ class Answer(NamedTuple):
     why: str = ""
 
 
+class Memory(Protocol):
+    """Knows what a simulator has answered before, and keeps what it answers."""
+
+    def answer_of(self, record: dict[str, Any]) -> Answer | None:
+        """The answer of a mapping, given as a record of a whole nest; None where it has none."""
+        ...
+
+    def keep_answer(self, record: dict[str, Any], answer: Answer) -> None:
+        """Takes what the simulator has answered now."""
+        ...
+
+
 class OwnModel(ABC):
     """A simulator of a user's own as a cost model.
 
@@ -43,9 +55,11 @@ class OwnModel(ABC):
         reads: the costs that it says.
         failures: mappings that failed.
         last_failure: why the last of them did.
+        memory: what was answered elsewhere, or before; None: nothing.
     """
 
     name: str
+    memory: Memory | None = None
 
     def __init__(self, version: str, reads: Sequence[Cost]) -> None:
         """Starts with nothing simulated."""
@@ -86,7 +100,7 @@ class OwnModel(ABC):
             if fits and key not in self._known
         }
         records = [record_of(space, code) for code in wanted.values()]
-        for key, answer in zip(wanted, self._answers(records), strict=True):
+        for key, answer in zip(wanted, self._remembered(records), strict=True):
             self._remember(key, answer)
         values = np.full((len(codes), len(COSTS)), np.inf)
         for row, key in enumerate(keys):
@@ -96,6 +110,22 @@ class OwnModel(ABC):
             elif found is not None:
                 status[row] = STATUS_OUTSIDE
         return Costs(values[:, 0], values[:, 1], status, excess)
+
+    def _remembered(self, records: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+        """As `_answers`, but what the memory knows is not simulated."""
+        memory = self.memory
+        if memory is None:
+            yield from self._answers(records)
+            return
+        known = [memory.answer_of(record) for record in records]
+        left = [record for record, answer in zip(records, known, strict=True) if answer is None]
+        new = iter(self._answers(left) if left else ())
+        for record, answer in zip(records, known, strict=True):
+            if answer is None:
+                answer = next(new)
+                memory.keep_answer(record, answer)
+            yield answer
+        next(new, None)  # it ends what it has started
 
     def close(self) -> None:  # noqa: B027 - for whoever ends a model that measures
         """Nothing is left running between two batches."""

@@ -23,7 +23,7 @@ from orchestrator.pool.delivered import DeliveredCosts
 from orchestrator.pool.event_log import EventLog, Kept, differing, open_events
 from orchestrator.pool.making import ModelMaker
 from orchestrator.pool.scheduler import Clock, PoolSearch, run
-from searchers import Evaluator, Searcher
+from searchers import Evaluator, Searcher, searcher_class
 from searchers.shared.asynchronous import Asynchronous
 
 EVENTS_FOLDER = "events"
@@ -50,6 +50,11 @@ class PooledSearches(Searches):
         super().__init__(plan, task["searcher"], task["workload"], list(task["seeds"]))
         self._logs = logs
         self._evaluators: Any = None
+
+    def _reads_store(self) -> bool:
+        """Only where a batch is told as a whole: else what is back at once would be told sooner."""
+        searcher = searcher_class(self.entry.name)
+        return not issubclass(searcher, Asynchronous)
 
     def warm_up(self) -> None:
         """Nothing: evaluators load what they need before their first query."""
@@ -121,6 +126,7 @@ class PooledSearches(Searches):
                 cpus=make.cpus,
                 gpus=make.gpus,
                 query_seconds=benchmark.query_seconds,
+                memory=self.memory,
             )
         else:
             self._evaluators.forget()

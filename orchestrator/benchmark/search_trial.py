@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
 from searchers.shared.warm_start import begin_from
+
+if TYPE_CHECKING:
+    from orchestrator.pool.stored_answers import StoredAnswers
+    from orchestrator.store.folder import Store
 
 # Of the first search of its kind in a process, which loads code; later ones make the tables of
 # their spaces.
@@ -47,6 +51,7 @@ def run_trial(
     checkpoint_seconds: float,
     report: Callable[[dict[str, Any]], None] | None = None,
     make: Making | None = None,
+    store: Store | None = None,
 ) -> dict[str, Any]:
     """The function that Tune runs.
 
@@ -58,6 +63,7 @@ def run_trial(
         checkpoint_seconds: the least time between two writes of the file within the searches.
         report: takes how far the searches are, whenever the file was written.
         make: makes the searches; None: such as ask and answer in this process.
+        store: where single answers of a simulator are read and kept; None: nowhere.
 
     Returns:
         What Tune is told: see `Searches.told`.
@@ -77,6 +83,8 @@ def run_trial(
     path = folder / task["file"]
     if path.exists():
         searches.load(path)
+    if store is not None:
+        searches.remember(store)
     last = time.monotonic()
 
     def after_step(_: Searcher) -> None:
@@ -133,6 +141,7 @@ class Searches:
         self.space = plan.space(workload)
         self.model = plan.model()
         self.finished: list[dict[str, Any]] = []
+        self.memory: StoredAnswers | None = None
         self._under_way = False
         self._resumed: dict[str, Any] | None = None
 
@@ -166,6 +175,31 @@ class Searches:
             "share": share / len(self.seeds),
             "logs": sum_of(self.plan, runs).logs.tolist(),
         }
+
+    def remember(self, store: Store) -> None:
+        """Lets a store answer what a simulator has answered before, and keep what it answers.
+
+        Every answer counts as a query, wherever it comes from. Where time is the budget the store
+        is left alone: with it a search would get further.
+        """
+        from costmodel.command.own_model import OwnModel, record_of
+        from orchestrator.pool.stored_answers import StoredAnswers
+
+        model, benchmark, space = self.model, self.plan.benchmark, self.space
+        if not isinstance(model, OwnModel) or benchmark.seconds is not None or self.done:
+            return
+        self.memory = model.memory = StoredAnswers(
+            store,
+            benchmark.model,
+            model,
+            space,
+            lambda code: record_of(space, code),
+            reads=self._reads_store(),
+        )
+
+    def _reads_store(self) -> bool:
+        """Whether what the store knows may answer."""
+        return True
 
     def warm_up(self) -> None:
         """Compiles and loads on a throwaway search, so that no search pays for it in time."""
@@ -222,6 +256,8 @@ class Searches:
 
     def close(self) -> None:
         """Ends the processes of a model that has any; Tune's worker goes on to other trials."""
+        if self.memory is not None:
+            self.memory.write()
         if self.plan.cost_model.measured:
             self.model.close()
 

@@ -93,7 +93,7 @@ def run_searches(
         live.say(f"{plan.benchmark.name}: the other {len(left):,} are made in this process")
         made, spent = _run_trials(plan, states, seconds, live, left), dict[str, float]()
     else:
-        made, spent = _run_on_ray(plan, states, seconds, live, left, beside)
+        made, spent = _run_on_ray(plan, states, seconds, live, left, beside, store)
     if store is not None:
         for runs in made.batches(KEPT_AT_ONCE):
             keep_runs(plan, runs, store)
@@ -108,6 +108,7 @@ def _run_on_ray(
     live: LiveBenchmark,
     searches: Sequence[Search],
     beside: Optima | None,
+    store: Store | None,
 ) -> tuple[MadeRuns, dict[str, float]]:
     """Runs searches on Ray, and proofs beside them; see `run_searches`."""
     started = time.monotonic()
@@ -122,7 +123,7 @@ def _run_on_ray(
             beside.begin()
             callbacks.append(Looking(beside.look))
         if whole_searches:
-            made = _run_trials(plan, states, seconds, live, searches, callbacks)
+            made = _run_trials(plan, states, seconds, live, searches, callbacks, store)
         else:
             made = MadeRuns(run_blocks(plan, states, seconds, live, searches, callbacks))
         if beside is not None:
@@ -148,6 +149,7 @@ def _run_trials(
     live: LiveBenchmark,
     searches: Sequence[Search],
     callbacks: Sequence[Any] | None = None,
+    store: Store | None = None,
 ) -> MadeRuns:
     """Host `trials`: a trial is (searcher, workload, seeds).
 
@@ -158,6 +160,7 @@ def _run_trials(
         live: takes lines for a person, and how the searches stand.
         searches: what is to be searched.
         callbacks: of Tune, which schedules the trials; None: they are made in this process.
+        store: where single answers of a simulator are read and kept; None: nowhere.
     """
     from orchestrator.benchmark.search_trial import finished_runs
 
@@ -194,7 +197,7 @@ def _run_trials(
         if callbacks is None:
             run_here(plan, left, states, seconds, live)
         else:
-            _tune_trials(plan, left, states, seconds, live, callbacks)
+            _tune_trials(plan, left, states, seconds, live, callbacks, store)
         written = file_sizes(states)
         deque(take(task for task in left if task["file"] in written), maxlen=0)
     live.check(task for task in tasks if task["file"] not in done)
@@ -214,6 +217,7 @@ def _tune_trials(
     seconds: float,
     live: LiveBenchmark,
     callbacks: Sequence[Any],
+    store: Store | None,
 ) -> None:
     """Lets Tune run trials."""
     from ray import tune
@@ -227,6 +231,7 @@ def _tune_trials(
         folder=states,
         checkpoint_seconds=seconds,
         report=tune.report,
+        store=store,
     )
     fit(
         tune.with_resources(

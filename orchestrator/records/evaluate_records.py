@@ -17,7 +17,8 @@ from mapspace.bounded_reading import json_lines, read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import whole_file
 from mapspace.strict_yaml import load_yaml
-from orchestrator.records.stored_evaluations import INFEASIBLE, read_or_score
+from orchestrator.records.stored_evaluations import read_or_score
+from orchestrator.store.evaluations import INFEASIBLE
 from orchestrator.store.folder import Store
 
 # Records scored in one call: enough to fill batches, few enough to hold in memory.

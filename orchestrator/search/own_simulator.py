@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.pool.event_log import EventLog, Kept
     from orchestrator.pool.making import ModelMaker
     from orchestrator.pool.scheduler import PoolSearch
-    from orchestrator.records.stored_answers import StoredAnswers
+    from orchestrator.pool.stored_answers import StoredAnswers
     from orchestrator.search.stored_simulations import SimulatedSearch
     from searchers import Searcher
 
@@ -169,7 +169,7 @@ def _search_now(
     """
     from orchestrator.pool.event_log import EventLog
     from orchestrator.pool.remembered import run_as_remembered
-    from orchestrator.records.stored_answers import StoredAnswers
+    from orchestrator.pool.stored_answers import StoredAnswers
 
     store, memory = asked.request.store, None
     if store is not None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mapspace.errors import DataError
-from orchestrator.records.stored_evaluations import whose_answers
 from orchestrator.search.stored import method_of
 from orchestrator.store.address import Question
 from orchestrator.store.answers import keep_answers, read_answer
+from orchestrator.store.evaluations import whose_answers
 from orchestrator.store.rows import finite, row_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 from costmodel.accelerators import accelerator
 from costmodel.command.entry import read_settings
 from costmodel.command.model import CommandModel
-from costmodel.command.own_model import record_of
+from costmodel.command.own_model import Answer, Memory, record_of
 from costmodel.command.settings import Simulator
 from costmodel.costs import STATUS_CAPACITY, STATUS_OK, STATUS_OUTSIDE
 from costmodel.loop_nest.model import LoopNestModel
@@ -115,6 +115,56 @@ def test_what_fails_always_is_said_at_once(script: str, said: str) -> None:
         hopeless.evaluate(SPACE, codes(4))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prints", "why"),
+    [("'cycles\\n1\\r2,3'", "new-line character"), ("'cycles\\n' + '1' * 140000", "field limit")],
+)
+def test_a_malformed_csv_is_a_failure_in_one_line(prints: str, why: str) -> None:
+    costs = {"latency_cycles": {"csv": "cycles"}}
+    hopeless = model(f"sys.stdout.write({prints})", costs=costs, retries=0)
+    with pytest.raises(ConfigError, match="3 runs failed, and none answered") as caught:
+        hopeless.evaluate(SPACE, codes(3))
+    said = str(caught.value)
+    assert "costs.latency_cycles: 'cycles 1" in said
+    assert " is no CSV: " in said
+    assert why in said
+    assert "\n" not in said
+
+
+class Known(Memory):
+    """Knows what is said of some mappings, and notes what it is told."""
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.answers, self.kept = answers, list[Answer]()
+
+    def answer_of(self, record: dict[str, Any]) -> Answer | None:
+        return self.answers.get(json.dumps(record["mapping"]))
+
+    def keep_answer(self, record: dict[str, Any], answer: Answer) -> None:
+        self.kept.append(answer)
+
+
+def test_what_a_memory_knows_is_not_simulated_and_counts_in_its_turn() -> None:
+    """Three failures before anything else end a search, whoever knows what comes after them."""
+    records = [json.dumps(record_of(SPACE, code)["mapping"]) for code in codes(4)]
+    failing = model("sys.exit(9)", retries=0)
+    failing.memory = memory = Known({records[0]: Answer((3.0, 4.0))})
+    found = failing.evaluate(SPACE, codes(4))
+    assert found.energy_pj.tolist() == [3.0, *[np.inf] * 3]
+    assert found.status.tolist() == [STATUS_OK, *[STATUS_OUTSIDE] * 3]
+    assert (failing.failures, len(memory.kept)) == (3, 3)
+    failing = model("sys.exit(9)", retries=0)
+    failing.memory = Known({records[3]: Answer((3.0, 4.0))})
+    with pytest.raises(ConfigError, match="3 runs failed, and none answered"):
+        failing.evaluate(SPACE, codes(4))
+    answering = model(PRINTS)
+    answering.memory = memory = Known({records[1]: Answer(None)})
+    found = answering.evaluate(SPACE, codes(4))
+    assert found.status.tolist() == [STATUS_OK, STATUS_OUTSIDE, STATUS_OK, STATUS_OK]
+    answering.evaluate(SPACE, codes(4))
+    assert len(memory.kept) == 3, "what the model remembers is asked of nobody"
 
 
 def test_failures_among_answers_are_data(tmp_path: Path) -> None:

@@ -7,29 +7,33 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from costmodel.command.settings import COSTS
+from costmodel.command.own_model import Answer
+from costmodel.command.settings import COSTS, Cost
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE
 from costmodel.space import Codes, CostModel, Space
 from mapspace.errors import DataError
 from orchestrator.pool.remembered import Scored
-from orchestrator.records.stored_evaluations import (
+from orchestrator.store.answers import keep_answers
+from orchestrator.store.evaluations import (
     INFEASIBLE,
     evaluation_question,
     evaluation_row,
     whose_answers,
 )
-from orchestrator.store.answers import keep_answers
 from orchestrator.store.folder import Store
 from orchestrator.store.rows import Row
 
 # Answers are written so often: whoever is killed loses no more.
 WRITE_SECONDS = 2.0
+# As a record's result calls costs.
+RESULT_KEYS: dict[Cost, str] = {"energy_pj": "energy_pj", "latency_cycles": "cycles"}
 
 
 class StoredAnswers:
     """A memory of a pool (`orchestrator.pool.remembered.Memory`), in a store.
 
-    `mapspace evaluate --simulator` reads the same rows, and writes them.
+    Of a simulator, too (`costmodel.command.own_model.Memory`). `mapspace evaluate --simulator`
+    reads the same rows, and writes them.
 
     Attributes:
         found: answers that were read from the store.
@@ -43,6 +47,8 @@ class StoredAnswers:
         model: CostModel,
         space: Space,
         record: Callable[[Codes], dict[str, Any]],
+        *,
+        reads: bool = True,
     ) -> None:
         """Reads what is there.
 
@@ -52,21 +58,41 @@ class StoredAnswers:
             model: the simulator.
             space: where mappings are of.
             record: a mapping `[D]` as a record of a whole nest.
+            reads: whether what is there answers; else new answers are kept alone.
         """
         self.found = self.made = 0
         self._store, self._model, self._space, self._record = store, model, space, record
         self._whose = whose_answers(name, model)
         self._reads = getattr(model, "reads", COSTS)
-        rows = store.rows_with(kind="evaluation", model=model.name, model_version=model.version)
-        self._rows = {row.question: row for row in rows}
+        self._rows: dict[str, Row] = {}
+        if reads:
+            rows = store.rows_with(kind="evaluation", model=model.name, model_version=model.version)
+            self._rows = {row.question: row for row in rows}
         self._new: list[Row] = []
         self._written = time.monotonic()
 
     def find(self, code: Codes) -> Scored | None:
         """The answer of a mapping `[D]`; None where the store has none."""
+        found = self.answer_of(self._record(code)) if self._rows else None
+        if found is None:
+            return None
+        if found.values is None:
+            return (math.inf, math.inf, STATUS_OUTSIDE, 0, "")
+        return (*found.values, STATUS_OK, 0, "")
+
+    def keep(self, code: Codes, answer: Scored) -> None:
+        """Keeps what the simulator has said, unless it failed: another time it may not."""
+        energy, cycles, status, _, why = answer
+        if status == STATUS_OK:
+            self.keep_answer(self._record(code), Answer((energy, cycles)))
+        elif self._space.feasible(code[None])[0]:
+            self.keep_answer(self._record(code), Answer(None, why))
+
+    def answer_of(self, record: dict[str, Any]) -> Answer | None:
+        """The answer of a mapping, given as a record of a whole nest; None where there is none."""
         if not self._rows:
             return None
-        row = self._rows.get(evaluation_question(self._record(code), self._whose).question)
+        row = self._rows.get(evaluation_question(record, self._whose).question)
         if row is None:
             return None
         try:
@@ -77,20 +103,15 @@ class StoredAnswers:
         self.found += 1
         return answer
 
-    def keep(self, code: Codes, answer: Scored) -> None:
+    def keep_answer(self, record: dict[str, Any], answer: Answer) -> None:
         """Keeps what the simulator has said, unless it failed: another time it may not."""
-        energy, cycles, status, _, why = answer
-        if why or (status != STATUS_OK and not self._space.feasible(code[None])[0]):
+        if answer.why:
             return
-        result: dict[str, Any] = {}
-        if "energy_pj" in self._reads:
-            result["energy_pj"] = energy
-        if "latency_cycles" in self._reads:
-            result["cycles"] = cycles
-        if status != STATUS_OK:
-            result = {"valid": False, "why": INFEASIBLE}
+        result: dict[str, Any] = {"valid": False, "why": INFEASIBLE}
+        if answer.values is not None:
+            costs = dict(zip(COSTS, answer.values, strict=True))
+            result = {RESULT_KEYS[cost]: costs[cost] for cost in self._reads}
         result |= {"model": self._model.name, "model_version": self._model.version}
-        record = self._record(code)
         question = evaluation_question(record, self._whose)
         self._new.append(evaluation_row(question, record, result, self._model))
         self.made += 1
@@ -104,9 +125,10 @@ class StoredAnswers:
         if rows:
             keep_answers(self._store, rows)
 
-    def _answer(self, result: dict[str, Any]) -> Scored:
+    def _answer(self, result: dict[str, Any]) -> Answer:
         if result.get("valid") is False:
-            return (math.inf, math.inf, STATUS_OUTSIDE, 0, "")
-        energy = float(result["energy_pj"]) if "energy_pj" in self._reads else 0.0
-        cycles = float(result["cycles"]) if "latency_cycles" in self._reads else 0.0
-        return (energy, cycles, STATUS_OK, 0, "")
+            return Answer(None)
+        energy, cycles = (
+            float(result[RESULT_KEYS[cost]]) if cost in self._reads else 0.0 for cost in COSTS
+        )
+        return Answer((energy, cycles))
