@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from orchestrator.report.figure_style import (
     save,
     styled,
 )
-from orchestrator.report.light_ticks import decades, set_ticks
+from orchestrator.report.light_ticks import Inches, decades, set_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,13 +33,8 @@ LEGEND_LINE = 0.7
 LEGEND_LETTER = 0.07
 LEGEND_ROW = 0.22
 
-# Inches of panels of curves, and of what lies around them: ticks, labels and titles.
-PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.3
-LEFT, RIGHT, BOTTOM, TOP = 0.66, 0.12, 0.52, 0.36
-BESIDE, BETWEEN = 0.46, 0.68
-# From a panel to the title of its axis: below; on the left a mark, letters, and its own height.
-LABEL_BELOW = 0.27
-TICK, LETTER, LABEL = 0.16, 0.075, 0.14
+# Of panels of curves; above them is the legend.
+CURVES = Inches(2.9, 2.3, left=0.66, right=0.12, bottom=0.52, top=0.36, beside=0.46, between=0.68)
 
 # An interval of fewer seeds spans the whole picture and says nothing.
 FEWEST_SEEDS_OF_A_BAND = 4
@@ -92,41 +87,24 @@ def draw_curves(results: Results, axis: Axis, path: Path) -> None:
     workloads = results.workloads
     columns = min(COLUMNS, len(workloads))
     rows = math.ceil(len(workloads) / columns)
-    width = (PANEL_WIDTH + BESIDE) * columns + LEFT - BESIDE + RIGHT
+    width = (CURVES.width + CURVES.beside) * columns
     entry = LEGEND_LINE + LEGEND_LETTER * max(len(label) for label in results.searchers)
     beside = min(len(results.searchers), max(1, int(width / entry)))
-    top = TOP + LEGEND_ROW * math.ceil(len(results.searchers) / beside)
-    height = (PANEL_HEIGHT + BETWEEN) * rows + top - BETWEEN + BOTTOM
-    # In inches: to lay so many panels out by their texts takes Matplotlib as long as to draw them.
-    figure = plain_figure(width, height, layout=None)
-    panels = figure.subplots(
-        rows,
-        columns,
-        squeeze=False,
-        gridspec_kw={
-            "left": LEFT / width,
-            "right": 1 - RIGHT / width,
-            "bottom": BOTTOM / height,
-            "top": 1 - top / height,
-            "wspace": BESIDE / PANEL_WIDTH,
-            "hspace": BETWEEN / PANEL_HEIGHT,
-        },
-    )
+    legend = LEGEND_ROW * math.ceil(len(results.searchers) / beside)
+    inches = replace(CURVES, top=CURVES.top + legend)
+    figure, panels = inches.panels(rows, columns)
     letters = max(
         _draw_panel(panel, results, workload, axis, look)
         for panel, workload in zip(panels.flat, workloads, strict=False)
     )
     for panel in list(panels.flat)[len(workloads) :]:
         panel.set_visible(False)
-    left = min(TICK + LETTER * letters, LEFT - LABEL)
     for row in panels:
-        row[0].set_ylabel(_percent_text(results))
-        row[0].yaxis.set_label_coords(-left / PANEL_WIDTH, 0.5)
+        inches.name_y(row[0], _percent_text(results), letters)
     label = "cost queries (iterations)" if axis == "evaluation" else "search time, seconds"
     for column in range(columns):
-        lowest = panels[max(r for r in range(rows) if panels[r, column].get_visible()), column]
-        lowest.set_xlabel(label)
-        lowest.xaxis.set_label_coords(0.5, -LABEL_BELOW / PANEL_HEIGHT)
+        lowest = max(r for r in range(rows) if panels[r, column].get_visible())
+        inches.name_x(panels[lowest, column], label)
     _legend(figure, results, look, beside)
     save(figure, path)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orchestrator.comparison.figures import styles
+from orchestrator.comparison.figures import LEGEND_ROW, styles
 from orchestrator.comparison.latency_replay import (
     Bills,
     FloatArray,
@@ -22,7 +23,8 @@ from orchestrator.comparison.latency_replay import (
     end_after,
 )
 from orchestrator.comparison.results import Results
-from orchestrator.report.figure_style import INK, percent_axis, plain_figure, save, styled
+from orchestrator.report.figure_style import INK, percent_ticks, save, styled
+from orchestrator.report.light_ticks import Inches, set_ticks
 from searchers import SEARCHERS, searcher_class
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ DRAWN_PROBLEMS = 1000
 TIME_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 TIME_TICKS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0)
 LATENCY_TICKS = tuple(10.0**power for power in range(-6, 2))
+# Below the panels is the legend, so many methods in a row.
+PANELS = Inches(5.5, 4.0, left=0.8, right=0.2, bottom=0.6, top=0.36, beside=0.95, between=0.9)
+BESIDE = 5
 
 
 def span(seconds: float) -> str:
@@ -109,8 +114,8 @@ def draw_latency(results: Results, bills: Bills, path: Path) -> None:
     maps = maps_of(results, bills)
     columns = 2
     rows = math.ceil((1 + len(maps)) / columns)
-    figure = plain_figure(6.4 * columns + 0.3, 4.6 * rows + 1.3)
-    panels = figure.subplots(rows, columns, squeeze=False)
+    legend = LEGEND_ROW * math.ceil(len(methods_of(results, bills)) / BESIDE)
+    figure, panels = replace(PANELS, bottom=PANELS.bottom + legend).panels(rows, columns)
     flat = list(panels.flat)
     _draw_lines(flat[0], results, bills)
     known: dict[Method, FloatArray] = {}
@@ -123,8 +128,8 @@ def draw_latency(results: Results, bills: Bills, path: Path) -> None:
     figure.legend(
         handles,
         labels,
-        loc="outside lower center",
-        ncols=5,
+        loc="lower center",
+        ncols=BESIDE,
         handlelength=2.6,
         columnspacing=1.6,
     )
@@ -159,9 +164,12 @@ def _draw_lines(panel: Axes, results: Results, bills: Bills) -> None:
             highest = max(highest, float(np.nanmax(percent)))
     panel.set_xscale("log")
     panel.set_xlim(LATENCIES[0], LATENCIES[-1])
-    percent_axis(panel, 1.4 * highest)
+    ticks = percent_ticks(panel, 1.4 * highest)
+    labels = [f"{tick:g}" for tick in ticks]
+    set_ticks(panel, "y", ticks, labels)
     panel.set_title(f"After {span(FIXED_SECONDS)}")
-    panel.set_ylabel(f"{results.objective_name}, % above {results.reference_name}")
+    above = f"{results.objective_name}, % above {results.reference_name}"
+    PANELS.name_y(panel, above, max(map(len, labels)))
     _latency_axis(panel)
 
 
@@ -204,8 +212,8 @@ def _draw_map(
     panel.set_yscale("log")
     panel.set_xlim(LATENCIES[0], LATENCIES[-1])
     panel.set_ylim(TIMES[0], TIMES[-1])
-    panel.set_yticks(TIME_TICKS, [span(tick) for tick in TIME_TICKS])
-    panel.minorticks_off()
+    labels = [span(tick) for tick in TIME_TICKS]
+    set_ticks(panel, "y", TIME_TICKS, labels, lines=False)
     panel.axhline(FIXED_SECONDS, color=INK, lw=0.7, ls=(0, (1, 2)))
     for queries in (10, 100, 1000):
         panel.plot(LATENCIES, queries * LATENCIES, color=INK, lw=0.7, alpha=0.5)
@@ -221,16 +229,14 @@ def _draw_map(
             fontsize=7.5,
         )
     panel.set_title(title)
-    panel.set_ylabel("time")
-    panel.grid(visible=False)
-    _latency_axis(panel)
+    PANELS.name_y(panel, "time", max(map(len, labels)), PANELS.beside)
+    _latency_axis(panel, lines=False)
 
 
-def _latency_axis(panel: Axes) -> None:
-    panel.set_xticks(LATENCY_TICKS, [span(tick) for tick in LATENCY_TICKS])
-    panel.minorticks_off()
-    panel.tick_params(axis="x", labelsize=8)
-    panel.set_xlabel("latency of a true query")
+def _latency_axis(panel: Axes, *, lines: bool = True) -> None:
+    labels = [span(tick) for tick in LATENCY_TICKS]
+    set_ticks(panel, "x", LATENCY_TICKS, labels, lines=lines)
+    PANELS.name_x(panel, "latency of a true query")
 
 
 def _edges(points: FloatArray) -> FloatArray:

@@ -149,17 +149,12 @@ def values_grid(panel: Axes) -> None:
     panel.grid(axis="x", visible=False)
 
 
-def percent_axis(panel: Axes, highest: float) -> None:
-    """A y axis of per cent above the optimum: from it to a highest value, few and plain ticks."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    panel.yaxis.set_major_locator(FixedLocator(percent_ticks(panel, highest)))
-    panel.yaxis.set_minor_locator(NullLocator())
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
 def percent_ticks(panel: Axes, highest: float) -> list[float]:
-    """The same axis without its ticks, and these."""
+    """A y axis of per cent above the optimum: from it to a highest value; few and plain ticks.
+
+    Returns:
+        The ticks, which are not drawn.
+    """
     panel.set_yscale("symlog", linthresh=LINEAR_PERCENT, linscale=0.5)
     # A curve that runs along the optimum stays visible.
     panel.set_ylim(-0.15 * LINEAR_PERCENT, highest)
