@@ -22,6 +22,7 @@ from orchestrator.schemas.runs import ReportAnswer
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
+    from orchestrator.store.folder import Store
 
 # Commands that keep what they have done, and go on from it.
 RESUMABLE = ("generate", "train", "benchmark", "sweep", "design", "run")
@@ -49,16 +50,16 @@ for _command in COMMANDS:
     metavar="A,B",
     help="Dimensions whose tilings the surface varies, or any attributes such as order.L2.",
 )
+@with_store
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def space(
     workloads: tuple[str, ...],
     family: str | None,
-    accelerator: str,
-    samples: int,
-    seed: int,
     plot: Path | None,
     surface: str | None,
+    store: Store | None,
     as_json: bool,
+    **drawn: Any,
 ) -> None:
     """Describes the map space of WORKLOAD: its size, what random mappings cost, its surface.
 
@@ -76,7 +77,7 @@ def space(
     if family is not None:
         if plot is not None or surface is not None:
             raise ConfigError("--plot and --surface are for a WORKLOAD, not for --family.")
-        found = describe_family(family, accelerator, samples=samples, seed=seed)
+        found = describe_family(family, **drawn)
     else:
         if plot is not None and len(workloads) > 1:
             raise ConfigError("--plot is for a single WORKLOAD.")
@@ -84,13 +85,12 @@ def space(
             raise ConfigError("--surface says what --plot draws; give --plot FILE.png too.")
         found = describe_spaces(
             workloads,
-            accelerator,
-            samples=samples,
-            seed=seed,
             plot=plot,
             surface=None if surface is None else pair_of(surface),
+            store=store,
+            **drawn,
         )
-    click.echo(answer_text(found.summary) if as_json else description_text(found.summary, plot))
+    click.echo(json_text(found.summary) if as_json else description_text(found.summary, plot))
     if found.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is of what was drawn so far.", 130))
 

@@ -32,10 +32,12 @@ from orchestrator.schemas.spaces import (
     SpaceAnswer,
     SpacesAnswer,
 )
+from orchestrator.store.proofs import read_or_prove
 
 if TYPE_CHECKING:
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.face import AnyProof
+    from orchestrator.store.folder import Store
 
 # A proof that takes longer is given up: the space is then described without its optimum.
 PROOF_SECONDS = 20.0
@@ -72,6 +74,7 @@ def describe_spaces(
     plot: Path | None = None,
     surface: tuple[str, str] | None = None,
     stream: TextIO | None = None,
+    store: Store | None = None,
 ) -> SpaceDescription:
     """Describes the map spaces of workloads, with live progress; Ctrl-C ends the sampling.
 
@@ -84,6 +87,7 @@ def describe_spaces(
         surface: the attributes, or dimensions for their tilings, that the plot's slice varies;
             None: the tilings of one dimension of each of the first two inputs.
         stream: takes the progress; standard error if None.
+        store: where proofs of optima are read and kept; None: nowhere.
 
     Raises:
         ConfigError: an unknown name, a value that is not allowed, or no feasible mapping.
@@ -103,6 +107,7 @@ def describe_spaces(
     live = Live(stream or sys.stderr)
     entries: list[SpaceAnswer] = []
     drawn: list[Sample] = []
+    read = []
     with interruptible() as stop:
         for space in spaces:
             if drawn and stop.is_set():
@@ -111,7 +116,8 @@ def describe_spaces(
             sample = sample_space(space, samples, seed, live, stop)
             live.end()
             drawn.append(sample)
-            certificate, note = _prove(space, live, stop)
+            certificate, note, stored = _prove(space, live, stop, store)
+            read.append(stored)
             entries.append(_entry(space, sample, certificate, note))
     summary: SpacesAnswer = {
         "accelerator": device.name,
@@ -119,6 +125,7 @@ def describe_spaces(
         "model_version": LoopNestModel.version,
         "seed": seed,
         "interrupted": stop.is_set(),
+        "from_store": all(read),
         "spaces": entries,
     }
     if len(drawn) > 1:
@@ -166,6 +173,7 @@ def describe_family(
         "model_version": LoopNestModel.version,
         "seed": seed,
         "interrupted": stop.is_set(),
+        "from_store": False,
         "family": family,
         "problems": problems,
         **sample.summary(),
@@ -178,13 +186,18 @@ def _check_samples(samples: int) -> None:
         raise ArgumentError("samples", f": expected at least 1, got {samples}.")
 
 
-def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certificate | None, str]:
-    """The proof of a space's best mapping, as far as it came, or None and why there is none."""
+def _prove(
+    space: MapSpace, live: Live, stop: threading.Event, store: Store | None
+) -> tuple[Certificate | None, str, bool]:
+    """The proof of a space's best mapping, as far as it came, or None and why there is none.
+
+    The third says whether the store had it.
+    """
     from costmodel.exact_any.choice import load_prover, prove, why_not_proven
 
     reason = why_not_proven(space)
     if reason is not None:
-        return None, reason
+        return None, reason, False
     with live.preparing("loading the exact search"):
         load_prover(space)
 
@@ -197,14 +210,22 @@ def _prove(space: MapSpace, live: Live, stop: threading.Event) -> tuple[Certific
             raise KeyboardInterrupt
 
     try:
-        found = prove(space, seconds=PROOF_SECONDS, after_step=after_step)
+        found, stored = read_or_prove(
+            space,
+            "edp",
+            PROOF_SECONDS,
+            store,
+            lambda: prove(space, seconds=PROOF_SECONDS, after_step=after_step),
+        )
     except DataError as error:
-        return None, str(error).rstrip(".")
+        return None, str(error).rstrip("."), False
     except KeyboardInterrupt:
-        return None, "interrupted"
+        return None, "interrupted", False
     finally:
         live.end()
-    return found, "" if found.proven else f"not proven in {PROOF_SECONDS:g} s"
+    if stored:
+        live.line(f"  {space.workload.name}: the optimum is answered from the store")
+    return found, "" if found.proven else f"not proven in {PROOF_SECONDS:g} s", stored
 
 
 def _entry(

@@ -119,11 +119,18 @@ class SurfaceAnswer(TypedDict):
 
 
 class _Asked(TypedDict):
+    """What is common to both.
+
+    Attributes:
+        from_store: whether all optima were read from the store; samples are drawn anew.
+    """
+
     accelerator: str
     model: str
     model_version: str
     seed: int
     interrupted: bool
+    from_store: bool
 
 
 class SpacesAnswer(_Asked):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import call
+from commands import answer, call
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, algorithmic_minimum, workload
 from costmodel.loop_nest.records import record_code
 from mapspace.errors import ConfigError
@@ -241,6 +242,22 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     text = capsys.readouterr().out
     assert "the 2 spaces together" in text
     assert "1,000 feasible mappings" in text
+
+
+def test_optima_are_read_from_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("space", "gemm:M=8,N=8,K=8", "gemm:M=8,N=8,K=4", "--samples", "500")
+    asked = (*asked, "--accelerator", "mm256", "--store", str(tmp_path))
+    ms.search("gemm:M=8,N=8,K=8", store=tmp_path)
+    first, second = answer(capsys, *asked), answer(capsys, *asked)
+    assert (first.pop("from_store"), second.pop("from_store")) == (False, True)
+    assert first == second
+    assert first["spaces"][1]["optimum"]["edp"] > 0
+    # A search reads the proof in its turn.
+    assert ms.search("gemm:M=8,N=8,K=4", store=tmp_path).from_store
+    alone = answer(capsys, *asked[:-2], "--no-store")
+    assert alone.pop("from_store") is False
+    assert alone == first
+    assert answer(capsys, "space", "--family", "cnn", "--samples", "50")["from_store"] is False
 
 
 def test_where_nothing_can_be_proven_the_best_sample_is_the_centre(tmp_path: Path) -> None:
