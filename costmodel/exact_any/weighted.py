@@ -21,6 +21,7 @@ from costmodel.exact.prover import Prover
 from costmodel.exact_any.choice import is_older, make_prover
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from mapspace.errors import ConfigError
 
 FIRST_MAPPINGS = 256
 """Random mappings that a proof on any hierarchy starts from."""
@@ -124,10 +125,15 @@ def least_sum(
 
 
 def point_of(space: MapSpace, code: Codes) -> Point:
-    """The energy and the cycles of a feasible mapping `[D]`, exact to a unit of the proof."""
+    """The energy and the cycles of a mapping `[D]`, exact to a unit of the proof.
+
+    Raises:
+        ConfigError: it is not feasible.
+    """
     prover = make_prover(space, build=False)
     outcome = prover.outcomes(code[None])[0]
-    assert outcome is not None  # provers know feasible mappings alone
+    if outcome is None:
+        raise ConfigError("its mapping is not feasible on this machine.")
     return Point(outcome[0] * prover.unit_pj, outcome[1], code)
 
 

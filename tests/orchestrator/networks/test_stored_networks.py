@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import answer, call, printed
 from test_limited_resident import bounded_pair
 
 import mapspace as ms
+from costmodel import MapSpace, accelerator, workload
+from costmodel.loop_nest.records import mapping_record
 from orchestrator.networks import search_jointly, search_resident, stored_networks
 from orchestrator.networks.jointly import Jointly
 from orchestrator.networks.limited import Limited
@@ -332,6 +335,40 @@ def test_a_row_with_the_certificate_of_something_else_is_no_answer(
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "anew" in line)
     assert wrong in line
     assert search(**options).from_store, "what was proven anew answers, beside the other row"
+
+
+@pytest.mark.parametrize("options", [{}, RESIDENT], ids=str)
+def test_an_infeasible_mapping_is_no_answer_and_no_proof(
+    options: dict[str, Any],
+    tmp_path: Path,
+    search: Search,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = tmp_path / "store"
+    options = {
+        **options,
+        "machine": "tiny4",
+        "network": changed(2, gemm={"M": 64, "N": 64, "K": 9}),
+    }
+    found = search(**options)
+    ((file, row),) = rows_of(place)
+    file.unlink()
+    said = json.loads(found.certificate.text())
+    last = said["steps" if options.get("resident") else "layers"][-1]
+    space = MapSpace(workload("gemm:M=64,N=64,K=9"), accelerator("tiny4"))
+    codes = space.sample(np.random.default_rng(0), 500, feasible=False)
+    wrong = mapping_record(space, codes[~space.feasible(codes)][0])
+    last["record"]["mapping"] = wrong["mapping"]
+    text = json.dumps(said)
+    name = f"{folder.content_id(text.encode())}.json"
+    Store(place).add([row.model_copy(update={"certificate": name})], [text])
+    capsys.readouterr()
+    assert not search(**options).from_store
+    assert "last: its mapping is not feasible" in capsys.readouterr().err
+    forged = tmp_path / "forged.certificate.json"
+    forged.write_text(text)
+    assert call("verify", forged) == 1
+    assert "WRONG: last: its mapping is not feasible" in capsys.readouterr().out
 
 
 @contextmanager
