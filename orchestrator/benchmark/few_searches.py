@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import searchers
 from mapspace.forks import MOST_PROCESSES, fork_map, processors
 from mapspace.storage import Place
 from orchestrator.benchmark.live_curves import LiveBenchmark
@@ -76,7 +75,7 @@ def run_here(
         checkpoint_seconds: the least time between two writes of the same state.
         live: is told how they stand.
     """
-    from orchestrator.benchmark.search_trial import run_trial
+    from orchestrator.benchmark.search_trial import run_trial, whole_searches
 
     def make(task: Mapping[str, Any]) -> dict[str, Any] | None:
         """Makes the searches of a trial; None where a limit is reached before they are finished."""
@@ -95,9 +94,11 @@ def run_here(
         except _StoppedError:
             return None
 
-    # Else every fork would import them.
-    for task in tasks:
-        searchers.searcher_class(plan.entry(task["searcher"]).name)
+    # Else every fork would load their code.
+    for task in {task["searcher"]: task for task in tasks}.values():
+        searches = whole_searches(plan, task, states)
+        searches.warm_up()
+        searches.close()
     live.processors = live.limits.of(processors())
     groups = _groups(tasks, live.processors)
     made = fork_map(lambda group: [make(task) for task in group], groups, most=live.processors)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import searchers
 from costmodel.space import CostModel, Space
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
     from orchestrator.pool.stored_answers import StoredAnswers
     from orchestrator.store.folder import Store
 
-# Of the first search of its kind in a process, which loads code; later ones make the tables of
-# their spaces.
-WARM_UP_ITERATIONS, WARM_UP_AGAIN = 512, 1
-# The kinds that this process has made.
+WARM_UP_ITERATIONS = 512
+# The kinds of searches whose code this process has loaded.
 _warm: set[tuple[str, ...]] = set()
 
 Making = Callable[[Plan, Mapping[str, Any], Place], "Searches"]
@@ -205,16 +204,25 @@ class Searches:
         """Compiles and loads on a throwaway search, so that no search pays for it in time."""
         if self.plan.cost_model.measured:
             return  # a measurement does not count what its preparation took
-        plan = self.plan
-        method = self.entry.model_dump_json(exclude={"label", "seeds", "iterations"}, fallback=str)
-        kind = (method, self.model.name, plan.accelerator.hash, self.space.workload.family)
+        plan, space, entry = self.plan, self.space, self.entry
         evaluator = Evaluator(
             self.model,
-            self.space,
+            space,
             objective=plan.benchmark.objective,
-            iterations=WARM_UP_AGAIN if kind in _warm else WARM_UP_ITERATIONS,
+            iterations=WARM_UP_ITERATIONS,
         )
-        make_searcher(plan, self.entry, self.space, seed=self.seeds[0]).run(evaluator)
+        # What a surrogate needs is made for a space; all else but the space's tables for any.
+        surrogate = "predictor" in searchers.hyperparameters(entry.name)
+        kind = (
+            entry.model_dump_json(exclude={"label", "seeds", "iterations"}, fallback=str),
+            self.model.name,
+            plan.accelerator.hash,
+        )
+        if kind in _warm and not surrogate:
+            rng = np.random.default_rng(self.seeds[0])
+            evaluator(space.sample(rng, 1, feasible=True))
+            return
+        make_searcher(plan, entry, space, seed=self.seeds[0]).run(evaluator)
         _warm.add(kind)
 
     def search(self, after_step: Callable[[Searcher], None], seconds: float) -> bool:

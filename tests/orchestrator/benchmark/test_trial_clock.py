@@ -52,6 +52,7 @@ def test_the_making_of_a_searcher_is_on_its_clock(monkeypatch: pytest.MonkeyPatc
         return made(*arguments, **options)
 
     monkeypatch.setattr(searchers, "make", slow)
+    monkeypatch.setattr(search_trial, "_warm", set())
     monkeypatch.setattr(
         search_trial,
         "Evaluator",
@@ -87,11 +88,11 @@ def test_preparation_beyond_the_budget_leaves_nothing() -> None:
 
 def test_only_the_first_warm_up_of_a_kind_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it loads stays; another machine, method or hyperparameter may need something else."""
-    asked: list[int] = []
+    made: list[Evaluator] = []
 
-    def noted(*arguments: Any, iterations: int, **options: Any) -> Evaluator:
-        asked.append(iterations)
-        return Evaluator(*arguments, iterations=iterations, **options)
+    def noted(*arguments: Any, **options: Any) -> Evaluator:
+        made.append(Evaluator(*arguments, **options))
+        return made[-1]
 
     monkeypatch.setattr(search_trial, "Evaluator", noted)
     monkeypatch.setattr(search_trial, "_warm", set())
@@ -102,5 +103,21 @@ def test_only_the_first_warm_up_of_a_kind_is_long(monkeypatch: pytest.MonkeyPatc
         for method in methods:
             for workload in plan.workloads:
                 Searches(plan, method, workload, [3]).warm_up()
-    long, short = search_trial.WARM_UP_ITERATIONS, search_trial.WARM_UP_AGAIN
-    assert asked == [long, short] * 4
+    long = search_trial.WARM_UP_ITERATIONS
+    assert [evaluator.iterations_used for evaluator in made] == [long, 1] * 4
+
+
+def test_a_surrogate_warms_up_for_every_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(plan: Plan, entry: Any, space: Any, **_: Any) -> Any:
+        made.append(space.workload.name)
+        return searchers.make("random", space, seed=0)
+
+    monkeypatch.setattr(search_trial, "make_searcher", make)
+    monkeypatch.setattr(search_trial, "_warm", set())
+    plan = plan_of()
+    monkeypatch.setattr(searchers, "hyperparameters", lambda name: {"predictor": None})
+    for _ in range(2):
+        Searches(plan, "random", "gemm-512", [3]).warm_up()
+    assert made == ["gemm-512"] * 2
