@@ -130,6 +130,9 @@ class Dealt(NamedTuple):
 class InOrder(Generic[Piece, Settled]):
     """Has pieces settled by a pool, and hands them back in the order in which they were dealt.
 
+    What is likely to be dealt may be settled before it is: what comes of a piece depends on it and
+    its limit alone.
+
     Attributes:
         dealt: all pieces, in their order.
     """
@@ -141,6 +144,13 @@ class InOrder(Generic[Piece, Settled]):
         self._out: dict[int, Piece] = {}
         self._settled: dict[int, Settled] = {}
         self._last = -1
+        # What was foreseen, with the number by which the pool knows it, below zero.
+        self._foreseen: dict[tuple[Piece, Limit], int] = {}
+        self._early: dict[int, Settled] = {}
+        self._foreseen_numbers = itertools.count(-1, -1)
+        # Of pieces that were foreseen and dealt, the numbers by each other.
+        self._number: dict[int, int] = {}
+        self._pool_number: dict[int, int] = {}
 
     def __len__(self) -> int:
         """How many pieces are dealt and not handed back."""
@@ -161,18 +171,46 @@ class InOrder(Generic[Piece, Settled]):
         number = len(self.dealt)
         self.dealt.append(Dealt(self.first, piece.tables))
         self._out[number] = piece
-        self._pool.submit(number, piece, limit)
+        at = self._foreseen.pop((piece, limit), None)
+        if at is None:
+            self._pool.submit(number, piece, limit)
+        elif at in self._early:
+            self._settled[number] = self._early.pop(at)
+        else:
+            self._number[at], self._pool_number[number] = number, at
         return number
+
+    def foresee(self, piece: Piece, limit: Limit) -> None:
+        """Has a piece settled that is likely to be dealt with this limit, unless it is already."""
+        if (piece, limit) not in self._foreseen:
+            at = self._foreseen[piece, limit] = next(self._foreseen_numbers)
+            self._pool.submit(at, piece, limit)
+
+    def forget_foreseen(self) -> None:
+        """Drops what is foreseen: limits are others."""
+        for at in self._foreseen.values():
+            self._pool.drop(at)
+        self._foreseen.clear()
+        self._early.clear()
 
     @property
     def is_settled(self) -> bool:
         """Whether the first of them is settled."""
         return self.first in self._settled
 
-    def wait(self, seconds: float) -> None:
-        """Waits for so many seconds at most for some to be settled."""
-        came = self._pool.ready(seconds)
-        self._settled.update(one for one in came if one[0] in self._out)
+    def wait(self, seconds: float) -> list[tuple[Piece, Settled]]:
+        """Waits for so many seconds at most for some to be settled, or foreseen ones; which."""
+        found = list[tuple[Piece, Settled]]()
+        foreseen = {at: piece for (piece, _), at in self._foreseen.items()}
+        for at, settled in self._pool.ready(seconds):
+            number = self._number.pop(at, at)
+            if number in self._out:
+                self._settled[number] = settled
+                found.append((self._out[number], settled))
+            elif at in foreseen:
+                self._early[at] = settled
+                found.append((foreseen[at], settled))
+        return found
 
     def take(self) -> tuple[Piece, Settled]:
         """Hands back the first of them, which is settled, and what came of it."""
@@ -183,7 +221,7 @@ class InOrder(Generic[Piece, Settled]):
         """Drops what is not handed back yet and nobody needs any more, and returns it."""
         found = [number for number, piece in self._out.items() if hopeless(piece)]
         for number in found:
-            self._pool.drop(number)
+            self._pool.drop(self._pool_number.get(number, number))
             self._settled.pop(number, None)
         return [self._dropped(number) for number in found]
 
@@ -191,6 +229,8 @@ class InOrder(Generic[Piece, Settled]):
         """Drops what is not handed back yet."""
         self._pool.forget()
         self._settled.clear()
+        self._foreseen.clear()
+        self._early.clear()
         for number in list(self._out):
             self._dropped(number)
 

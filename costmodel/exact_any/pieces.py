@@ -34,14 +34,15 @@ Bounds = tuple[float, int, int, int, float, int, float]
 
 Task = Literal["floors", "chains", "search"]
 
-MOST_WORK, AMID = 600_000, 2
-"""A search that takes more, about half a second, gives back what is left once it is through with a
-tile of its first level; after so many times as much whatever it is amid."""
+MOST_WORK, AMID = 500_000, 2
+"""A search that takes more, about a fifth of a second, gives back what is left once it is through
+with a tile of its first level; after so many times as much whatever it is amid. For every view more
+than one it is half as much again."""
 
 FEW_LEFT = 0.5
 """It goes on, up to so many times more, where it is likely to end after this share of that."""
 
-SHARE_WORK = 300_000
+SHARE_WORK = 250_000
 """What is left is split into shares that are likely to take so much."""
 
 MOST_BYTES = 1 << 29
@@ -50,13 +51,17 @@ MOST_BYTES = 1 << 29
 MOST_CHAIN_WORK = 1_500_000
 """Cells of tables inside fan-outs after which chains leave further price lists to another piece."""
 
+MOST_ROW_TILES, SET_TILES = 2_400_000, 20_000
+"""Tiles of slots and boundaries inside fan-outs, about 0.6 seconds, after which sets that
+share tables outside of them are left to other pieces; what a set takes beside."""
+
 OFTEN, MOST_ASIDE = 4, 3 << 27
 """Of large lattices all tiles outside all fan-outs are filled, and put aside, from then on; bytes
 that these take at most."""
 
-TILING_WORK, ORDER_WORK = 120, 18
-"""What a tiling takes, in tiles that are bounded in one view, and each of its orders that is
-scored, which took 14 microseconds on `hops4x16`."""
+TILING_WORK, ORDER_WORK = 400, 20
+"""What a tiling takes, and each of its orders that is scored, in tiles bounded in one view, which
+take 0.4 microseconds each on `hops4x16` and on `cluster4x64bw`."""
 
 
 class Part(NamedTuple):
@@ -209,13 +214,15 @@ class PieceProver(AnyProver):
 
     def _left(self, trail: ShareTrail, work: int, cycles: int) -> tuple[Left, ...]:
         """What a search gives back after so much work; nothing: it goes on."""
-        amid = work > AMID * MOST_WORK
-        if work <= MOST_WORK or not (amid or trail.between):
+        # Whoever takes a share fills a table for every view.
+        dear = (1 + self._views) / 2
+        most = dear * MOST_WORK
+        if work <= most or not (work > AMID * most or trail.between):
             return ()
         more = work * trail.more(self._known.limit(cycles))
-        if more <= FEW_LEFT * MOST_WORK and work <= 3 * MOST_WORK:
+        if more <= FEW_LEFT * most and work <= 3 * most:
             return ()
-        return trail.left(math.ceil(min(more / SHARE_WORK, MOST_SHARES)))
+        return trail.left(math.ceil(min(more / (dear * SHARE_WORK), MOST_SHARES)))
 
     def _raise_anew(self, one: OneOrder, chosen: Array) -> Iterator[None]:
         """Raises floors, which are written down anew, as if nobody here had raised them before."""
@@ -262,7 +269,10 @@ class PieceProver(AnyProver):
         yield from self._tilings.search(one, assignment, views, tables[0], int(found.cycles[a]))
 
     def _bound_parts(self, piece: Piece, one: OneOrder) -> Generator[None, None, bool]:
-        """Bounds assignments by chains; returns whether further price lists are left."""
+        """Bounds assignments by chains; returns whether further price lists are left.
+
+        Of several sets the last ones may stay as they are.
+        """
         most, before = MOST_CHAIN_WORK // one.shape.cells, self._counts["chains"]
         run = [
             (found, self._bounds.weigh(one, found, np.array(part.assignments), shared=True))
@@ -274,14 +284,18 @@ class PieceProver(AnyProver):
         def enough() -> bool:
             return len(run) > 1 or self._counts["chains"] - before > most
 
-        filled = 0
+        filled = work = 0
         for part, (found, of) in zip(piece.parts, run, strict=True):
+            if work > MOST_ROW_TILES:
+                break
             if outside is not None and of.inside is not None:
                 inside = np.concatenate([outside.inside, of.inside[len(outside.inside) :]])
                 of = of._replace(inside=inside)
             tables = self._tables_of(part.group, of, filled)
+            work += SET_TILES - tables[0].filled
             bounding = self._bounds.bound(one, tables, found, of, outside, enough)
             unbounded = yield from bounding
+            work += tables[0].filled
             filled = 0 if outside is None else len(outside.inside)
         return unbounded
 

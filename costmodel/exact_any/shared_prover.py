@@ -24,10 +24,11 @@ from costmodel.exact_any.assignment_queue import Standing
 from costmodel.exact_any.assignments import least_of_spreads
 from costmodel.exact_any.held import is_large
 from costmodel.exact_any.pieces import (
+    MOST_ROW_TILES,
+    Bounds,
     Part,
     Piece,
     Settled,
-    Task,
     Walk,
     read_bounds,
     write_bounds,
@@ -37,14 +38,13 @@ from costmodel.exact_any.runs import levels_outside
 from costmodel.exact_any.share import Left, Share
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
-from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.tiles import FloatArray
 
 WINDOW = 256
 """How many pieces are dealt beyond those that are merged, at most: with more of them, more is dealt
 before the first searches find what would leave it less to do."""
 
-MOST_WALKS, PIECES_PER_WALK = 8, 16
+MOST_WALKS, PIECES_PER_WALK = 32, 4
 """The first piece is a walk, and one is dealt after so many others, until there are so many: a long
 proof has all of them, a short one few."""
 
@@ -68,12 +68,12 @@ what the outer fan-outs spread."""
 Set = tuple[int, list[int]]
 """A group, and assignments of it that share outer tables."""
 
-SET_WORK, MOST_ROW_WORK, MOST_ROW_MATES = 50, 350, 64
-"""Of large lattices: what the tables of a set of these take that its assignments share, and what a
-piece takes at most but for its last set, in tables of one assignment further in of up to MATE_TILES
-tiles, about two milliseconds; assignments of a set at most."""
+MOST_TILES, MOST_ROW_MATES = 12_000_000, 64
+"""Of large lattices: tiles that have room in the tables of a piece at most but for its last set, of
+which far fewer are filled mostly; assignments of a set at most."""
 
-MATE_TILES = 12_000
+PARTS = 2
+"""Into so many pieces sets go that one has left."""
 
 
 class SharedProver(AnyProver):
@@ -189,31 +189,63 @@ class SharedProver(AnyProver):
         return self._known.to_beat or NOTHING
 
     def _add_bounded(self, group: int, a: int) -> None:
-        """Has an assignment searched that chains have bounded, or what another proof has left."""
-        found = self._queue.groups[group][1]
-        for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
-            least = max(left.energy, float(found.energy[a])), float(found.cycles[a])
-            if self._known.beats(*least):
-                self._add([(group, [a])], "search", least, left.share)
+        """Has an assignment searched that another proof has bounded by chains, or left in part."""
+        for piece in self._searches(group, a, read_bounds(self._queue.groups[group][1], a)):
+            self._add(piece)
 
-    def _add(
-        self,
-        sets: Sequence[Set],
-        task: Task,
-        least: Limit,
-        share: Share | None = None,
-        prices: Prices | None = None,
-    ) -> None:
-        """Has a piece wait for its turn."""
-        parts = tuple(
-            Part(group, tuple(mates), tuple(read_bounds(found, a) for a in mates))
-            for group, mates in sets
-            for found in (self._queue.groups[group][1],)
-        )
-        apart = task == "chains" and self._is_large(parts[0].group)
-        piece = Piece(parts, least, task, share or Share(), prices, apart)
+    def _searches(self, group: int, a: int, bounds: Bounds) -> Iterator[Piece]:
+        """The searches of an assignment that chains have bounded."""
+        part = Part(group, (a,), (bounds,))
+        for left in self._queue.shares.get((group, a), [Left(0.0, Share())]):
+            least = max(left.energy, bounds[0]), float(bounds[1])
+            yield Piece((part,), least, "search", left.share)
+
+    def _chains(self, sets: Sequence[tuple[int, Sequence[tuple[int, Bounds]]]]) -> Piece:
+        """Assignments that share outer tables, to be bounded."""
+        parts = tuple(Part(group, *zip(*mates, strict=True)) for group, mates in sets)
+        energy = min(bounds[0] for part in parts for bounds in part.bounds)
+        cycles = min(bounds[1] for part in parts for bounds in part.bounds)
+        apart = self._is_large(parts[0].group)
+        return Piece(parts, (energy, float(cycles)), "chains", apart=apart)
+
+    def _following(self, piece: Piece, done: Settled) -> Iterator[Piece]:
+        """What is to be done once chains or a search are settled, where it could win.
+
+        It is said before that is merged, too, so that nobody waits for those merged before.
+        """
+        part, its = piece.parts[0], done.bounds[0]
+        if piece.task == "search":
+            (bounds,) = its
+            for left in done.left:
+                least = max(piece.least[0], bounds[0], left.energy), max(piece.least[1], bounds[1])
+                one = Part(part.group, part.assignments, its)
+                yield Piece((one,), least, "search", left.share, done.prices)
+            return
+        rest = list[tuple[int, list[tuple[int, Bounds]]]]()
+        for part, its in zip(piece.parts, done.bounds, strict=True):
+            mates = [
+                (a, bounds)
+                for a, bounds in zip(part.assignments, its, strict=True)
+                if self._known.beats(*bounds[:2])
+            ]
+            begun = [(a, bounds) for a, bounds in mates if bounds[5] > 0]
+            waiting = [(a, bounds) for a, bounds in mates if bounds[5] == 0]
+            if waiting:
+                rest.append((part.group, waiting))
+            if begun and done.unbounded:
+                yield self._chains([(part.group, begun)])
+                continue
+            for a, bounds in begun:
+                yield from self._searches(part.group, a, bounds)
+        for first in range(min(PARTS, len(rest))):
+            yield self._chains(rest[first::PARTS])
+
+    def _add(self, piece: Piece) -> None:
+        """Has a piece wait for its turn, if it could win."""
+        if not self._known.beats(*piece.least):
+            return
         # Shares of one assignment stand together: their tables are the same.
-        where = parts[0].bounds[0][:2] if task == "search" else least
+        where = piece.parts[0].bounds[0][:2] if piece.task == "search" else piece.least
         entry = self._known.order(*where), next(self._numbers), where, piece
         heapq.heappush(self._heap, entry)
 
@@ -237,7 +269,8 @@ class SharedProver(AnyProver):
         for begin in range(0, len(chosen), MOST_FLOORS):
             some = chosen[begin : begin + MOST_FLOORS]
             least = float(energy[some].min()), float(cycles[some].min())
-            self._add([(groups[0], some)], "floors", least)
+            part = Part(groups[0], *zip(*self._with_bounds(groups[0], some), strict=True))
+            self._add(Piece((part,), least, "floors"))
 
     def _least_of_spreads(self, number: int, groups: Sequence[int]) -> tuple[FloatArray, Array]:
         """What an order's assignments need, by their spatial factors; inf where none is left.
@@ -262,9 +295,8 @@ class SharedProver(AnyProver):
     def _collect(self, number: int, group: int, a: int) -> None:
         """Has an assignment bounded together with others that share its outer tables."""
         one = self._orders[number]
-        several = [len(rows) > 1 for rows in one.spreads.vectors]
         # They differ in what the innermost fan-out spreads alone.
-        last = max((level for level, some in enumerate(several) if some), default=0)
+        last = self._last_fan_out(number)
         key = group, self._queue.groups[group][1].choice[a, :last].tobytes()
         mates = self._raised[number].setdefault(key, [])
         mates.append(a)
@@ -286,42 +318,48 @@ class SharedProver(AnyProver):
 
     def _add_row(self, sets: Sequence[Set]) -> None:
         """Has sets bounded that share tables outside all fan-outs, some in one piece."""
-        row, work = list[Set](), 0.0
+        number, found = self._queue.groups[sets[0][0]]
+        outside, last = levels_outside(self._orders[number]), self._last_fan_out(number)
+        alike = self._tiles(sets[0][0], 0, outside)
+        row, work = list[Set](), alike
         for group, together in sets:
-            each = self._mate_work(group)
+            its = self._tiles(group, outside, last + 1)
+            each = max(1, self._tiles(group, last + 1, len(found.keeps)))
             # Of dear assignments fewer share the tables of a set, so that a piece ends.
-            most = max(1, min(MOST_ROW_MATES, int((MOST_ROW_WORK - SET_WORK) / each)))
+            most = max(1, min(MOST_ROW_MATES, MOST_ROW_TILES // (2 * each)))
             for begin in range(0, len(together), most):
                 row.append((group, together[begin : begin + most]))
-                work += SET_WORK + each * len(row[-1][1])
-                if work >= MOST_ROW_WORK:
+                work += its + each * len(row[-1][1])
+                if work >= MOST_TILES:
                     self._add_chains(row)
-                    row, work = [], 0.0
+                    row, work = [], alike
         if row:
             self._add_chains(row)
 
-    def _mate_work(self, group: int) -> float:
-        """What the tables of one assignment take further in, by the tiles that have room there."""
+    def _last_fan_out(self, number: int) -> int:
+        """The last level of an order below which assignments spread more or less."""
+        several = [len(rows) > 1 for rows in self._orders[number].spreads.vectors]
+        return max((level for level, some in enumerate(several) if some), default=0)
+
+    def _tiles(self, group: int, first: int, stop: int) -> int:
+        """How many tiles have room at some levels of a group."""
         number, found = self._queue.groups[group]
-        one, tiles = self._orders[number], 0
-        several = [len(rows) > 1 for rows in one.spreads.vectors]
-        last = max((level for level, some in enumerate(several) if some), default=0)
-        for level, kept in enumerate(found.keeps[last + 1 :], last + 1):
-            key = number, level, kept
+        tiles = 0
+        for level in range(first, stop):
+            key = number, level, found.keeps[level]
             if key not in self._fitting:
-                self._fitting[key] = int(one.lattice.fits(level, kept).sum())
+                self._fitting[key] = int(self._orders[number].lattice.fits(*key[1:]).sum())
             tiles += self._fitting[key]
-        return max(1.0, tiles / MATE_TILES)
+        return tiles
 
     def _add_chains(self, sets: Sequence[Set]) -> None:
         """Has assignments bounded that share outer tables."""
-        lows = [
-            (float(found.energy[mates].min()), float(found.cycles[mates].min()))
-            for group, mates in sets
-            for found in (self._queue.groups[group][1],)
-        ]
-        energy, cycles = (min(column) for column in zip(*lows, strict=True))
-        self._add(sets, "chains", (energy, cycles))
+        self._add(self._chains([(group, self._with_bounds(group, some)) for group, some in sets]))
+
+    def _with_bounds(self, group: int, mates: Sequence[int]) -> list[tuple[int, Bounds]]:
+        """Assignments of a group, with what is known of them."""
+        found = self._queue.groups[group][1]
+        return [(a, read_bounds(found, a)) for a in mates]
 
     def _deal(self) -> Iterator[None]:
         """Has pieces settled, and merges what comes of them as they were dealt."""
@@ -348,7 +386,8 @@ class SharedProver(AnyProver):
             low += [where for _, _, where, _ in self._heap[:1]]
             self._bound = min(low, key=lambda one: self._known.order(*one))
             while not self._pieces.is_settled:
-                self._pieces.wait(STEP_SECONDS)
+                for one, done in self._pieces.wait(STEP_SECONDS):
+                    self._foresee(one, done)
                 yield
             self._merge(*self._pieces.take())
 
@@ -358,6 +397,7 @@ class SharedProver(AnyProver):
         if len(done.codes):
             super().offer(done.codes)
         if self._limit() != before:
+            self._pieces.forget_foreseen()
             # What was dealt before this was found, and cannot beat it.
             for other in self._pieces.drop(lambda one: not self._known.beats(*one.least)):
                 self._leave_out(other)
@@ -367,13 +407,16 @@ class SharedProver(AnyProver):
             self._counts[name] += count
         if piece.task == "floors":
             self._take_floors(piece, done)
-        elif piece.task == "chains":
-            self._take_chains(piece, done)
         else:
-            a = piece.assignments[0]
-            write_bounds(self._queue.groups[piece.group][1], a, done.bounds[0][0])
-            for left in done.left:
-                self._take_left(piece, left, done.prices)
+            self._take_bounds(piece, done)
+
+    def _foresee(self, piece: Piece | Walk, done: Settled) -> None:
+        """Has settled what will follow from a piece, unless it is likely to have other limits."""
+        if isinstance(piece, Walk) or piece.task == "floors" or len(done.codes):
+            return
+        for one in self._following(piece, done):
+            if self._known.beats(*one.least):
+                self._pieces.foresee(one, self._limit())
 
     def _take_floors(self, piece: Piece, done: Settled) -> None:
         """Raises floors, and has those bounded that they leave room."""
@@ -403,30 +446,11 @@ class SharedProver(AnyProver):
             self._add_collected(number)
             self._low.pop(number, None)
 
-    def _take_chains(self, piece: Piece, done: Settled) -> None:
-        """Has those searched whose chains leave them room, or bounded by further price lists."""
-        sets = list[Set]()
+    def _take_bounds(self, piece: Piece, done: Settled) -> None:
+        """Takes over what is known of assignments now, and adds what is left to be done."""
         for part, its in zip(piece.parts, done.bounds, strict=True):
-            found, left = self._queue.groups[part.group][1], list[int]()
+            found = self._queue.groups[part.group][1]
             for a, bounds in zip(part.assignments, its, strict=True):
                 write_bounds(found, a, bounds)
-                energy, cycles, *_, chains, _ = bounds
-                if chains > 0 and self._known.beats(energy, cycles):
-                    left.append(a)
-            if left:
-                sets.append((part.group, left))
-        for group, left in sets:
-            if done.unbounded:
-                self._add_chains([(group, left)])
-                continue
-            for a in left:
-                self._add_bounded(group, a)
-
-    def _take_left(self, piece: Piece, left: Left, prices: Prices | None) -> None:
-        """Has a share searched that was left."""
-        group, a = piece.group, piece.assignments[0]
-        found = self._queue.groups[group][1]
-        energy = max(piece.least[0], float(found.energy[a]), left.energy)
-        least = energy, max(piece.least[1], float(found.cycles[a]))
-        if self._known.beats(*least):
-            self._add([(group, [a])], "search", least, left.share, prices)
+        for one in self._following(piece, done):
+            self._add(one)

@@ -53,6 +53,7 @@ class ChainTables:
         exact: whether they must say what new ones would.
         steps: of how many levels, from the outermost, limits rise in steps, so that others fill
             the same tables; 0: of none.
+        filled: how many tiles were filled further in than these, of slots and of boundaries.
         aside: takes tables of the outermost levels, to be brought back; None: nothing does.
     """
 
@@ -86,7 +87,7 @@ class ChainTables:
         self._credits = known or Credits(shape)
         # Where two tensors can rest as a pair it matters which others are followed (lemma 5c).
         self.aside = Aside(outside) if outside and not shape.pair_one.size else None
-        self.asked = self.steps = 0
+        self.asked = self.steps = self.filled = 0
         self._levels = len(keeps)
         # Where no tile is left, so that nothing further in is filled; else as many as levels.
         self._empty = self._levels
@@ -218,6 +219,7 @@ class ChainTables:
             build_levels(shape, tiles, around, chain, begin, stop, self.scratch)
             level = begin // 2
             its = chain.free[tiles.start[level] : tiles.start[level + 1]]
+            self.filled += its.size if level >= self.steps else 0
             if begin % 2 == 0 and stop == begin + 1 and np.isinf(its).all():
                 self._empty = level
                 return

@@ -19,7 +19,12 @@ from searchers.exact import kept_space
 from searchers.structured import LONGEST_WALK, Structured, StructuredOptions
 
 WALKS = 200
-"""Compiled walks of the structured searcher: 100,000 mappings, however long they take."""
+"""Compiled walks of the structured searcher before the pieces: 100,000 mappings, however long they
+take."""
+
+PIECE_WALKS = 50
+"""Those of a piece, a fifth of a second on the largest spaces: all that is dealt after it waits for
+it to be merged."""
 
 
 class WalkingProver(PieceProver):
@@ -31,7 +36,7 @@ class WalkingProver(PieceProver):
             return (yield from super().settle(piece, limit))
         space = self.space if self.keep is None else kept_space(self.space, self.keep)
         evaluate = Evaluator(
-            LoopNestModel(), space, objective=self.objective, iterations=WALKS * LONGEST_WALK
+            LoopNestModel(), space, objective=self.objective, iterations=PIECE_WALKS * LONGEST_WALK
         )
         searcher = Structured(space, StructuredOptions(), seed=piece.seed)
         while evaluate.remaining > 0:

@@ -7,7 +7,9 @@ What 2, 16 and 64 workers would take is a simulation with the measured lengths o
 Listing comes first; workers are ready then, as they lay out the problem while the structured
 searcher walks before the proof. A worker that is free takes a bundle of what is dealt, as those on
 Ray do; a piece is dealt after as many others were merged as were when it was dealt here, merging
-one takes the driver what it took here, and a bundle comes back as a whole. What a worker has of
+one takes the driver what it took here, and a bundle comes back as a whole;
+what follows from a piece stands in line once that is back, with the limit of that moment, and once
+more if it is dealt with another. What a worker has of
 tables it keeps as it does on Ray: it fills those of a search again where it has not searched that
 assignment last, or among the last where tables are small; of small lattices those of chains where
 its last piece read others (such pieces are settled twice here, and what the second time saves is
@@ -57,7 +59,9 @@ class Length(NamedTuple):
     """Of a piece: the first that was not merged when it was dealt, what it is, and what it took.
 
     seconds: of processor time without filling tables; dropped: after which was merged nobody needed
-    it any more; merging: seconds that the driver takes to merge it and to deal what follows.
+    it any more; merging: seconds that the driver takes to merge it and to deal what follows;
+    parent: the piece that it follows from, if that is known as soon as that one is settled, else
+    -1; limit: what it must be below, before: what was known before it was merged, as numbers.
     """
 
     after: int
@@ -66,32 +70,63 @@ class Length(NamedTuple):
     seconds: float
     dropped: int | None = None
     merging: float = 0.0
+    parent: int = -1
+    limit: int = 0
+    before: int = 0
 
 
 class Merging(InOrder[Any, Any]):
     """Pieces in their order; notes how long the driver takes with what came of each.
 
+    Nothing is settled before it is dealt: it would be the same, and is simulated.
+
     Attributes:
         seconds: from when a piece is handed back until the next one is, or is waited for.
+        parents: by piece, which one it follows from.
+        limits: the numbers of limits, with which each piece was dealt, and known before its merge.
     """
 
-    def __init__(self, pool: Measured) -> None:
+    def __init__(self, pool: Measured, proof: SharedProver | SharedUnits) -> None:
         """Has dealt nothing."""
         super().__init__(pool)
-        self._measured = pool
+        self._measured, self._proof = pool, proof
         self.seconds: dict[int, float] = {}
         self._since: tuple[int, float] | None = None
+        self._parent_of: dict[Any, int] = {}
+        self._number_of: dict[Limit, int] = {}
+        self.parents: dict[int, int] = {}
+        self.limits: tuple[dict[int, int], dict[int, int]] = {}, {}
 
-    def wait(self, seconds: float) -> None:
+    def deal(self, piece: Any, limit: Limit) -> int:
+        """See `InOrder`."""
+        number = super().deal(piece, limit)
+        self.parents[number] = self._parent_of.get(piece, -1)
+        self.limits[0][number] = self._numbered(limit)
+        return number
+
+    def foresee(self, piece: Any, limit: Limit) -> None:
+        """See `InOrder`; here it is not."""
+
+    def wait(self, seconds: float) -> list[tuple[Any, Any]]:
         """See `InOrder`."""
         self.note()
-        super().wait(seconds)
+        return super().wait(seconds)
 
     def take(self) -> tuple[Any, Any]:
         """See `InOrder`."""
         self.note()
-        self._since = self.first, time.process_time() - self._measured.spent
-        return super().take()
+        number, proof = self.first, self._proof
+        piece, done = super().take()
+        if isinstance(proof, SharedProver):
+            self.limits[1][number] = self._numbered(proof._limit())
+            if isinstance(piece, Piece) and piece.task != "floors" and not len(done.codes):
+                for one in proof._following(piece, done):
+                    self._parent_of[one] = number
+        self._since = number, time.process_time() - self._measured.spent
+        return piece, done
+
+    def _numbered(self, limit: Limit) -> int:
+        return self._number_of.setdefault(limit, len(self._number_of))
 
     def note(self) -> None:
         """Is through with the piece handed back last."""
@@ -284,6 +319,10 @@ class Simulation:
         # Of pieces that are dropped none is dealt after those behind it are merged.
         self._gone = {number for some in self._dropped.values() for number in some}
         self._driver = float(found["head"])
+        self._children: dict[int, list[int]] = {}
+        for number, one in enumerate(self._lengths):
+            self._children.setdefault(one.parent, []).append(number)
+        self._foreseen = set[int]()
         # When, and what ends then: pieces on a worker, or nothing but the driver's turn.
         self._events: list[tuple[float, int, tuple[int, ...]]] = [(self._driver, -1, ())]
 
@@ -294,6 +333,7 @@ class Simulation:
             if worker >= 0:
                 self._idle.append(worker)
                 self._settled.update(numbers)
+                self._foresee(numbers)
             self._drive(now)
             while self._idle and len(self._waiting):
                 self._give(self._idle.popleft(), now)
@@ -307,7 +347,8 @@ class Simulation:
             one = self._lengths[self._dealt]
             if one.after > self._merged:
                 break
-            self._waiting.add(self._dealt, Waits(self._dealt, one.tables or None), (0.0, 0.0))
+            if self._dealt not in self._foreseen:
+                self._wait(self._dealt)
             self._dealt += 1
         if self._merged in self._settled:
             for number in self._dropped.get(self._merged, ()):
@@ -319,10 +360,29 @@ class Simulation:
             self._driver = now + merging
             heapq.heappush(self._events, (self._driver, -1, ()))
 
+    def _wait(self, number: int, at: int | None = None) -> None:
+        waits = Waits(number, self._lengths[number].tables or None)
+        self._waiting.add(number if at is None else at, waits, (0.0, 0.0))
+
+    def _foresee(self, numbers: Sequence[int]) -> None:
+        """Has those stand in line that follow from what came back, with the limit known by now."""
+        if self._merged >= len(self._lengths):
+            return
+        known = self._lengths[self._merged].before
+        for child in (one for number in numbers for one in self._children.get(number, ())):
+            if child < self._dealt:
+                continue
+            if self._lengths[child].limit == known:
+                self._foreseen.add(child)
+                self._wait(child)
+            else:
+                self._wait(child, -child)
+
     def _give(self, worker: int, now: float) -> None:
         """Has a worker settle a bundle."""
         bundle = [number for number, *_ in self._waiting.bundle(self._workers)]
-        takes = sum(self._takes(worker, self._lengths[number]) for number in bundle)
+        takes = sum(self._takes(worker, self._lengths[abs(number)]) for number in bundle)
+        bundle = [number for number in bundle if number >= 0]
         heapq.heappush(self._events, (now + takes, worker, tuple(bundle)))
 
     def _takes(self, worker: int, one: Length) -> float:
@@ -368,11 +428,11 @@ def parts(
     if is_older(space):
         pool = Measured(Units(space, objective))
         units = SharedUnits(space, pool, objective=objective, build=False)
-        units._pieces = merging = Merging(pool)
+        units._pieces = merging = Merging(pool, units)
         return pool, merging, units
     pool = Measured(Filling(space, objective))
     proof = SharedProver(space, pool, objective=objective, build=False, walks=MOST_WALKS)
-    proof._pieces = merging = Merging(pool)
+    proof._pieces = merging = Merging(pool, proof)
     return pool, merging, proof
 
 
@@ -423,6 +483,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             pool.seconds.get(number, 0.0),
             one.dropped,
             merging.seconds.get(number, 0.0),
+            merging.parents[number],
+            *(its.get(number, -1) for its in merging.limits),
         )
         for number, one in enumerate(proof.dealt)
     ]

@@ -38,7 +38,7 @@ SMALL = [
 
 
 LARGE = [(held, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
-         (shared_prover, "SET_WORK", 1), (shared_prover, "MOST_ROW_WORK", 6),
+         (shared_prover, "MOST_TILES", 2000),
          (pieces, "OFTEN", 1), (tables, "FEW", 0)]  # fmt: skip
 """Every piece fills tables of its own, of the tiles alone that it has, as for large lattices, and
 those outside all fan-outs from the second time on for others as well."""
@@ -130,9 +130,10 @@ def check_space(
     return tasks + Counter(dropped=sum(one.dropped is not None for one in prover.dealt))
 
 
-def large(patch: pytest.MonkeyPatch) -> None:
-    """Has lattices count as large."""
-    patch.setattr(sys.modules[__name__], "SMALL", SMALL + LARGE)
+def large(patch: pytest.MonkeyPatch, most: int = 300) -> None:
+    """Has lattices count as large; most: tiles after which a piece leaves sets to others."""
+    more = [*LARGE, (pieces, "MOST_ROW_TILES", most)]
+    patch.setattr(sys.modules[__name__], "SMALL", SMALL + more)
 
 
 def test_large_lattices_equal_exhaustive_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +144,39 @@ def test_large_lattices_equal_exhaustive_enumeration(monkeypatch: pytest.MonkeyP
     assert max(one["chains"] for one in tasks) > 3
     assert max(one["search"] for one in tasks) > 12
     assert len(brought) > 10
+
+
+SEVERAL = (9031, 9090, 9106, 9293, 9363, 9494)
+"""Of these problems several sets share tables outside all fan-outs."""
+
+
+def test_sets_that_a_piece_leaves_are_bounded_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    large(monkeypatch)
+    following, left = SharedProver._following, list[Piece]()
+
+    def noted(self: SharedProver, piece: Piece, done: Settled) -> Any:
+        for one in following(self, piece, done):
+            if one.task == piece.task == "chains" and not done.unbounded:
+                left.append(one)
+            yield one
+
+    monkeypatch.setattr(SharedProver, "_following", noted)
+    for seed in SEVERAL:
+        before = len(left)
+        check(seed, 2000, monkeypatch)
+        assert len(left) > before
+
+
+def test_sets_that_are_left_and_forgotten_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    large(monkeypatch)
+    monkeypatch.setattr(shared_prover, "PARTS", 0)
+
+    def all_hold() -> None:
+        for seed in (9002, 9022, 9029, 9069, 9077):
+            check(seed, 2000, monkeypatch)
+
+    with pytest.raises(AssertionError):
+        all_hold()
 
 
 def all_extents_but_odd_ones(self: Lattice, inside: Any, outer: Any) -> Any:
@@ -177,7 +211,7 @@ BETWEEN, TABLES_OF = Lattice._cells_between, PieceProver._tables_of
 def test_broken_tables_of_large_lattices_are_caught(
     broken: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large(monkeypatch)
+    large(monkeypatch, 100_000)
     monkeypatch.setattr(*broken)
     if broken[0] is Aside:
         monkeypatch.setattr(
@@ -185,7 +219,7 @@ def test_broken_tables_of_large_lattices_are_caught(
         )
 
     def all_hold() -> None:
-        for seed in range(9000, 9040):
+        for seed in (*SEVERAL, *range(9000, 9040)):
             check(seed, 2000, monkeypatch)
 
     with pytest.raises((AssertionError, IndexError, ValueError)):
@@ -256,8 +290,8 @@ def check_ports(seeds: range, patch: pytest.MonkeyPatch) -> Counter[str]:
         again.append(done.unbounded)
         take(self, piece, done)
 
-    take = SharedProver._take_chains
-    patch.setattr(SharedProver, "_take_chains", counts)
+    take = SharedProver._take_bounds
+    patch.setattr(SharedProver, "_take_bounds", counts)
     patch.setattr(SharedProver, "_merge", counts_mixed)
     for seed in seeds:
         space, codes = random_ports(seed, 1000)
@@ -276,8 +310,8 @@ def test_price_lists_that_are_forgotten_are_caught(monkeypatch: pytest.MonkeyPat
         if not done.unbounded:
             take(self, piece, done)
 
-    take = SharedProver._take_chains
-    monkeypatch.setattr(SharedProver, "_take_chains", forgets)
+    take = SharedProver._take_bounds
+    monkeypatch.setattr(SharedProver, "_take_bounds", forgets)
     with pytest.raises((AssertionError, RuntimeError, ValueError)):
         check_ports(range(6), monkeypatch)
 
@@ -324,6 +358,12 @@ def as_they_come(self: SharedProver, piece: Piece, done: Settled) -> None:
     MERGE(self, piece, done)
 
 
+def below_half(self: InOrder[Piece, Settled], piece: Piece, limit: Limit) -> None:
+    """What is foreseen looks below another limit than it is dealt with."""
+    at = self._foreseen[piece, limit] = next(self._foreseen_numbers)
+    self._pool.submit(at, piece, (limit[0] / 2, limit[1]))
+
+
 BETWEEN_TILES = [(pieces, "AMID", 1000) if one[1] == "AMID" else one for one in SMALL]
 """Searches are split where they are through with a tile of their first level alone."""
 
@@ -350,6 +390,7 @@ SETTLE = PieceProver.settle
         [(ShareTrail, "left", without_the_first)],
         [(SharedProver, "_merge", as_they_come), (PieceProver, "settle", noted)],
         [(SharedProver, "_take_floors", lambda self, piece, done: None)],
+        [(InOrder, "foresee", below_half)],
     ],
     ids=[
         "a tile is nobody's",
@@ -357,6 +398,7 @@ SETTLE = PieceProver.settle
         "what is left is forgotten",
         "limits are set as pieces come",
         "floors are the end",
+        "what is foreseen looks below another limit",
     ],
 )
 def test_broken_shares_are_caught(
@@ -366,7 +408,7 @@ def test_broken_shares_are_caught(
         monkeypatch.setattr(owner, name, other)
 
     def all_hold() -> None:
-        for seed in range(9000, 9030):
+        for seed in range(9000, 9100):
             COME.clear()
             check(seed, 2000, monkeypatch)
 

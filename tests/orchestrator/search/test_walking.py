@@ -30,7 +30,7 @@ def walked(worker: WalkingProver, seed: int) -> Settled:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Walks of 5,120 mappings."""
-    monkeypatch.setattr(walking, "WALKS", 10)
+    monkeypatch.setattr(walking, "PIECE_WALKS", 10)
 
 
 @pytest.mark.parametrize("keep", [None, {"L1": ["Weights"]}])
