@@ -52,8 +52,8 @@ MOST_CHAIN_WORK = 1_500_000
 """Cells of tables inside fan-outs after which chains leave further price lists to another piece."""
 
 MOST_ROW_TILES, SET_TILES = 2_400_000, 20_000
-"""Tiles of slots and boundaries inside fan-outs, about 0.6 seconds, after which sets that
-share tables outside of them are left to other pieces; what a set takes beside."""
+"""Tiles of slots and boundaries inside fan-outs, about 0.6 seconds, after which sets that share
+tables outside of them are left to other pieces; what a set takes beside."""
 
 OFTEN, MOST_ASIDE = 4, 3 << 27
 """Of large lattices all tiles outside all fan-outs are filled, and put aside, from then on; bytes

@@ -243,6 +243,7 @@ class SharedProver(AnyProver):
     def _add(self, piece: Piece) -> None:
         """Has a piece wait for its turn, if it could win."""
         if not self._known.beats(*piece.least):
+            self._leave_out(piece)
             return
         # Shares of one assignment stand together: their tables are the same.
         where = piece.parts[0].bounds[0][:2] if piece.task == "search" else piece.least
