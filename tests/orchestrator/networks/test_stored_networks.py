@@ -306,7 +306,7 @@ def test_a_damaged_parquet_file_is_named_and_proven_anew(
         ({"lies": ("lower_bound", lambda bound: bound + "0")}, "the lines say"),
         ({"lies": ("network", lambda _: 7)}, "network"),
     ],
-    ids=str,
+    ids=["objective", "machine", "layers", "operators", "cycles", "bound", "name"],
 )
 def test_a_row_with_the_certificate_of_something_else_is_no_answer(
     options: dict[str, Any],
