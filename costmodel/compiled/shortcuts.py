@@ -74,7 +74,7 @@ def _load(context: Any) -> None:
         found = linalg.ensure_blas
         linalg.ensure_blas = _no_blas
         try:
-            import numba.np.arraymath  # noqa: F401
+            import numba.np.arraymath  # noqa: F401 - imported for what it registers
         finally:
             linalg.ensure_blas = found
     _LOAD(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from costmodel.machine_units import chip_text, has_real_units, idle_text, mean_idle_w
 from orchestrator.networks.network_certificate import NetworkCertificate
@@ -22,9 +22,6 @@ from orchestrator.report.units import (
     value_text,
 )
 from orchestrator.schemas.search import JointAnswer, JointLayer
-
-if TYPE_CHECKING:
-    pass
 
 HEADER = ("layer", "count", "energy, mJ", "cycles", "share of energy", "share of cycles")
 FORMATS = (LEFT, "{:,}", "{:.5g}", "{:,.0f}", "{:.2f} %", "{:.2f} %")
