@@ -157,8 +157,23 @@ class Known:
             return energy * (1 - SLACK)
         share = its / cycles
         if self.objective != "edp":
-            share = share**2
+            share = share * share
         return energy * share * (1 - SLACK)
+
+    def limits(self, cycles: Array | FloatArray) -> FloatArray:
+        """`limit` for cycles `[...]`, rounded as that of each."""
+        found = np.full(cycles.shape, self.limit(math.inf))
+        if self._to_beat is None or self._kind == ENERGY:
+            return found
+        energy, its = self._to_beat
+        if self._kind == LATENCY:
+            found[cycles < its] = math.inf
+            found[cycles == its] = energy * (1 - SLACK)
+            return found
+        share = its / cycles
+        if self.objective != "edp":
+            share = share * share
+        return np.asarray(energy * share * (1 - SLACK))
 
     def target(self, cycles: float) -> Target:
         """What mappings of so many cycles at least must be below, however many more they take."""
@@ -235,6 +250,10 @@ class Known:
     def beats(self, energy: float, cycles: float) -> bool:
         """Whether a mapping with such bounds could be among the best."""
         return energy < self.limit(cycles)
+
+    def could_beat(self, energies: FloatArray, cycles: Array | FloatArray) -> npt.NDArray[np.bool_]:
+        """Which mappings with such bounds `[...]` could be among the best, as `beats` says."""
+        return np.asarray(energies < self.limits(cycles))
 
     def take(self, codes: Codes) -> None:
         """Keeps of mappings `[B, D]` those that are among the best."""

@@ -31,7 +31,7 @@ from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
-from costmodel.exact_any.assignments import Assignments, list_assignments, write_floors
+from costmodel.exact_any.assignments import Assignments, Listed, list_assignments, write_floors
 from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.held import HeldTables, is_large
 from costmodel.exact_any.known import SLACK, Known
@@ -87,8 +87,8 @@ def load_compiled() -> None:
     AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).finds_below((1e9, 1e9))
 
 
-_Apart = tuple[Apart, list[Assignments], set[int]]
-"""Of an order: what levels need apart, its groups, and the spatial factors whose floors are up."""
+_Apart = tuple[Apart, Listed, set[int]]
+"""Of an order: what levels need apart, its assignments, the spatial factors with raised floors."""
 
 
 def _entering(
@@ -402,8 +402,7 @@ class AnyProver(ProofRun):
 
     def _could_win(self, found: Assignments, chosen: Array) -> Array:
         """Those of assignments that could win."""
-        energy, cycles = found.energy[chosen].tolist(), found.cycles[chosen].tolist()
-        return chosen[[self._known.beats(*bounds) for bounds in zip(energy, cycles, strict=True)]]
+        return chosen[self._known.could_beat(found.energy[chosen], found.cycles[chosen])]
 
     def _raise_floors(self, one: OneOrder, chosen: Array) -> Iterator[None]:
         """Raises the floors of spatial factors, under all kept tensors, to what levels apart need.
@@ -415,28 +414,27 @@ class AnyProver(ProofRun):
         keeps = self._keeps[one.number]
         if len(keeps) == 1:
             return
-        apart, groups, raised = self._levels_apart(one)
+        apart, listed, raised = self._levels_apart(one)
         for a in chosen.tolist():
             if a in raised:
                 continue
             # What cannot win now never can.
-            could = [self._known.beats(float(g.energy[a]), int(g.cycles[a])) for g in groups]
-            for floors in apart.floors(a, np.array(could)):
+            could = self._known.could_beat(listed.energy[:, a], listed.cycles[:, a])
+            for floors in apart.floors(a, could):
                 if floors is None:
                     yield
                     continue
-                for found, floor in zip(groups, floors.tolist(), strict=True):
-                    least = (found.fixed[a] + floor) * (1 - SLACK)
-                    found.plain[a] = max(found.plain[a], least)
-                    found.energy[a] = max(found.energy[a], least)
+                least = (listed.fixed[:, a] + floors) * (1 - SLACK)
+                for its in (listed.plain, listed.energy):
+                    its[:, a] = np.maximum(its[:, a], least)
             raised.add(a)
 
     def _levels_apart(self, one: OneOrder) -> _Apart:
         """The levels of an order apart, its assignments, and those whose floors are raised."""
         if one.number not in self._apart:
-            groups = [found for number, found in self._queue.groups if number == one.number]
-            apart = Apart(one, self._keeps[one.number], groups[0].choice)
-            self._apart[one.number] = apart, groups, set()
+            listed = self._queue.listed(one.number)
+            apart = Apart(one, self._keeps[one.number], listed.groups[0].choice)
+            self._apart[one.number] = apart, listed, set()
         return self._apart[one.number]
 
     def offer(self, codes: Codes) -> None:

@@ -65,6 +65,11 @@ class Staircase(Known):
         at = bisect.bisect_right(self.cycles, cycles)
         return self.energies[at - 1] * (1 - SLACK) if at else math.inf
 
+    def limits(self, cycles: Array | FloatArray) -> FloatArray:
+        """`limit` for cycles `[...]`."""
+        top, _ = self.gaps
+        return np.asarray(top[np.searchsorted(np.array(self.cycles), cycles, side="right")])
+
     def target(self, cycles: float) -> Target:
         """What is known of so many cycles holds for more."""
         return Target(self.limit(cycles), 0.0, math.inf)
@@ -75,10 +80,7 @@ class Staircase(Known):
 
     def too_slow(self, energies: FloatArray, cycles: FloatArray) -> npt.NDArray[np.bool_]:
         """Which sets of mappings are beaten by one that is no slower."""
-        top, _ = self.gaps
-        at = np.searchsorted(np.array(self.cycles), cycles, side="right")
-        beaten: npt.NDArray[np.bool_] = energies >= top[at]
-        return beaten
+        return ~self.could_beat(energies, cycles)
 
     def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
         """Those that are beaten: the front does not close in the order of a product."""
