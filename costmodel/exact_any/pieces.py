@@ -334,12 +334,12 @@ class PieceProver(AnyProver):
 
     def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float, int], ...]:
         """Of all groups of an order the chosen assignments that could win, with their floors."""
-        return tuple(
-            (group, a, float(found.energy[a]), int(found.cycles[a]))
-            for group, (order, found) in enumerate(self._queue.groups)
-            if order == number
-            for a in self._could_win(found, chosen).tolist()
-        )
+        listed = self._queue.listed(number)
+        first = next(g for g, (order, _) in enumerate(self._queue.groups) if order == number)
+        energy, cycles = listed.energy[:, chosen], listed.cycles[:, chosen]
+        its, mates = np.nonzero(self._known.could_beat(energy, cycles))
+        of_each = first + its, chosen[mates], energy[its, mates], cycles[its, mates]
+        return tuple(zip(*(column.tolist() for column in of_each), strict=True))
 
     def _tables_of(self, group: int, of: Weighed, filled: int = 0) -> list[ChainTables]:
         """Tables for what is next of a group; if large, nothing else has tables of its own.
@@ -378,22 +378,23 @@ class PieceProver(AnyProver):
         worth the while to put them aside.
         """
         assert of.inside is not None  # they share tables
-        outer, inside = np.gcd.reduce(of.found.outer[:, :-1]), of.inside
+        outer, inside = np.gcd.reduce(of.found.outer[:, :-1]), of.inside.copy()
         held = [] if self._held is None else self._held[1]
         aside = self._aside_for(one, keeps, filled)
-        if aside is not None:
-            inside = inside.copy()
-            inside[: aside.levels] = 1
+        inside[: 1 if aside is None else aside.levels] = 1
         if held and held[0].may_serve(one.shape):
-            tiles = one.lattice.tiles_between(keeps, inside, outer, held[0].tiles, filled)
+            # The outermost level has all its tiles always: they are filled once.
+            same = max(filled, int(held[0].keeps[0] == keeps[0]))
+            tiles = one.lattice.tiles_between(keeps, inside, outer, held[0].tiles, same)
             for table in held:
-                table.turn_to(tiles, keeps, filled)
+                table.turn_to(tiles, keeps, same)
         else:
             held.clear()
             # Room for all that may come: what nobody writes to takes no memory.
             room = one.lattice.room(len(keeps), len(keeps) * one.shape.cells)
             tiles = one.lattice.tiles_between(keeps, inside, outer, room)
             held.append(ChainTables(one.shape, tiles, keeps, one.credits))
+            held[0].whole = True
         for table in held:
             table.aside, table.steps = aside, levels_outside(one) if self._bounds_many else 0
         self._held = -1, held

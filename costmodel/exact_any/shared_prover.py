@@ -14,7 +14,6 @@ from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
@@ -44,9 +43,9 @@ WINDOW = 256
 """How many pieces are dealt beyond those that are merged, at most: with more of them, more is dealt
 before the first searches find what would leave it less to do."""
 
-MOST_WALKS, PIECES_PER_WALK = 32, 4
-"""The first piece is a walk, and one is dealt after so many others, until there are so many: a long
-proof has all of them, a short one few."""
+MOST_WALKS, FEW_WALKS, PIECES_PER_WALK = 32, 8, 4
+"""The first piece is a walk, and one is dealt after so many others, until there are few, or twice as
+many as up to the last that found something, and no more than the most."""
 
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
@@ -107,7 +106,7 @@ class SharedProver(AnyProver):
             ConfigError: as there.
         """
         self._pieces: InOrder[Piece | Walk, Settled] = InOrder(pool)
-        self._walks, self._most_walks = 0, walks
+        self._walks, self._most_walks, self._worth = 0, walks, FEW_WALKS
         self._heap: list[tuple[Order, int, Limit, Piece]] = []
         self._numbers = itertools.count()
         # Per order: how many pieces will still raise floors, and what those before left room and no
@@ -259,7 +258,7 @@ class SharedProver(AnyProver):
         if not groups:
             return
         energy, cycles = self._least_of_spreads(number, groups)
-        chosen = np.flatnonzero(self._could_all_win(energy, cycles)).tolist()
+        chosen = np.flatnonzero(self._known.could_beat(energy, cycles)).tolist()
         self._raised[number] = {}
         if len(self._keeps[number]) == 1:
             for a in chosen:
@@ -283,15 +282,10 @@ class SharedProver(AnyProver):
         if not self._lists_all(number):
             energy, cycles = least_of_spreads(
                 one.space, self._bounds.limited(one.space), one.spreads.spatial(found.choice),
-                self._keeps[number], self._could_all_win,
+                self._keeps[number], self._known.could_beat,
             )  # fmt: skip
         left = np.any([self._queue.left(group) for group in groups], axis=0)
         return np.where(left, energy, np.inf), cycles
-
-    def _could_all_win(self, energy: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
-        """Which sets of mappings could win that need energy `[B]`, pJ, and cycles `[B]`."""
-        each = zip(energy.tolist(), cycles.tolist(), strict=True)
-        return np.array([self._known.beats(*bounds) for bounds in each], np.bool_)
 
     def _collect(self, number: int, group: int, a: int) -> None:
         """Has an assignment bounded together with others that share its outer tables."""
@@ -368,7 +362,8 @@ class SharedProver(AnyProver):
         out: list[tuple[Order, int, Limit]] = []
         while True:
             while self._heap and len(self._pieces) < WINDOW:
-                if self._walks < min(self._most_walks, 1 + len(self.dealt) // PIECES_PER_WALK):
+                most = min(self._most_walks, self._worth)
+                if self._walks < min(most, 1 + len(self.dealt) // PIECES_PER_WALK):
                     self._walks += 1
                     self._pieces.deal(Walk(self._walks), NOTHING)
                     continue
@@ -402,6 +397,8 @@ class SharedProver(AnyProver):
             # What was dealt before this was found, and cannot beat it.
             for other in self._pieces.drop(lambda one: not self._known.beats(*one.least)):
                 self._leave_out(other)
+            if isinstance(piece, Walk):
+                self._worth = max(self._worth, 2 * piece.seed)
         if isinstance(piece, Walk):
             return
         for name, count in done.counts.items():

@@ -109,7 +109,8 @@ def first_change(
             if inner % more or (exact and inner != more):
                 return level
         for t in range(around.follows.shape[1]):
-            if before.weight[level, t] != around.weight[level, t]:
+            # Nothing enters the outermost tile.
+            if level > 0 and before.weight[level, t] != around.weight[level, t]:
                 return level
             if before.follows[level, t] != around.follows[level, t]:
                 return level

@@ -55,6 +55,8 @@ class ChainTables:
             the same tables; 0: of none.
         filled: how many tiles were filled further in than these, of slots and of boundaries.
         aside: takes tables of the outermost levels, to be brought back; None: nothing does.
+        whole: whether the outermost slot's serve whatever is asked for: once sets have shared them,
+            and where tables are kept for whatever is next.
     """
 
     def __init__(
@@ -93,9 +95,7 @@ class ChainTables:
         self._empty = self._levels
         # Levels whose tables are for the tiles as they are; the others' are for earlier ones.
         self._valid = self._levels
-        # Whether the outermost slot's serve whatever is asked for: once sets have shared them, and
-        # where tables are kept for whatever is next.
-        self._whole = exact and shape.cells > FEW
+        self.whole = exact and shape.cells > FEW
         # Of spatial factors, found once.
         self._idled: dict[bytes, Array] = {}
         self._first: dict[bytes, int] = {}
@@ -273,10 +273,10 @@ class ChainTables:
             # Who does not pay for a tensor reads the same where it is followed.
             if more is not None:
                 around.follows[: len(more)] |= more
-                self._whole = self._shape.cells > FEW
+                self.whole = self._shape.cells > FEW
             if self.aside is not None and kept:
                 around.follows[: self.aside.levels] = 1
-            if self._whole or self.aside is not None:
+            if self.whole or self.aside is not None:
                 # In the outermost slot nothing has cost anything: one table serves everything.
                 around.inner[0], around.follows[0] = 1, 1
         return around
@@ -311,7 +311,7 @@ class ChainTables:
             self._shape, self.tiles, self.keeps, self._credits,
             exact=self.exact, scratch=self.scratch,
         )  # fmt: skip
-        made.aside, made.steps = self.aside, self.steps
+        made.aside, made.steps, made.whole = self.aside, self.steps, self.whole
         made._idled, made._first = self._idled, self._first
         return made
 

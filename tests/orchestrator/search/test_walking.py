@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.exact.pool import Here
+from costmodel.exact.pool import Here, Limit
 from costmodel.exact_any import shared_prover
-from costmodel.exact_any.pieces import Settled, Walk
+from costmodel.exact_any.pieces import Piece, Settled, Walk
 from costmodel.exact_any.shared_prover import NOTHING, SharedProver
 from orchestrator.search import walking
 from orchestrator.search.walking import WalkingProver
@@ -68,3 +69,28 @@ def test_walks_stand_between_pieces(short: None, monkeypatch: pytest.MonkeyPatch
     values = [LoopNestModel().evaluate(space, one.codes(1)).objective("edp")[0] for one in shared]
     assert values[1] == pytest.approx(values[0], rel=2e-12)
     assert shared[1].counts["tilings"] < shared[0].counts["tilings"]
+
+
+@pytest.mark.parametrize(("lucky", "walks"), [((), 3), ((2,), 4), ((3,), 6), ((2, 4), 8)])
+def test_walks_go_on_where_they_find_something(
+    lucky: tuple[int, ...], walks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are few, or twice as many as up to the last that found something."""
+    for name, value in (("PIECES_PER_WALK", 1), ("FEW_WALKS", 3), ("MOST_MATES", 1), ("WINDOW", 2)):
+        monkeypatch.setattr(shared_prover, name, value)
+    space = MapSpace(workload("cnn:N=1,K=32,C=16,P=14,Q=14,R=3,S=3"), accelerator("eyeriss"))
+    samples = space.sample(np.random.default_rng(0), 50, feasible=True)
+    by_value = samples[np.argsort(LoopNestModel().evaluate(space, samples).objective("edp"))]
+
+    class Lucky(WalkingProver):
+        def settle(self, piece: Piece | Walk, limit: Limit) -> Generator[None, None, Settled]:
+            if isinstance(piece, Piece):
+                return (yield from super().settle(piece, limit))
+            # The later, the better.
+            found = by_value[10 - piece.seed :][:1] if piece.seed in lucky else by_value[:0]
+            return Settled(found, (), (), {}, ())
+
+    prover = SharedProver(space, Here(Lucky(space)), walks=32)
+    prover.offer(by_value[-1:])
+    prover.run()
+    assert sum(one.tables is None for one in prover.dealt) == walks
