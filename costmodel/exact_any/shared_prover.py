@@ -44,8 +44,8 @@ WINDOW = 256
 before the first searches find what would leave it less to do."""
 
 MOST_WALKS, FEW_WALKS, PIECES_PER_WALK = 32, 8, 4
-"""The first piece is a walk, and one is dealt after so many others, until there are few, or twice as
-many as up to the last that found something, and no more than the most."""
+"""The first piece is a walk, and one is dealt after so many others, until there are few, or twice
+as many as up to the last that found something, and no more than the most."""
 
 MOST_WORKERS = 128
 """More would wait for a window that is full."""
