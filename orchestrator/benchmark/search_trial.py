@@ -21,7 +21,7 @@ from costmodel.space import CostModel, Space
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
-from orchestrator.benchmark.live_curves import sum_of
+from orchestrator.benchmark.curve_sums import sum_of
 from orchestrator.comparison.results import Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
@@ -52,7 +52,7 @@ def run_trial(
     make: Making | None = None,
     store: Store | None = None,
 ) -> dict[str, Any]:
-    """The function that Tune runs.
+    """Runs the searches of a trial, or what is left of them.
 
     Args:
         config: `{"task": {"file": name, "searcher": label, "workload": name, "seeds": [...]}}`; the
@@ -154,7 +154,7 @@ class Searches:
 
         Returns:
             `best_loss`, of any search so far; `share` of the budget that is spent; `logs`, the
-            sums over the finished searches as `live_curves.Sum` has them.
+            sums over the finished searches as `curve_sums.Sum` has them.
         """
         label = self.entry.label
         runs = [

@@ -10,7 +10,8 @@ from typing import Any
 
 from ray.tune import Callback, Stopper
 
-from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
+from orchestrator.benchmark.curve_sums import HOPELESS
+from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.runs.ray_runtime import node_was_lost
 
 BLOCK_LINE_SECONDS, BLOCK_TELL_SECONDS = 5.0, 1.0

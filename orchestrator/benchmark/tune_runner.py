@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from mapspace.errors import MapspaceError
 from mapspace.forks import processors
 from mapspace.storage import Place, file_sizes, make_folder
-from orchestrator.benchmark.config import Plan, SearcherEntry
+from orchestrator.benchmark.config import Plan
 from orchestrator.benchmark.few_searches import are_few, run_here
-from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
+from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.benchmark.made_runs import MadeRuns
 from orchestrator.benchmark.reference_optima import Optima
 from orchestrator.benchmark.stored_runs import (
@@ -32,7 +33,6 @@ from orchestrator.benchmark.tune_session import budget_text, fit, pool_cpus, qui
 from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY
 from orchestrator.comparison.results import Run
-from orchestrator.pool.making import cpus_of
 from orchestrator.store.folder import Store
 
 SEARCHES_FOLDER = "searches"
@@ -224,9 +224,10 @@ def _tune_trials(
 
     from orchestrator.benchmark.task_list import TaskList
     from orchestrator.benchmark.tune_progress import TrialProgress
+    from orchestrator.benchmark.tune_trial import processors_of, tried_once_if_hopeless
 
     trainable = tune.with_parameters(
-        _tried_once_if_hopeless,
+        tried_once_if_hopeless,
         plan=plan,
         folder=states,
         checkpoint_seconds=seconds,
@@ -234,28 +235,12 @@ def _tune_trials(
         store=store,
     )
     fit(
-        tune.with_resources(
-            trainable, lambda config: _processors(plan, plan.entry(config["task"]["searcher"]))
-        ),
+        tune.with_resources(trainable, partial(processors_of, plan)),
         tune.TuneConfig(search_alg=TaskList(left), num_samples=-1, **scheduling(plan, live)),
         [TrialProgress(len(left), plan.shown, live), *callbacks],
         states.parent,
         live,
     )
-
-
-def _tried_once_if_hopeless(config: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-    """A trial that ends as finished where Tune would only wait for the same failure again."""
-    from orchestrator.benchmark.search_trial import HopelessError, run_trial
-
-    try:
-        if arguments["plan"].benchmark.host == "pool":
-            from orchestrator.benchmark.pool_trial import pooled_searches
-
-            return run_trial(config, **arguments, make=pooled_searches)
-        return run_trial(config, **arguments)
-    except HopelessError as error:
-        return {"best_loss": math.inf, "share": 0.0, HOPELESS: str(error)}
 
 
 def _tasks(plan: Plan, searches: Sequence[Search]) -> list[dict[str, Any]]:
@@ -284,21 +269,6 @@ def _seeds_of_a_trial(seeds: int) -> int:
     a trial takes some hundredths of a second.
     """
     return seeds if seeds < 2 * FEWEST_SEEDS else max(FEWEST_SEEDS, -(-seeds // TRIALS_OF_A_PAIR))
-
-
-def _processors(plan: Plan, entry: SearcherEntry) -> Any:
-    """What a trial takes of Ray: a processor, and one for every remote runner of its searcher.
-
-    With a pool it takes what the evaluators take: itself it waits for them.
-    """
-    from ray import tune
-
-    if plan.benchmark.host == "pool":
-        settings = plan.benchmark.measurement
-        each = {"CPU": cpus_of(settings), "GPU": float(settings.get("gpus", 0.0))}
-        return tune.PlacementGroupFactory([{}, *[each] * (plan.benchmark.workers or 1)])
-    runners = int(entry.parameters.get("runners", 0))
-    return tune.PlacementGroupFactory([{"CPU": 1}] * (1 + runners))
 
 
 def _batched(seeds: list[int], size: int) -> Iterator[list[int]]:

@@ -13,7 +13,8 @@ from typing import Any
 from mapspace.errors import MapspaceError
 from mapspace.storage import Place, write_atomically
 from orchestrator.benchmark.config import Plan
-from orchestrator.benchmark.live_curves import HOPELESS, LiveBenchmark
+from orchestrator.benchmark.curve_sums import HOPELESS
+from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.pool.making import cpus_of
 
 ERRORS_FILE = "errors.txt"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.benchmark.live_curves import HOPELESS
+from orchestrator.benchmark.curve_sums import HOPELESS
 from orchestrator.benchmark.tune_progress import FinishedTrials
 
 
