@@ -82,7 +82,11 @@ def assert_undisturbed(results: Results, plan: Plan) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"host": "trials"}, {"host": "trials", "seeds_per_trial": 1}, {"host": "blocks"}],
+    [
+        {"host": "trials"},
+        {"host": "trials", "seeds_per_trial": 1, "concurrency": 1},
+        {"host": "blocks"},
+    ],
     ids=["trials", "trials-of-one-seed", "blocks"],
 )
 def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_runtime: None) -> None:
@@ -124,7 +128,7 @@ def test_remote_runners_have_processors_or_are_refused(tmp_path: Path, ray_runti
 
 
 def test_a_budget_of_time_is_kept(tmp_path: Path, ray_runtime: None) -> None:
-    plan = plan_of(iterations=None, seconds=0.2, seeds=1, query_latency=1e-5)
+    plan = plan_of(iterations=None, seconds=0.2, seeds=1, query_latency=1e-5, concurrency=1)
     results = run_benchmark(plan, tmp_path)
     for run in results.runs:
         assert run.seconds == 0.2
@@ -146,7 +150,8 @@ def test_per_cent_above_an_optimum_known_by_hand(
     objective: str, cycles: int, tmp_path: Path, ray_runtime: None
 ) -> None:
     lines: list[str] = []
-    plan = plan_of(workloads=[SMALL], objective=objective, iterations=100)
+    searchers = {"random": {}}
+    plan = plan_of(workloads=[SMALL], searchers=searchers, objective=objective, iterations=100)
     run_benchmark(plan, tmp_path, progress=lines.append)
     results = load(tmp_path)
     bounds = results.bounds[SMALL]
@@ -169,7 +174,8 @@ def test_per_cent_above_an_optimum_known_by_hand(
 
 def test_what_cannot_be_proven_still_runs_and_is_marked(tmp_path: Path, ray_runtime: None) -> None:
     lines: list[str] = []
-    plan = plan_of(accelerator="mindmappings-released", workloads=["gemm-512"], seeds=1)
+    machine = "mindmappings-released"
+    plan = plan_of(accelerator=machine, workloads=["gemm-512"], searchers={"random": {}}, seeds=1)
     results = run_benchmark(plan, tmp_path, progress=lines.append)
     assert not (tmp_path / "certificates").exists()
     bounds = results.bounds["gemm-512"]

@@ -124,8 +124,10 @@ def test_a_remote_benchmark_equals_a_local_one(
     host: str, bucket: RemotePath, tmp_path: Path, ray_runtime: None, quick_locks: None
 ) -> None:
     searchers = {"random": {}, "genetic": {}} if host == "trials" else {"genetic": {}}
+    # One worker there, two here.
+    alone = benchmark_file(tmp_path, host=host, searchers=searchers, concurrency=1)
+    local = run_benchmark(prepared(alone), tmp_path / "run")
     file = benchmark_file(tmp_path, host=host, searchers=searchers)
-    local = run_benchmark(prepared(file), tmp_path / "run")
     remote = run_benchmark(prepared(file), str(bucket))
     assert_equal_runs(remote, local)
     assert_equal_runs(results_files.load(str(bucket)), local)
