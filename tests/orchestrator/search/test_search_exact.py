@@ -14,8 +14,23 @@ from orchestrator.report.units import percent
 from orchestrator.search.one_workload import _so_far
 from searchers import make
 
-# 1.3e15 tilings: no machine that runs tests proves it within a second.
-LARGE = "cnn:N=64,K=1440,C=720,P=120,Q=60,R=4,S=4"
+# Hops: the tables take milliseconds, the proof minutes.
+HOPS = """
+mac_energy_pj: 1.0
+levels:
+  - {name: DRAM, energy_pj: 200.0}
+  - {name: GLB, energy_pj: 6.0, capacity_words: 55296,
+     fanout: 168, mesh: [12, 14], hop_energy_pj: 2.0}
+  - {name: PE, energy_pj: 1.0, capacity_words: 260}
+"""
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> tuple[str, ...]:
+    """A layer and a machine that no computer that runs tests proves within seconds."""
+    machine = tmp_path / "hops.yaml"
+    machine.write_text(HOPS)
+    return "resnet50-conv2_1_2", "--accelerator", str(machine)
 
 
 def test_search_proves_by_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,18 +117,10 @@ def test_what_is_no_certificate_is_refused(
 
 
 def test_a_search_too_large_for_its_time_prints_the_gap(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    large: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Hops: the tables take milliseconds, the proof minutes.
-    machine = tmp_path / "hops.yaml"
-    machine.write_text(
-        "mac_energy_pj: 1.0\nlevels:\n  - {name: DRAM, energy_pj: 200.0}\n"
-        "  - {name: GLB, energy_pj: 6.0, capacity_words: 55296, fanout: 168, mesh: [12, 14], "
-        "hop_energy_pj: 2.0}\n  - {name: PE, energy_pj: 1.0, capacity_words: 260}\n"
-    )
     output = tmp_path / "mapping.jsonl"
-    layer = ("resnet50-conv2_1_2", "--accelerator", str(machine), "--seconds", "2")
-    found = answer(capsys, "search", *layer, "--output", str(output))
+    found = answer(capsys, "search", *large, "--seconds", "2", "--output", str(output))
     assert found["proven"] is False
     assert 0 < found["gap"] < 2
     assert found["lower_bound"] * (1 + found["gap"]) == pytest.approx(found["edp"])
@@ -232,9 +239,9 @@ def test_where_no_proof_is_possible_a_heuristic_searches(
     assert "overflow" in capsys.readouterr().err
 
 
-def test_an_interrupted_proof_keeps_what_is_certain() -> None:
+def test_an_interrupted_proof_keeps_what_is_certain(large: tuple[str, ...]) -> None:
     options = ("--seconds", "600", "--json")
-    status, out, err = interrupted("certainly within", "search", LARGE, *options)
+    status, out, err = interrupted("certainly within", "search", *large, *options)
     assert status == 130, err
     found = json.loads(out)
     assert found["interrupted"] is True
