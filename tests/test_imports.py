@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 from paths import ROOT
@@ -102,42 +101,33 @@ MODULES = {
 }
 
 
-def imported(path: Path, *, types: bool = False) -> set[str]:
-    """Modules that a file imports, and those for type checkers alone; of this project, whole."""
-    found = set()
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if (
-                isinstance(child, ast.If)
-                and "TYPE_CHECKING" in ast.unparse(child.test)
-                and not types
-            ):
-                continue
-            if isinstance(child, ast.Import):
-                found.update(alias.name for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"{path}: relative import"
-                assert child.module is not None
-                names = (f"{child.module}.{alias.name}" for alias in child.names)
-                found.update(name if name in MODULES else child.module for name in names)
-            visit(child)
-
-    visit(ast.parse(path.read_text()))
-    return found
-
-
 @cache
-def imports() -> dict[str, set[str]]:
-    return {module: imported(path) for module, path in MODULES.items()}
+def imported(module: str) -> tuple[set[str], set[str]]:
+    """Modules that one imports when it runs, and for type checkers alone; own ones are whole."""
+    running, checking = set[str](), set[str]()
+
+    def visit(node: ast.AST, found: set[str]) -> None:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            assert node.module is not None
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            found.update(name if name in MODULES else node.module for name in names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            found = checking
+        # No expression holds an import.
+        if not isinstance(node, ast.expr):
+            for child in ast.iter_child_nodes(node):
+                visit(child, found)
+
+    visit(ast.parse(MODULES[module].read_text()), running)
+    return running, checking
 
 
 @cache
 def with_types() -> dict[str, set[str]]:
-    return {
-        module: imported(path, types=True) & set(MODULES) - {module}
-        for module, path in MODULES.items()
-    }
+    return {module: set.union(*imported(module)) & set(MODULES) - {module} for module in MODULES}
 
 
 def floor(module: str) -> tuple[int, str]:
@@ -155,7 +145,7 @@ def test_imports_follow_the_table(module: str) -> None:
         assert its < mine or its_room == room, f"{module} (floor {mine}) imports {other} ({its})"
     package = room if room in ALLOWED_OUTSIDE else module.split(".")[0]
     if package in ALLOWED_OUTSIDE:
-        names = {name.split(".")[0] for name in imports()[module]}
+        names = {name.split(".")[0] for name in imported(module)[0]}
         outside = names - OWN - set(sys.stdlib_module_names)
         place = MODULES[module].relative_to(ROOT).as_posix()
         if place in REINFORCEMENT_FILES or place.startswith("searchers/reinforcement/"):
