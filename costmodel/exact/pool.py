@@ -62,6 +62,9 @@ class Pool(Protocol[PieceIn, SettledOut]):
 SHARE, MOST_BUNDLED = 4, 16
 """A bundle is a worker's share of what waits, divided by the first, and no more than the second."""
 
+NEAR = 4
+"""Whose tables a worker has comes first, if it came so many pieces per worker later at most."""
+
 
 class Waiting(Generic[Piece]):
     """Pieces that wait for a worker, in bundles that read the same tables.
@@ -72,7 +75,9 @@ class Waiting(Generic[Piece]):
 
     def __init__(self) -> None:
         """Holds none."""
-        self._pieces: dict[int, tuple[Piece, Limit]] = {}
+        # With the place in line of each.
+        self._pieces: dict[int, tuple[Piece, Limit, int]] = {}
+        self._places = itertools.count()
         self._alike: dict[Hashable, dict[int, None]] = {}
 
     def __len__(self) -> int:
@@ -81,26 +86,35 @@ class Waiting(Generic[Piece]):
 
     def add(self, number: int, piece: Piece, limit: Limit) -> None:
         """Takes a piece with its number."""
-        self._pieces[number] = piece, limit
+        self._pieces[number] = piece, limit, next(self._places)
         self._alike.setdefault(self._key(number, piece), {})[number] = None
 
-    def bundle(self, workers: int) -> list[tuple[int, Piece, Limit]]:
-        """Hands out the first piece that waits, and others that read the same tables."""
+    def bundle(self, workers: int, last: Hashable = None) -> list[tuple[int, Piece, Limit]]:
+        """Hands out a piece that waits, and others that read the same tables.
+
+        Args:
+            workers: how many share what waits.
+            last: the tables that the worker read last: a piece that reads them is handed out if it
+                is not far behind the first one in line, else that one.
+        """
         most = max(1, min(MOST_BUNDLED, len(self._pieces) // (SHARE * workers)))
-        first, (piece, _) = next(iter(self._pieces.items()))
+        first, (piece, _, place) = next(iter(self._pieces.items()))
         key = self._key(first, piece)
+        has = self._alike.get((last,)) if last is not None else None
+        if has and self._pieces[next(iter(has))][2] - place <= NEAR * workers:
+            key = (last,)
         alike = self._alike[key]
         numbers = list(itertools.islice(alike, most))
         for number in numbers:
             del alike[number]
         if not alike:
             del self._alike[key]
-        return [(number, *self._pieces.pop(number)) for number in numbers]
+        return [(number, *self._pieces.pop(number)[:2]) for number in numbers]
 
     def drop(self, number: int) -> None:
         """Drops a piece, if it waits."""
         if number in self._pieces:
-            piece, _ = self._pieces.pop(number)
+            piece, *_ = self._pieces.pop(number)
             key = self._key(number, piece)
             del self._alike[key][number]
             if not self._alike[key]:

@@ -7,7 +7,8 @@ docs/inside/proof-any-levels.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -107,6 +108,8 @@ class OnRay:
         )
         self._workers, self._waiting = workers, Waiting[AnyPiece]()
         self._out = set[int]()
+        # What those have read last that are free again: Ray gives them what comes next.
+        self._last = deque[Hashable]()
 
     def submit(self, number: int, piece: AnyPiece, limit: Limit) -> None:
         """See `Pool`."""
@@ -117,7 +120,8 @@ class OnRay:
         for _ in range(self._tasks.free):
             if not self._waiting:
                 return
-            bundle = self._waiting.bundle(self._workers)
+            last = self._last.popleft() if self._last else None
+            bundle = self._waiting.bundle(self._workers, last)
             self._out.update(number for number, *_ in bundle)
             self._tasks.add(Given(self._problem, bundle))
 
@@ -132,6 +136,7 @@ class OnRay:
         for given, settled in self._tasks.ready(seconds):
             if settled is None:
                 raise MapspaceError("Workers kept dying on a piece of the proof (out of memory?).")
+            self._last.extend(piece.tables for _, piece, _ in given.pieces[-1:])
             for (number, *_), one in zip(given.pieces, settled, strict=True):
                 if number in self._out:
                     self._out.discard(number)
@@ -149,6 +154,7 @@ class OnRay:
         self._tasks.forget()
         self._waiting.clear()
         self._out.clear()
+        self._last.clear()
 
 
 class SharedExact(Exact):

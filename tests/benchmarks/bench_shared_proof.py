@@ -308,6 +308,7 @@ class Simulation:
         self._waiting = Waiting[Waits]()
         self._idle = deque(range(workers))
         self._last = [""] * workers
+        self._read: list[str | None] = [None] * workers
         self._searched: list[dict[str, None]] = [{} for _ in range(workers)]
         self._floors: list[dict[str, None]] = [{} for _ in range(workers)]
         self._warmed: list[set[str]] = [set() for _ in range(workers)]
@@ -380,7 +381,9 @@ class Simulation:
 
     def _give(self, worker: int, now: float) -> None:
         """Has a worker settle a bundle."""
-        bundle = [number for number, *_ in self._waiting.bundle(self._workers)]
+        read = self._read[worker]
+        bundle = [number for number, *_ in self._waiting.bundle(self._workers, read)]
+        self._read[worker] = self._lengths[abs(bundle[-1])].tables or None
         takes = sum(self._takes(worker, self._lengths[abs(number)]) for number in bundle)
         bundle = [number for number in bundle if number >= 0]
         heapq.heappush(self._events, (now + takes, worker, tuple(bundle)))

@@ -50,6 +50,31 @@ def test_pieces_that_read_the_same_tables_are_given_out_together() -> None:
     assert [number for number, *_ in waiting.bundle(1)] == [1]
 
 
+def test_whoever_has_tables_goes_on_with_them_if_that_is_near() -> None:
+    waiting = Waiting[Two]()
+    read = ["a", *"bc" * 3, None, *"bc" * 10, "d"]
+    for number, tables_of in enumerate(read):
+        waiting.add(number, Two(tables_of), (0.0, 0.0))
+
+    def next_of(last: str | None) -> int:
+        ((number, *_),) = waiting.bundle(2 * len(read), last)
+        return number
+
+    assert next_of("c") == 2
+    assert next_of("c") == 4
+    assert next_of(None) == 0
+    assert next_of("a") == 1  # nothing that reads it is left
+    # With two workers what came eight later is near, and what came nine later is not.
+    far = Waiting[Two]()
+    for number in range(10):
+        far.add(number, Two("x" if number < 8 else "yz"[number - 8]), (0.0, 0.0))
+    assert far.bundle(2, "z")[0][0] == 0
+    assert far.bundle(2, "z")[0][0] == 9
+    assert far.bundle(2, "y")[0][0] == 8
+    far.drop(1)
+    assert [number for number, *_ in far.bundle(1, "y")] == [2]
+
+
 def small(patch: pytest.MonkeyPatch) -> None:
     """What takes long is split, and pieces bound few assignments."""
     for module, name, value in (
