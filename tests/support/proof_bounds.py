@@ -121,42 +121,40 @@ def bounds(prover: Prover, codes: Codes) -> tuple[Any, Any]:
         codes[:, column] if column >= 0 else np.full(len(codes), everything)
         for column in (tables.keep_column[ELEMENT], tables.keep_column[BUFFER])
     ]
+    outer = {int(kept): k for k, kept in reversed(list(enumerate(prover._tables.outer_sets)))}
+    positions = [_positions(prover._tables, steps) for steps in (step, middle)]
+    tiles = np.stack([extent.astype(np.int64), *positions], axis=1)
     work, bounds = make_work(prover._tables), np.zeros((2, 3), np.int64)
-    for b in range(len(codes)):
-        v = vectors[tuple(spatial[b].tolist())]
-        unit = units[v, int(kept[0][b])]
-        energy[b, 0], cycles[b, 0] = prover._floor(unit)
-        here = Vectors(*(column[v : v + 1].copy() for column in prover._problem.vectors))
-        for field, columns in (
-            (here.order, tables.spatial_order_column),
-            (here.axes, tables.spatial_axis_column),
-        ):
-            if columns[BUFFER] >= 0:
-                field[0] = codes[b, columns[BUFFER]]
-        tile = np.stack(
-            [
-                extent[b].astype(np.int64),
-                _positions(prover._tables, step[b]),
-                _positions(prover._tables, middle[b]),
-            ]
-        )
+    for b, (factor, inner) in enumerate(zip(spatial.tolist(), kept[0].tolist(), strict=True)):
+        v = vectors[tuple(factor)]
+        energy[b, 0], cycles[b, 0] = prover._floor(units[v, inner])
         bounds_of_tiling(
-            prover._problem._replace(vectors=here), 0, int(kept[0][b]),
-            int(np.flatnonzero(prover._tables.outer_sets == kept[1][b])[0]), tile, work,
-            bounds,
-        )  # fmt: skip
+            *_problem_of(prover, v, codes[b]), inner, outer[int(kept[1][b])], tiles[b], work, bounds
+        )
         energy[b, 1:], cycles[b, 1:] = bounds
     return energy, cycles
 
 
-def _positions(tables: ProofTables, extent: Any) -> Any:
-    """Positions `[n]` of extents among the divisors of their dimensions."""
-    return np.array(
+def _problem_of(prover: Prover, v: int, code: Any) -> tuple[Problem, int]:
+    """The problem and the place of a spatial vector in it, its loops as a mapping has them."""
+    problem, tables = prover._problem, prover.space.tables
+    order, axes = tables.spatial_order_column[BUFFER], tables.spatial_axis_column[BUFFER]
+    if max(order, axes) < 0:
+        return problem, v
+    here = Vectors(*(column[v : v + 1].copy() for column in problem.vectors))
+    for field, column in ((here.order, order), (here.axes, axes)):
+        if column >= 0:
+            field[0] = code[column]
+    return problem._replace(vectors=here), 0
+
+
+def _positions(tables: ProofTables, extents: Any) -> Any:
+    """Positions `[B, n]` of extents `[B, n]` among the divisors of their dimensions."""
+    ends = zip(tables.divisor_start[:-1], tables.divisor_start[1:], strict=True)
+    return np.stack(
         [
-            np.searchsorted(tables.divisors[start:end], value)
-            for start, end, value in zip(
-                tables.divisor_start[:-1], tables.divisor_start[1:], extent, strict=True
-            )
+            np.searchsorted(tables.divisors[start:end], extents[:, d])
+            for d, (start, end) in enumerate(ends)
         ],
-        np.int64,
+        axis=1,
     )
