@@ -19,7 +19,7 @@ from costmodel.exact.pareto import pareto_front
 from costmodel.exact.problem import why_not
 from costmodel.exact.prover import Prover
 from costmodel.exact.verification import verify
-from costmodel.loop_nest.records import read_mapping
+from costmodel.loop_nest.records import read_mapping, record_code
 from mapspace.errors import ConfigError, ContractError
 
 RECORDS = sorted((GOLDEN / "timeloop").glob("*.jsonl.gz"))
@@ -110,9 +110,10 @@ def test_bounds_hold_on_the_golden_records(path: Path) -> None:
         key = json.dumps(
             [record["problem"], record["arch"], "keep" in record["mapping"]], sort_keys=True
         )
-        space, code = read_mapping(record)
-        _, codes, results = groups.setdefault(key, (space, [], []))
-        codes.append(code)
+        if key not in groups:
+            groups[key] = read_mapping(record)[0], [], []
+        space, codes, results = groups[key]
+        codes.append(record_code(space, record))
         results.append(record["result"])
     for space, codes, results in groups.values():
         assert why_not(space) is None
