@@ -167,7 +167,7 @@ def test_a_damaged_store_costs_its_searches_alone(
 ) -> None:
     store = Store(tmp_path / "store")
     small = {"workloads": ["gemm-512"], "searchers": {"random": {}}, "proof_seconds": 0}
-    plan = plan_of(**small, seeds=64)
+    plan = plan_of(**small, seeds=64, concurrency=1)
     first = run_benchmark(plan, tmp_path / "first", store=store)
     again = run_benchmark(plan, tmp_path / "again", store=store)
     assert len(trials) == 64
