@@ -230,12 +230,14 @@ def test_a_failure_is_one_line_and_can_be_tried_again(
 
     plan = plan_of(searchers={"random": {}}, workloads=["gemm-512"], seeds=1)
     broken = Plan(plan.benchmark, plan.accelerator, {}, plan.surrogates)
-    with_parameters = tune.with_parameters
+    with_parameters, tries = tune.with_parameters, tune.FailureConfig
 
     def lose_the_workload(*arguments: Any, **options: Any) -> Any:
         return with_parameters(*arguments, **{**options, "plan": broken})
 
     monkeypatch.setattr(tune, "with_parameters", lose_the_workload)
+    # Every further try starts a worker for seconds.
+    monkeypatch.setattr(tune, "FailureConfig", lambda max_failures: tries(min(1, max_failures)))
     with pytest.raises(MapspaceError, match=r"1 of 1 trials failed; the first: KeyError"):
         run_benchmark(plan, tmp_path)
     assert "KeyError" in (tmp_path / "errors.txt").read_text()
