@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import pytest
 from commands import answer, call, printed
 from test_limited_resident import bounded_pair
@@ -448,9 +449,10 @@ def test_on_the_command_line_and_for_a_second_user(
     assert f"from the store  {place}, found on" in printed(capsys, *asked, "--resident")
     assert call(*asked, "--output", output) == 0
     assert f"answered from the store: {place}, found on" in capsys.readouterr().err
-    # A process of its own, in a home of its own, with the same store.
+    # A process of its own, in a home of its own, with the same store; machine code is no answer.
     (tmp_path / "home").mkdir()
-    alone = {**os.environ, "HOME": str(tmp_path / "home")}
+    code = platformdirs.user_cache_dir()
+    alone = {**os.environ, "HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": code}
     again = subprocess.run(
         [sys.executable, "-m", "orchestrator", *map(str, asked), "--output", "again.jsonl"],
         cwd=tmp_path, env=alone, capture_output=True, text=True, check=True,
