@@ -117,8 +117,10 @@ OF_HOPS = {
 }
 # So that small problems are bounded in every way that large ones are.
 THOROUGH = ("exact/branch_and_bound.py", "", "FEWEST_LEAVES = 3", "FEWEST_LEAVES = 1")
-# Problem 339 is one that an earlier version of the proof got wrong.
-SEEDS = (339, *range(150))
+# Problem 339 is one that an earlier version of the proof got wrong. Those that alone catch a broken
+# rule come first.
+FIRST = (339, 60)
+SEEDS = (*FIRST, *(seed for seed in range(150) if seed not in FIRST))
 MESH_SEEDS = range(8, 32)
 MOST_TILINGS = 100
 
