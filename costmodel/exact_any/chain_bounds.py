@@ -32,7 +32,7 @@ from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.views import Sum, view_of
 
 Opened = tuple[Assignment, list[Sight]]
-"""What is kept and spread, and what bounds its tilings: of energy first."""
+"""What is kept and spread, and what bounds its tilings: of energy first; nothing: none can win."""
 
 FEW_CELLS = 100_000
 """Larger lattices have tables for ports that are mixed alone, for memory."""
@@ -328,17 +328,27 @@ class ChainBounds:
         """Views of an assignment: of energy and, where a port is limited, together with it."""
         of = self.weigh(one, found, np.array([a]), shared=False)
         limited = of.limited
+        assignment = Assignment(
+            found.keeps, of.spatial[0], int(of.found.cycles[0]),
+            float(leakage(one.space, of.found)[0]),
+        )  # fmt: skip
         views: list[Sight] = []
+        is_left = True
 
         def view(at: int, prices: Prices, together: Sum | None = None) -> Iterator[None]:
+            nonlocal is_left
             table = nth_table(tables, at)
             fixed = yield from self._price(one, table, found, of, prices, tables[0].serves_others)
             if prices.port is not None and not prices.leaks and together is None:
                 fixed += float(one.space.tables.machine.waiting)
             kind = LEAKING if prices.leaks else ENERGY_ALONE if prices.port is None else PORT
             views.append(view_of(table, fixed, together, kind=kind))
+            # Else what stands further in is of whatever was filled before.
+            is_left = is_left and table.least < math.inf
 
         yield from view(0, Prices())
+        if not is_left:
+            return assignment, []
         slowest, rate = int(found.slowest[a]), float(found.rate[a])
         if self._kind == ENERGY and slowest >= 0:
             yield from view(1, Prices(limited[slowest], leaks=True))
@@ -358,11 +368,7 @@ class ChainBounds:
             yield from view(PLAIN, plain)
         if rate > 0:
             yield from view(1, prices, self._known.together(rate))
-        assignment = Assignment(
-            found.keeps, of.spatial[0], int(of.found.cycles[0]),
-            float(leakage(one.space, of.found)[0]),
-        )  # fmt: skip
-        return assignment, views
+        return assignment, views if is_left else []
 
     def _views(self, one: OneOrder, least: FloatArray, mixed: list[int]) -> list[tuple[int, int]]:
         """The ports whose cycles bound tilings, each after the place of its tables.

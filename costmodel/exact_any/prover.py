@@ -370,7 +370,7 @@ class AnyProver(ProofRun):
         self._tilings.take_up(begun, below)
         opened = yield from self._bounds.open(one, tables, found, a)
         yield from self._tilings.search(one, *opened, tables[0], cycles)
-        if self._known.beats(below, cycles):
+        if opened[1] and self._known.beats(below, cycles):
             found.energy[a] = below * (1 - SLACK)
             queue.wait(group, a)
 

@@ -152,10 +152,12 @@ class Tilings:
         Args:
             one: the order of buffers.
             assignment: what is kept and spread.
-            views: what is certain of chains of tiles; of energy first.
+            views: what is certain of chains of tiles; of energy first; nothing: none can win.
             tables: those of energy.
             cycles: that every mapping takes at least.
         """
+        if not views:
+            return
         tiles = tables.tiles
         levels = len(assignment.keeps)
         chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
