@@ -1,7 +1,7 @@
-"""How long MLflow takes for a benchmark of many child runs, and to open its comparison page.
+"""How long MLflow takes for a benchmark of many child runs.
 
-Makes up the results of a benchmark (searchers x workloads x seeds), logs them into a folder that is
-thrown away, or into `--folder`, and with `--browser` opens MLflow's pages in Chromium.
+Makes up the results of a benchmark (searchers x workloads x seeds), and logs them into a folder
+that is thrown away, or into `--folder`.
 """
 
 from __future__ import annotations
