@@ -108,7 +108,7 @@ class OnRay:
         )
         self._workers, self._waiting = workers, Waiting[AnyPiece]()
         self._out = set[int]()
-        # What those have read last that are free again: Ray gives them what comes next.
+        # What those have read last that are free again: Ray is likely to give them what comes next.
         self._last = deque[Hashable]()
 
     def submit(self, number: int, piece: AnyPiece, limit: Limit) -> None:

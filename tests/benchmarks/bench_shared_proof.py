@@ -6,7 +6,8 @@
 What 2, 16 and 64 workers would take is a simulation with the measured lengths of the pieces.
 Listing comes first; workers are ready then, as they lay out the problem while the structured
 searcher walks before the proof. A worker that is free takes a bundle of what is dealt, as those on
-Ray do; a piece is dealt after as many others were merged as were when it was dealt here, merging
+Ray do (which worker takes it is known here, and likely on Ray); a piece is dealt after as many
+others were merged as were when it was dealt here, merging
 one takes the driver what it took here, and a bundle comes back as a whole;
 what follows from a piece stands in line once that is back, with the limit of that moment, and once
 more if it is dealt with another. What a worker has of
