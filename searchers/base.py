@@ -50,6 +50,11 @@ class Evaluate(Protocol):
         """Seconds of search so far."""
         ...
 
+    @property
+    def query_latency(self) -> float:
+        """Virtual seconds that a true query takes."""
+        ...
+
     def __call__(self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True) -> Losses:
         """Costs of the mappings `[m, D]` as losses `[m]`, inf where infeasible.
 

@@ -9,7 +9,8 @@ time: what it finds is offered to the proof, whose gap profits, and the best of 
 Under a budget of time it walks in compiled code, on one of the threads beside the proof or, where
 there is one only, in turns with it; the first moments are nearly all the proof's, which is often
 done by then. Under a budget of iterations alone, a few of its proposals come first and a further
-one fills every pause between two steps of the proof.
+one fills every pause between two steps of the proof. Where a true query takes time (a benchmark's
+virtual latency), the proof, which needs none, has the first half second to itself.
 
 It is no black box: it reads the cost model's formulas, and asks for true costs only of mappings
 that it knows to be good. An iteration is one of those, so budgets of iterations do not compare it
@@ -126,6 +127,7 @@ class Exact(Searcher):
         self._walked: Codes = self._proposed
         self._proof_seconds = 0.0
         self._walk_seconds = 0.0
+        self._query_seconds = 0.0
         self._model = LoopNestModel()
 
     def __del__(self) -> None:
@@ -166,7 +168,7 @@ class Exact(Searcher):
     def _may_sample(self) -> bool:
         """Whether the first proposals are due, without waiting for the structured searcher."""
         self._meet_sampler(wait=False)
-        return self._sampling and self._sampler is not None
+        return self._sampling and self._sampler is not None and not self._query_seconds
 
     @property
     def prover(self) -> AnyProof:
@@ -216,6 +218,7 @@ class Exact(Searcher):
         if evaluate.seconds_left is None:
             super().run(evaluate, after_step)
             return
+        self._query_seconds = evaluate.query_latency
         with ThreadPoolExecutor(1) as pool:
             proof: Future[None] | None = None
             try:
@@ -242,10 +245,12 @@ class Exact(Searcher):
     def _walks_beside(self) -> bool:
         """Whether the structured searcher takes a thread of its own while the proof does a step.
 
-        Tables are built by one thread, so that another one is free.
+        Tables are built by one thread, so that another one is free. What queries take is virtual
+        and passes for the proof, too, which would not work meanwhile.
         """
         several = self._sampler is not None and thread_count(self.options.threads) > 1
-        return several and (self._proof_seconds >= BESIDE_SECONDS or not self.prover.built)
+        free = several and not self._query_seconds
+        return free and (self._proof_seconds >= BESIDE_SECONDS or not self.prover.built)
 
     def _await(self, proof: Future[None], evaluate: Evaluate, beside: bool) -> None:
         """Lets a step of the proof come to its end, which is soon when the time is spent."""
@@ -260,18 +265,32 @@ class Exact(Searcher):
 
     def _walk_in_turn(self, evaluate: Evaluate) -> None:
         """Lets the structured searcher catch up with what is its share of the time."""
-        share = FIRST_SHARE if self._proof_seconds < ALONE_SECONDS else 1.0
+        share = self._walk_share
         while self._walk_seconds < share * self._proof_seconds and evaluate.remaining > 0:
             if self._sampler is None or self._walks_beside:
                 return
             self._walk(evaluate)
+
+    @property
+    def _walk_share(self) -> float:
+        """Seconds that the structured searcher may have for each one of the proof, in turns."""
+        if self._proof_seconds >= ALONE_SECONDS:
+            return 1.0
+        return 0.0 if self._query_seconds else FIRST_SHARE
+
+    def _walk_rows(self, n: int) -> int:
+        """Of n mappings those that the structured searcher may score until its turn is over."""
+        if not self._query_seconds:
+            return n
+        seconds = self._walk_share * self._proof_seconds - self._walk_seconds
+        return max(1, min(n, int(seconds / self._query_seconds)))
 
     def _walk(self, evaluate: Evaluate) -> None:
         """Lets the structured searcher score some mappings."""
         assert self._sampler is not None  # whoever calls has looked
         began = evaluate.elapsed
         if not evaluate.walk(self._score_walk):
-            codes = self._read(self._sampler.ask(evaluate.remaining))
+            codes = self._read(self._sampler.ask(self._walk_rows(evaluate.remaining)))
             losses = evaluate(codes)
             self._sampler.tell(losses)
             self._take_walked(codes, np.column_stack([losses, losses]))
@@ -280,7 +299,7 @@ class Exact(Searcher):
     def _score_walk(self, costs: CompiledCosts, n: int) -> tuple[Codes, Losses]:
         assert self._sampler is not None  # as in `_walk`
         costs = costs._replace(tables=self._sampler.space.tables)
-        codes, scores = self._sampler.walk(costs, n)
+        codes, scores = self._sampler.walk(costs, self._walk_rows(n))
         codes = self._read(codes)
         self._take_walked(codes, scores)
         return codes, scores

@@ -96,6 +96,11 @@ class Island:
         """See `Evaluate`."""
         return self._whole.elapsed
 
+    @property
+    def query_latency(self) -> float:
+        """See `Evaluate`."""
+        return self._whole.query_latency
+
     def __call__(self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True) -> Losses:
         """See `Evaluate`."""
         losses = self._whole(codes, surrogate_queries=surrogate_queries, counted=counted)

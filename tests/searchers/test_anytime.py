@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workload
 from costmodel.costs import Costs, Objective
 from costmodel.exact.loading import load_compiled
 from orchestrator.answers.request import Request
@@ -141,6 +141,36 @@ def test_a_short_proof_is_left_nearly_alone(clock: Clock, monkeypatch: pytest.Mo
     monkeypatch.setattr(Exact, "_step", step)
     _, exact = best_of("exact", clock, ALONE_SECONDS, threads=1)
     assert exact._walk_seconds <= FIRST_SHARE * ALONE_SECONDS + LONGEST_WALK * MAPPING_SECONDS
+
+
+def test_slow_queries_are_no_part_of_a_proof() -> None:
+    """Five seconds are a hundred queries of 50 ms: a proof asks for those of its own mappings."""
+    layer, machine = workload("resnet-conv4"), accelerator("mm256")
+    for threads in (1, 2):
+        evaluator = Evaluator(
+            LoopNestModel(), MapSpace(layer, machine), seconds=5.0, query_latency=0.05
+        )
+        exact = make("exact", evaluator.space, seed=0, threads=threads)
+        exact.await_walk()  # type: ignore[attr-defined]
+        exact.run(evaluator)
+        assert evaluator.best_loss == known_optimum(layer, machine)
+        assert evaluator.result().true_queries <= 20
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_of_a_long_proof_slow_queries_take_half(
+    threads: int, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: Exact) -> None:
+        clock.now += STEP_SECONDS
+
+    monkeypatch.setattr(Exact, "_step", step)
+    evaluator = Evaluator(LoopNestModel(), large(), seconds=5, query_latency=0.05, clock=clock)
+    exact = make("exact", evaluator.space, seed=3, threads=threads)
+    exact.run(evaluator)
+    assert isinstance(exact, Exact)
+    assert exact._walk_seconds == pytest.approx(2.5, abs=0.2)
+    assert 40 <= evaluator.result().true_queries <= 60
 
 
 def test_as_many_mappings_are_never_better_alone() -> None:

@@ -316,6 +316,10 @@ class Seen:
     def elapsed(self) -> float:
         return self.evaluator.elapsed
 
+    @property
+    def query_latency(self) -> float:
+        return self.evaluator.query_latency
+
     def __call__(self, codes: np.ndarray, **counting: Any) -> np.ndarray:
         losses = self.evaluator(codes, **counting)
         self.codes.append(codes)
