@@ -165,8 +165,7 @@ class AssignmentQueue:
         left = left[~self._known.passes_by(energy[left], cycles[left])]
         if not left.size:
             return None
-        primary = self._known.primary(energy[left], cycles[left])
-        best = left[np.lexsort((cycles[left], energy[left], primary))[0]]
+        best = left[self._known.first(energy[left], cycles[left])]
         return first + int(best), float(energy[best]), int(cycles[best])
 
     def again(self, group: int, a: int) -> None:
@@ -182,9 +181,28 @@ class AssignmentQueue:
         """`[A]` which assignments of a group no chain has bounded yet."""
         return ~self._taken[group]
 
-    def is_left(self, group: int, a: int) -> bool:
-        """Whether no chain has bounded an assignment yet."""
-        return not self._taken[group][a]
+    def raise_floors(
+        self, number: int, groups: Array, chosen: Array, energy: FloatArray, cycles: Array
+    ) -> tuple[npt.NDArray[np.bool_], FloatArray, Array]:
+        """Raises the floors of assignments of an order that no chain has bounded yet.
+
+        Args:
+            number: the order.
+            groups: `[B]` the group of each.
+            chosen: `[B]` which of the group.
+            energy: `[B]` pJ that its mappings need at least.
+            cycles: `[B]` that they take at least.
+
+        Returns:
+            `[B]` which ones no chain has bounded; their energy and cycles.
+        """
+        first, listed, taken = self._listed_of[number]
+        left = ~taken[groups - first, chosen]
+        at = groups[left] - first, chosen[left]
+        for floors in (listed.energy, listed.plain):
+            floors[at] = np.maximum(floors[at], energy[left])
+        listed.cycles[at] = np.maximum(listed.cycles[at], cycles[left])
+        return left, listed.energy[at], listed.cycles[at]
 
     def bounding(self, group: int, chosen: Array) -> None:
         """Notes that chains are to bound assignments of a group."""

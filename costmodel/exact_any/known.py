@@ -145,6 +145,10 @@ class Known:
             energy * cycles.astype(np.float64) ** (1 if self.objective == "edp" else 2)
         )
 
+    def first(self, energy: FloatArray, cycles: Array) -> int:
+        """Which of some bounds `[B]` stands first, as `order` does."""
+        return int(np.lexsort((cycles, energy, self.primary(energy, cycles)))[0])
+
     def limit(self, cycles: float) -> float:
         """The energy below which a mapping of so many cycles at least can be among the best."""
         worst = self._to_beat

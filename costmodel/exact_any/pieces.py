@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.exact.pool import Limit
@@ -28,6 +29,7 @@ from costmodel.space import Codes
 from costmodel.tile_chains.aside import Aside
 from costmodel.tile_chains.ports import Prices
 from costmodel.tile_chains.tables import ChainTables
+from costmodel.tile_chains.tiles import FloatArray
 
 Bounds = tuple[float, int, int, int, float, int, float]
 """Of an assignment: energy, cycles, slowest, least, rate, chains and plain, as in `Assignments`."""
@@ -121,18 +123,26 @@ class Walk(NamedTuple):
         return None
 
 
+class Floors(NamedTuple):
+    """Raised floors: of what group and which assignment each is, energy and cycles, all `[B]`."""
+
+    group: Array
+    assignment: Array
+    energy: FloatArray
+    cycles: Array
+
+
 class Settled(NamedTuple):
     """What came of a piece.
 
-    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: group,
-    assignment, energy and cycles of raised ones below the limit; counts: what it took; left:
-    shares that are still to be searched; prices: what was mixed; unbounded: whether chains by
-    further price lists are left.
+    codes `[0 .. top, D]` the best mappings below the limit; bounds: of its parts; floors: raised
+    ones below the limit, None: it raises none; counts: what it took; left: shares that are still to
+    be searched; prices: what was mixed; unbounded: whether chains by further price lists are left.
     """
 
     codes: Codes
     bounds: tuple[tuple[Bounds, ...], ...]
-    floors: tuple[tuple[int, int, float, int], ...]
+    floors: Floors | None
     counts: dict[str, int]
     left: tuple[Left, ...]
     prices: Prices | None = None
@@ -196,8 +206,7 @@ class PieceProver(AnyProver):
         left: tuple[Left, ...] = ()
         trail = ShareTrail(piece.share)
         for part in piece.parts:
-            for a, bounds in zip(part.assignments, part.bounds, strict=True):
-                write_bounds(self._queue.groups[part.group][1], a, bounds)
+            write_bounds(self._queue.groups[part.group][1], part.assignments, part.bounds)
         for _ in self._work_on(piece, one, found, trail):
             if trail.inside:
                 left = self._left(trail, self._work_since(before), int(found.cycles[mates[0]]))
@@ -205,7 +214,7 @@ class PieceProver(AnyProver):
                     break
             yield
         raised = self._bounds_of(piece)
-        floors = self._low_floors(number, mates) if piece.task == "floors" else ()
+        floors = self._low_floors(number, mates) if piece.task == "floors" else None
         counts = {name: number - before[name] for name, number in self._counts.items()}
         if piece.task == "search":
             counts["chains"] = self._mixing  # which others were there depends on the worker
@@ -234,8 +243,7 @@ class PieceProver(AnyProver):
     def _bounds_of(self, piece: Piece) -> tuple[tuple[Bounds, ...], ...]:
         """What is known of the assignments of every part."""
         return tuple(
-            tuple(read_bounds(self._queue.groups[part.group][1], a) for a in part.assignments)
-            for part in piece.parts
+            read_bounds(self._queue.groups[part.group][1], part.assignments) for part in piece.parts
         )
 
     def _work_on(
@@ -332,14 +340,13 @@ class PieceProver(AnyProver):
         bounded = counts["tiles"] - before["tiles"] + TILING_WORK * tilings
         return self._views * bounded + ORDER_WORK * (counts["orders"] - before["orders"])
 
-    def _low_floors(self, number: int, chosen: Array) -> tuple[tuple[int, int, float, int], ...]:
+    def _low_floors(self, number: int, chosen: Array) -> Floors:
         """Of all groups of an order the chosen assignments that could win, with their floors."""
         listed = self._queue.listed(number)
         first = next(g for g, (order, _) in enumerate(self._queue.groups) if order == number)
         energy, cycles = listed.energy[:, chosen], listed.cycles[:, chosen]
         its, mates = np.nonzero(self._known.could_beat(energy, cycles))
-        of_each = first + its, chosen[mates], energy[its, mates], cycles[its, mates]
-        return tuple(zip(*(column.tolist() for column in of_each), strict=True))
+        return Floors(first + its, chosen[mates], energy[its, mates], cycles[its, mates])
 
     def _tables_of(self, group: int, of: Weighed, filled: int = 0) -> list[ChainTables]:
         """Tables for what is next of a group; if large, nothing else has tables of its own.
@@ -413,15 +420,22 @@ class PieceProver(AnyProver):
         return aside if asked[outermost] > OFTEN else None
 
 
-def read_bounds(found: Assignments, a: int) -> Bounds:
-    """What is known of an assignment."""
+def read_bounds(found: Assignments, chosen: Sequence[int]) -> tuple[Bounds, ...]:
+    """What is known of some assignments."""
+    some = list(chosen)
+    return tuple(zip(*(column[some].tolist() for column in _bounds(found)), strict=True))
+
+
+def write_bounds(found: Assignments, chosen: Sequence[int], bounds: Sequence[Bounds]) -> None:
+    """Notes what is known of some assignments."""
+    some = list(chosen)
+    for column, values in zip(_bounds(found), zip(*bounds, strict=True), strict=True):
+        column[some] = values
+
+
+def _bounds(found: Assignments) -> tuple[npt.NDArray[Any], ...]:
+    """The columns that `Bounds` has, in their order."""
     return (
-        float(found.energy[a]), int(found.cycles[a]), int(found.slowest[a]),
-        int(found.least[a]), float(found.rate[a]), int(found.chains[a]), float(found.plain[a]),
+        found.energy, found.cycles, found.slowest, found.least, found.rate, found.chains,
+        found.plain,
     )  # fmt: skip
-
-
-def write_bounds(found: Assignments, a: int, bounds: Bounds) -> None:
-    """Notes what is known of an assignment."""
-    found.energy[a], found.cycles[a], found.slowest[a] = bounds[:3]
-    found.least[a], found.rate[a], found.chains[a], found.plain[a] = bounds[3:]

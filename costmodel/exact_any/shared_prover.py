@@ -60,9 +60,9 @@ NOTHING = (math.inf, math.inf)
 
 Order = tuple[float, float, float]
 
-Mates = tuple[Hashable, bytes]
+Mates = tuple[Hashable, int]
 """Of assignments that share outer tables: the group, or what several keep outside all fan-outs, and
-what the outer fan-outs spread."""
+the number of what the outer fan-outs spread."""
 
 Set = tuple[int, list[int]]
 """A group, and assignments of it that share outer tables."""
@@ -112,8 +112,9 @@ class SharedProver(AnyProver):
         # Per order: how many pieces will still raise floors, and what those before left room and no
         # piece bounds yet; what that needs at least.
         self._raising: dict[int, int] = {}
-        self._raised: dict[int, dict[tuple[int, bytes], list[int]]] = {}
+        self._raised: dict[int, dict[tuple[int, int], list[int]]] = {}
         self._low: dict[int, Limit] = {}
+        self._outer: dict[int, Array] = {}
         # How many tiles fit, by order, level and what it keeps.
         self._fitting: dict[tuple[int, int, int], int] = {}
         self._sealed = self._begun = False
@@ -189,7 +190,8 @@ class SharedProver(AnyProver):
 
     def _add_bounded(self, group: int, a: int) -> None:
         """Has an assignment searched that another proof has bounded by chains, or left in part."""
-        for piece in self._searches(group, a, read_bounds(self._queue.groups[group][1], a)):
+        (bounds,) = read_bounds(self._queue.groups[group][1], [a])
+        for piece in self._searches(group, a, bounds):
             self._add(piece)
 
     def _searches(self, group: int, a: int, bounds: Bounds) -> Iterator[Piece]:
@@ -261,8 +263,7 @@ class SharedProver(AnyProver):
         chosen = np.flatnonzero(self._known.could_beat(energy, cycles)).tolist()
         self._raised[number] = {}
         if len(self._keeps[number]) == 1:
-            for a in chosen:
-                self._collect(number, groups[0], a)
+            self._collect(number, np.full(len(chosen), groups[0]), np.array(chosen, np.int64))
             self._add_collected(number)
             return
         self._raising[number] = -(-len(chosen) // MOST_FLOORS)
@@ -287,16 +288,28 @@ class SharedProver(AnyProver):
         left = np.any([self._queue.left(group) for group in groups], axis=0)
         return np.where(left, energy, np.inf), cycles
 
-    def _collect(self, number: int, group: int, a: int) -> None:
-        """Has an assignment bounded together with others that share its outer tables."""
-        one = self._orders[number]
-        # They differ in what the innermost fan-out spreads alone.
-        last = self._last_fan_out(number)
-        key = group, self._queue.groups[group][1].choice[a, :last].tobytes()
-        mates = self._raised[number].setdefault(key, [])
-        mates.append(a)
-        if len(mates) >= MOST_MATES and not is_large(one.shape):
-            self._add_chains([(group, self._raised[number].pop(key))])
+    def _collect(self, number: int, groups: Array, chosen: Array) -> None:
+        """Has assignments `[B]` bounded together with others that share their outer tables."""
+        raised, outer = self._raised[number], self._outer_of(number)[chosen]
+        large = is_large(self._orders[number].shape)
+        each = zip(groups.tolist(), outer.tolist(), chosen.tolist(), strict=True)
+        for group, spread, a in each:
+            mates = raised.setdefault((group, spread), [])
+            mates.append(a)
+            if len(mates) >= MOST_MATES and not large:
+                self._add_chains([(group, raised.pop((group, spread)))])
+
+    def _outer_of(self, number: int) -> Array:
+        """`[A]` the number of what the outer fan-outs of an order's assignments spread.
+
+        Those that share outer tables differ in what the innermost fan-out spreads alone.
+        """
+        if number not in self._outer:
+            choice = self._queue.listed(number).groups[0].choice
+            outer = choice[:, : self._last_fan_out(number)]
+            _, numbers = np.unique(outer, axis=0, return_inverse=True)
+            self._outer[number] = numbers.reshape(-1)
+        return self._outer[number]
 
     def _add_collected(self, number: int) -> None:
         """Has all those bounded that wait for others."""
@@ -353,8 +366,7 @@ class SharedProver(AnyProver):
 
     def _with_bounds(self, group: int, mates: Sequence[int]) -> list[tuple[int, Bounds]]:
         """Assignments of a group, with what is known of them."""
-        found = self._queue.groups[group][1]
-        return [(a, read_bounds(found, a)) for a in mates]
+        return list(zip(mates, read_bounds(self._queue.groups[group][1], mates), strict=True))
 
     def _deal(self) -> Iterator[None]:
         """Has pieces settled, and merges what comes of them as they were dealt."""
@@ -418,18 +430,15 @@ class SharedProver(AnyProver):
 
     def _take_floors(self, piece: Piece, done: Settled) -> None:
         """Raises floors, and has those bounded that they leave room."""
-        number = self._queue.groups[piece.group][0]
-        for group, a, energy, cycles in done.floors:
-            if not self._queue.is_left(group, a):
-                continue
-            found = self._queue.groups[group][1]
-            found.energy[a] = max(found.energy[a], energy)
-            found.plain[a] = max(found.plain[a], energy)
-            found.cycles[a] = max(found.cycles[a], cycles)
-            least = float(found.energy[a]), float(found.cycles[a])
+        number, floors = self._queue.groups[piece.group][0], done.floors
+        assert floors is not None  # it was asked for them
+        left, energy, cycles = self._queue.raise_floors(number, *floors)
+        if left.any():
+            first = self._known.first(energy, cycles)
+            least = float(energy[first]), float(cycles[first])
             before = self._low.get(number, least)
             self._low[number] = min(before, least, key=lambda one: self._known.order(*one))
-            self._collect(number, group, a)
+        self._collect(number, floors.group[left], floors.assignment[left])
         self._count_floors(number)
 
     def _leave_out(self, piece: Piece | Walk) -> None:
@@ -448,7 +457,6 @@ class SharedProver(AnyProver):
         """Takes over what is known of assignments now, and adds what is left to be done."""
         for part, its in zip(piece.parts, done.bounds, strict=True):
             found = self._queue.groups[part.group][1]
-            for a, bounds in zip(part.assignments, its, strict=True):
-                write_bounds(found, a, bounds)
+            write_bounds(found, part.assignments, its)
         for one in self._following(piece, done):
             self._add(one)

@@ -52,6 +52,7 @@ from costmodel.exact_any.shared_prover import MOST_WALKS, SharedProver
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.space import Codes
 from costmodel.tile_chains.tables import ChainTables
+from mapspace.less_collecting import collect_less
 from orchestrator.search.walking import WalkingProver
 from searchers import Evaluator, make
 
@@ -512,6 +513,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--aside", action="store_true")
     parser.add_argument("--iterations", type=int, default=100_000)
     options = parser.parse_args(arguments)
+    collect_less()  # as commands do
     file = options.lengths
     found = json.loads(file.read_text()) if file and file.exists() else measure(options)
     if file is not None:

@@ -56,7 +56,7 @@ class Walker(PieceProver):
         if isinstance(piece, Piece):
             return (yield from super().settle(piece, limit))
         rng = np.random.default_rng(piece.seed)
-        return Settled(self.space.sample(rng, 2, feasible=True), (), (), {}, ())
+        return Settled(self.space.sample(rng, 2, feasible=True), (), None, {}, ())
 
 
 class Backwards:

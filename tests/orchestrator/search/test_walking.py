@@ -88,7 +88,7 @@ def test_walks_go_on_where_they_find_something(
                 return (yield from super().settle(piece, limit))
             # The later, the better.
             found = by_value[10 - piece.seed :][:1] if piece.seed in lucky else by_value[:0]
-            return Settled(found, (), (), {}, ())
+            return Settled(found, (), None, {}, ())
 
     prover = SharedProver(space, Here(Lucky(space)), walks=32)
     prover.offer(by_value[-1:])
