@@ -7,7 +7,6 @@ the least sum of every layer in every way is proven again; the network's bound i
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
@@ -17,34 +16,38 @@ from pydantic import Field
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.chains import Step
-from costmodel.exact.verification import Verdict
 from costmodel.exact_any.weighted import Point, point_of
 from costmodel.fused import Plan
 from costmodel.levels import Cycles
-from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved
 from mapspace.errors import ConfigError, DataError
-from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, validate
+from mapspace.strict_yaml import Name, Size, StrictModel, validate
+from orchestrator.networks.claims import (
+    MOST_CUTS,
+    Exact,
+    Flag,
+    LineOf,
+    Look,
+    NetworkClaim,
+    RunOf,
+    WrongError,
+    check_claim,
+    claimed,
+    looked,
+)
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import ROUNDING, Optimum
 from orchestrator.networks.layer_lines import NO_CODE, rounded_down
 from orchestrator.networks.limited_resident import LimitedResident
-from orchestrator.networks.lines import Cut, Limit, value_of
-from orchestrator.networks.network_certificate import (
-    Exact,
-    LimitedClaim,
-    bound_of,
-    check_limits,
-)
+from orchestrator.networks.lines import Cut
 from orchestrator.networks.resident import Resident, Way, Ways, begin
 from orchestrator.networks.runs_of_steps import Ran, as_run
 from orchestrator.proofs.certificates import Verification
 from orchestrator.store.mappings import stored_code
 
 FORMAT: Final = "mapspace-resident-certificate-1"
-Flag = Annotated[bool, Field(strict=True)]
 Factors = Annotated[tuple[Size, ...], Field(max_length=8)]
 Order = Annotated[tuple[Cycles, ...], Field(max_length=8)]
 Roles = Annotated[tuple[Literal["input", "weight", "output"], ...], Field(max_length=3)]
@@ -58,36 +61,26 @@ class _PlanOf(StrictModel):
     kept: tuple[Roles, Roles]
 
 
-class _StepOf(StrictModel):
+class _StepOf(RunOf):
     """A layer and how it runs; energy and cycles of a pair stand at its first layer."""
 
-    workload: Workload
-    workload_hash: Name
-    count: Size
     source: Cycles | None
     until: Cycles
     between: Name | None
     stays: Flag
     fused: _PlanOf | None
-    energy_pj: Exact
-    latency_cycles: Cycles
-    record: dict[str, Any] = Field(repr=False)
 
 
-class _CutOf(StrictModel):
+class _CutOf(LineOf):
     """What energy + weight x cycles of the network is at least, pJ."""
 
-    weight: Exact | None
     bound: Exact
 
 
-class ResidentCertificate(LimitedClaim):
-    """What the search of what stays on the chip ends with."""
+class ResidentCertificate(NetworkClaim):
+    """How every layer runs, and the lines of the whole network."""
 
     format: Literal["mapspace-resident-certificate-1"]
-    network: Name
-    proven: Flag
-    gap: NonNegativeNumber
     fused: Flag
     """Whether two layers in a row could be tiled together."""
     moves: Flag
@@ -95,20 +88,13 @@ class ResidentCertificate(LimitedClaim):
     fixed_energy_pj: Exact
     """Of other operators that only move words, however the network runs."""
     fixed_cycles: Cycles
-    energy_pj: Exact
-    latency_cycles: Size
-    lower_bound: Exact
-    model: Name
-    model_version: Name
-    accelerator: Accelerator
-    accelerator_hash: Name
     steps: tuple[_StepOf, ...] = Field(min_length=1, max_length=10_000)
-    cuts: tuple[_CutOf, ...] = Field(min_length=1, max_length=10_000)
-    seconds: NonNegativeNumber
+    cuts: tuple[_CutOf, ...] = Field(min_length=1, max_length=MOST_CUTS)
 
-    def text(self) -> str:
-        """The certificate's file."""
-        return self.model_dump_json(indent=1) + "\n"
+    @property
+    def fixed(self) -> Moved:
+        """What those cost."""
+        return Moved(Fraction(self.fixed_energy_pj), self.fixed_cycles)
 
 
 def certify_resident(
@@ -131,8 +117,6 @@ def certify_resident(
         fixed: what the network costs beside.
     """
     steps, path, found = chosen
-    limit = found.limit or Limit()
-    model = LoopNestModel()
     listed: list[_StepOf] = []
     rest: list[dict[str, Any]] = []
     for step, way, point in zip(steps, path, found.choice, strict=True):
@@ -163,24 +147,11 @@ def certify_resident(
         )
     return ResidentCertificate(
         format=FORMAT,
-        network=name,
-        objective=found.objective,
-        proven=found.gap == 0,
-        gap=found.gap,
+        **claimed(name, machine, found),
         fused=fused,
         moves=moves,
         fixed_energy_pj=str(fixed.energy),
         fixed_cycles=fixed.cycles,
-        energy_pj=str(found.energy),
-        latency_cycles=found.cycles,
-        lower_bound=str(rounded_down(found.bound)),
-        most_cycles=limit.cycles,
-        most_energy_pj=None if limit.energy is None else str(limit.energy),
-        fronts=found.fronts,
-        model=model.name,
-        model_version=model.version,
-        accelerator=machine,
-        accelerator_hash=machine.hash,
         steps=tuple(listed),
         cuts=tuple(
             _CutOf(
@@ -189,7 +160,6 @@ def certify_resident(
             )
             for cut in found.cuts
         ),
-        seconds=found.seconds,
     )
 
 
@@ -205,15 +175,8 @@ def parse_resident(data: Any, where: str) -> ResidentCertificate:
             raise ConfigError(f"{where}: steps[{place}].until: expected a step from it on.")
         if step.source is not None and step.source >= place:
             raise ConfigError(f"{where}: steps[{place}].source: expected a step before it.")
-    weights = [cut.weight for cut in found.cuts]
-    if len(set(weights)) < len(weights):
-        raise ConfigError(f"{where}: cuts: expected every weight once, got one twice.")
-    check_limits(found, where)
+    check_claim(found, found.cuts, where)
     return found
-
-
-class _WrongError(Exception):
-    """A claim that is not true."""
 
 
 def verify_resident(
@@ -228,27 +191,9 @@ def verify_resident(
     Raises:
         ConfigError: a layer cannot be proven here.
     """
-    started = time.monotonic()
-    look = _Look(certificate, None if seconds is None else started + seconds)
-    holds = True
-    try:
-        look.figures()
-        look.lines()
-        look.fronts()
-    except _WrongError as error:
-        holds = False
-        look.findings.append(f"WRONG: {error}")
-    claim = "what the first proof says of its seconds, the names, and the operators beside"
-    verdict = Verdict(
-        holds,
-        tuple(look.findings),
-        (claim, *look.left),
-        None,
-        None,
-        time.monotonic() - started,
-        complete=not look.left or not holds,
-    )
-    return Verification(certificate, verdict)
+    look = _Look(certificate, seconds)
+    unseen = "what the first proof says of its seconds, the names, and the operators beside"
+    return looked(certificate, look, look.through, unseen)
 
 
 def ran_as(certificate: ResidentCertificate) -> list[Ran]:
@@ -258,10 +203,10 @@ def ran_as(certificate: ResidentCertificate) -> list[Ran]:
         DataError: they do not take what it says.
         ConfigError: its network or its machine cannot be treated here.
     """
-    look = _Look(certificate, None)
+    look = _Look(certificate)
     try:
         path, choice = look.figures()
-    except _WrongError as error:
+    except WrongError as error:
         raise DataError(str(error)) from error
     return as_run(look.steps, path, choice)
 
@@ -289,8 +234,8 @@ def in_own_words(
     told = {"network": network, "accelerator": machine, "accelerator_hash": machine.hash}
     found = certificate.model_copy(update={**told, "steps": tuple(steps)})
     try:
-        spaces = _Look(found, None).spaces()
-    except _WrongError as error:
+        spaces = _Look(found).spaces()
+    except WrongError as error:
         raise DataError(str(error)) from error
     for place, (was, space) in enumerate(zip(certificate.steps, spaces, strict=True)):
         if was.workload.hash == steps[place].workload_hash:
@@ -301,13 +246,12 @@ def in_own_words(
     return found.model_copy(update={"steps": tuple(steps)})
 
 
-class _Look:
-    """One look at a certificate: what was checked, and what was not."""
+class _Look(Look):
+    """One look at a certificate."""
 
-    def __init__(self, certificate: ResidentCertificate, ends: float | None) -> None:
-        self.said, self._ends = certificate, ends
-        self.findings: list[str] = []
-        self.left: list[str] = []
+    def __init__(self, certificate: ResidentCertificate, seconds: float | None = None) -> None:
+        super().__init__(seconds)
+        self.said = certificate
         self.steps = [
             Step(one.workload, one.count, one.source, one.until, one.between)
             for one in certificate.steps
@@ -315,25 +259,22 @@ class _Look:
         machine = certificate.accelerator
         self._ways = Ways(self.steps, machine, fused=certificate.fused, moves=certificate.moves)
 
+    def through(self) -> None:
+        """Looks at everything."""
+        self.figures()
+        self.lines()
+        if not self.left and self.said.fronts:
+            self.fronts()
+
     def figures(self) -> tuple[list[Way], list[Point]]:
         """Looks at all that takes no proof; how every step runs, and what it takes once."""
-        self.machine()
+        said = self.said
+        self.machine(said, [(one.workload_hash, one.workload.hash) for one in said.steps])
         path = list(self.path())
         choice = self.choice(path)
-        self.bound()
+        cuts = [Cut(cut.rate, Fraction(cut.bound)) for cut in said.cuts]
+        self.bound(said, cuts, ROUNDING)
         return path, choice
-
-    def machine(self) -> None:
-        """Looks at the model and the hashes."""
-        said, model = self.said, LoopNestModel()
-        if (said.model, said.model_version) != (model.name, model.version):
-            raise _WrongError(f"made for {said.model} {said.model_version}, not {model.version}")
-        hashes = [(said.accelerator_hash, said.accelerator.hash)]
-        hashes += [(step.workload_hash, step.workload.hash) for step in said.steps]
-        wrong = [stated for stated, true in hashes if stated != true]
-        if wrong:
-            raise _WrongError(f"hash {wrong[0]} is that of other content")
-        self.findings.append(f"the machine and {len(said.steps)} layers are those of the hashes")
 
     def path(self) -> Iterator[Way]:
         """How every step runs."""
@@ -347,7 +288,7 @@ class _Look:
                 and isinstance(way.lines, PairLines) == (step.fused is not None)
             ]
             if not ways:
-                raise _WrongError(f"{step.workload.name} cannot run so after what is before it")
+                raise WrongError(f"{step.workload.name} cannot run so after what is before it")
             yield ways[0]
             state = ways[0].after
 
@@ -364,20 +305,18 @@ class _Look:
     def choice(self, path: Sequence[Way]) -> list[Point]:
         """Evaluates every mapping where its layer finds it, and adds up."""
         said, points = self.said, []
-        energy, cycles = Fraction(said.fixed_energy_pj), said.fixed_cycles
+        energy, cycles = said.fixed
         for place, (step, way) in enumerate(zip(said.steps, path, strict=True)):
             point = self._point(place, way)
             if (point.energy, point.cycles) != (Fraction(step.energy_pj), step.latency_cycles):
-                raise _WrongError(
+                raise WrongError(
                     f"{step.workload.name} takes {float(point.energy):.9g} pJ and "
                     f"{point.cycles:,} cycles, not {float(Fraction(step.energy_pj)):.9g} and "
                     f"{step.latency_cycles:,}"
                 )
             energy, cycles = energy + step.count * point.energy, cycles + step.count * point.cycles
             points.append(point)
-        if (energy, cycles) != (Fraction(said.energy_pj), said.latency_cycles):
-            raise _WrongError(f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles")
-        self.findings.append(f"in all they take {float(energy):.9g} pJ and {cycles:,} cycles")
+        self.totals(said, energy, cycles)
         return points
 
     def _point(self, place: int, way: Way) -> Point:
@@ -390,7 +329,7 @@ class _Look:
                 return Point(Fraction(0), 0, NO_CODE)
             point = point_of(way.lines.space, record_code(way.lines.space, said.record))
         except ConfigError as error:
-            raise _WrongError(f"{said.workload.name}: {error}") from error
+            raise WrongError(f"{said.workload.name}: {error}") from error
         return Point(point.energy + way.moves.energy, point.cycles + way.moves.cycles, point.code)
 
     def _pair(self, place: int, lines: PairLines) -> Point:
@@ -419,41 +358,20 @@ class _Look:
             spaces.append(part.space)
         return plan, spaces
 
-    def bound(self) -> None:
-        """Computes the bound from the lines."""
-        said = self.said
-        cuts = [
-            Cut(None if cut.weight is None else Fraction(cut.weight), Fraction(cut.bound))
-            for cut in said.cuts
-        ]
-        energy, cycles = Fraction(said.energy_pj), said.latency_cycles
-        value = value_of(said.objective, energy, Fraction(cycles))
-        if said.limit is not None and not said.limit.admits(energy, cycles):
-            raise _WrongError(f"they are not within {said.limit}")
-        bound = min(value, value if said.fronts else bound_of(said.objective, cuts, said.limit))
-        stated = Fraction(said.lower_bound)
-        if stated > bound * (1 + ROUNDING):
-            raise _WrongError(f"the lines say {float(bound):.9g}, not {float(stated):.9g}")
-        above = value / stated - 1 if stated else None
-        near = above is not None and abs(float(above) - said.gap) <= 1e-9 * (1 + said.gap)
-        if said.proven != (above is not None and above <= ROUNDING) or not near:
-            raise _WrongError(f"bound and choice are {100 * float(above or 0):.3g} % apart")
-        self.findings.append(f"{len(cuts)} lines say that none is below {float(bound):.9g}")
-
     def lines(self) -> None:
         """Proves every line again."""
-        said = self.said
-        fixed = Moved(Fraction(said.fixed_energy_pj), said.fixed_cycles)
-        begin(self._ways, math.inf if self._ends is None else self._ends - time.monotonic())
+        said, left = self.said, self.seconds_left
+        begin(self._ways, math.inf if left is None else left)
         for number, cut in enumerate(said.cuts):
-            weight = None if cut.weight is None else Fraction(cut.weight)
-            left = None if self._ends is None else max(0.0, self._ends - time.monotonic())
-            proof = Resident(self._ways, said.objective, fixed, seconds=left)
-            least = proof.certain(weight, Fraction(cut.bound) * (1 - ROUNDING))
-            if least >= Fraction(cut.bound) * (1 - ROUNDING):
+            left = self.seconds_left
+            seconds = None if left is None else max(0.0, left)
+            proof = Resident(self._ways, said.objective, said.fixed, seconds=seconds)
+            stated = Fraction(cut.bound) * (1 - ROUNDING)
+            least = proof.certain(cut.rate, stated)
+            if least >= stated:
                 continue
-            if not proof.is_open(weight):
-                raise _WrongError(f"a line's least is {float(least):.9g}, not {cut.bound}")
+            if not proof.is_open(cut.rate):
+                raise WrongError(f"a line's least is {float(least):.9g}, not {cut.bound}")
             self.left.append(f"{len(said.cuts) - number} lines: the time ended before")
             return
         self.findings.append(f"{len(said.cuts)} lines of all ways, by the same provers")
@@ -461,14 +379,11 @@ class _Look:
     def fronts(self) -> None:
         """Proves the fronts of all ways again, and looks for a better choice within the limit."""
         said = self.said
-        if said.limit is None or not said.fronts or self.left:
-            return
-        left = None if self._ends is None else self._ends - time.monotonic()
-        fixed = Moved(Fraction(said.fixed_energy_pj), said.fixed_cycles)
-        found = LimitedResident(self._ways, said.limit, fixed, seconds=left).run()
+        assert said.limit is not None  # the parser refuses fronts without one
+        found = LimitedResident(self._ways, said.limit, said.fixed, seconds=self.seconds_left).run()
         if found.bound >= Fraction(said.lower_bound) * (1 - ROUNDING):
             self.findings.append("the fronts of all ways have none that is better in the limit")
         elif found.gap > 0:
             self.left.append("the fronts: the time ended before")
         else:
-            raise _WrongError(f"the fronts of all ways have one of {float(found.value):.9g}")
+            raise WrongError(f"the fronts of all ways have one of {float(found.value):.9g}")
