@@ -11,22 +11,18 @@ Its public face is that of `costmodel.exact_any.prover.AnyProver`.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy as np
-
-from costmodel.costs import STATUS_OK, Objective
-from costmodel.exact.objective import INFINITE, objective_kind
-from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, Earlier, ThreeLevelProgress
-from costmodel.exact.proof_run import ProofRun
+from costmodel.costs import Objective
+from costmodel.exact.objective import objective_kind
+from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit, floor_outcome
+from costmodel.exact_any.scored_run import ScoredRun
 from costmodel.exact_imperfect.boundaries import Boundaries
 from costmodel.exact_imperfect.boxes import Piece, Queue, best_halves, narrowed, whole_box
 from costmodel.exact_imperfect.cells import cells_of
@@ -35,7 +31,6 @@ from costmodel.exact_imperfect.charges import Charges
 from costmodel.exact_imperfect.grid import FloatArray, Grid, fits
 from costmodel.exact_imperfect.prices import Box, least_cycles, prices
 from costmodel.exact_imperfect.spreads import Spread, tightened
-from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tile_chains.rules import Rules
@@ -122,7 +117,7 @@ class _Order:
         return least_cycles(self.space.tables, box)
 
 
-class ImperfectProver(ProofRun):
+class ImperfectProver(ScoredRun):
     """Bounds the best mapping of a map space with remainders from below.
 
     Attributes:
@@ -132,12 +127,9 @@ class ImperfectProver(ProofRun):
         unit_pj: the unit of energy, pJ.
         finished: whether the best mapping known is proven, to within SLACK.
         rounds: always 1.
-        ties: that a finished proof does not say which of equal mappings is the better one.
         threads: how many threads work; it is one.
         earlier_seconds: always 0.
     """
-
-    ties = False
 
     def __init__(
         self,
@@ -169,20 +161,16 @@ class ImperfectProver(ProofRun):
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
         self.rounds, self.threads, self.earlier_seconds = 1, 1, 0.0
-        self.finished = False
         self.unit_pj = energy_unit(space) * OVERCOUNT
         self._kind = objective_kind(objective)
-        self._known = Known(space, objective)
+        counts, certain = {"boxes": 0, "chains": 0}, floor_outcome(space, self.unit_pj)
+        super().__init__(Known(space, objective), counts, certain)
         self._limit: float | None = None
         spaces = (space,) if space.orders is None else space.orders.spaces
         self._orders = [_Order(one, keep_choices(one, keep)) for one in spaces]
         self._keeps = [order.keeps for order in self._orders]
         self._queue = Queue()
-        self._counts = {"boxes": 0, "chains": 0}
-        self._certain = floor_outcome(space, self.unit_pj)
-        self._steps = 0
         self._stuck = False
-        self._halted = threading.Event()
         self._root = self._roots()
         self._built = False
 
@@ -294,40 +282,14 @@ class ImperfectProver(ProofRun):
             if after_step is not None:
                 after_step(self)
 
-    def halt(self) -> None:
-        """Ends the step that another thread is in as soon as it can."""
-        self._halted.set()
-
-    def go_on(self) -> None:
-        """Lets steps take their time again."""
-        self._halted.clear()
-
-    def offer(self, codes: Codes) -> None:
-        """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
-        allowed = codes if self.keep is None else codes[[self.allows(code) for code in codes]]
-        if len(allowed):
-            self._known.take(allowed)
-
     def allows(self, code: Codes) -> bool:
         """Whether a mapping `[D]` is one of those that the proof speaks of."""
         if self.keep is None:
             return True
-        number = 0 if self.space.orders is None else int(self.space.orders.which(code[None])[0])
-        names = self.space.workload.tensor_names
-        kept = tuple(
-            sum(1 << names.index(name) for name in level.keep)
-            for level in self.space.describe(code).levels
-        )
-        return kept in self._keeps[number]
+        return self._kept_by(code) in self._keeps[self._order_of(code)]
 
-    def _outcome(self, energy: float, cycles: float) -> Outcome:
-        return min(INFINITE, round(Fraction(energy) / self.unit_pj)), int(cycles)
-
-    @property
-    def best_outcome(self) -> Outcome | None:
-        """Energy in units and cycles of the best mapping offered; None before the first."""
-        best = self._known.best
-        return None if best is None else self._outcome(*best)
+    def _is_narrow(self) -> bool:
+        return self.keep is not None
 
     @property
     def lower_outcome(self) -> Outcome:
@@ -338,10 +300,7 @@ class ImperfectProver(ProofRun):
         if not self._built or not len(self._queue):
             return self._certain if best is None else min(self._certain, best, key=self.rank_of)
         piece = self._queue.least[1]
-        found = math.floor(Fraction(piece.energy * (1 - SLACK)) / self.unit_pj), piece.cycles
-        # What was certain stays so: equal products of other factors are rounded apart.
-        self._certain = max(self._certain, found, key=self.rank_of)
-        return self._certain if best is None else min(self._certain, best, key=self.rank_of)
+        return self._lower(piece.energy, piece.cycles)
 
     def search_below(
         self, limit: Outcome, seconds: float | None = None
@@ -363,28 +322,9 @@ class ImperfectProver(ProofRun):
         return None, 1.0 if again.finished else math.nan
 
     @property
-    def counts(self) -> dict[str, int]:
-        """Boxes of spatial factors split off, and chains over a grid."""
-        return dict(self._counts)
-
-    @property
     def bounds_computed(self) -> int:
         """How many sets of mappings were bounded so far."""
         return self._counts["chains"]
-
-    def codes(self, most: int = MOST_TOP) -> Codes:
-        """`[m, D]` the best mapping offered, if there is any."""
-        return self._known.codes(most)
-
-    def outcomes(self, codes: Codes) -> list[Outcome | None]:
-        """Energy in units and cycles of mappings `[B, D]` by the cost model; None: infeasible."""
-        costs = LoopNestModel().evaluate(self.space, codes)
-        return [
-            self._outcome(float(energy), float(cycles)) if status == STATUS_OK else None
-            for energy, cycles, status in zip(
-                costs.energy_pj, costs.latency_cycles, costs.status, strict=True
-            )
-        ]
 
     def progress(self) -> ThreeLevelProgress | AnyLevelsProgress | None:
         """None: a bound is soon found again."""
@@ -397,15 +337,3 @@ class ImperfectProver(ProofRun):
             ConfigError: always.
         """
         raise ConfigError("progress: bounds without a proof are made anew; start without it.")
-
-    def state_dict(self) -> dict[str, Any]:
-        """The steps taken, and the best mapping."""
-        codes = self.codes(1)
-        return {"steps": self._steps, "best": codes[0] if len(codes) else None}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state_dict()`: takes as many steps again, from the best mapping on."""
-        if state["best"] is not None:
-            self.offer(np.array(state["best"], np.int32)[None])
-        while self._steps < int(state["steps"]) and not self.finished:
-            self.step()

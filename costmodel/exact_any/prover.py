@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
-from costmodel.costs import STATUS_OK, Objective
-from costmodel.exact.objective import INFINITE, LATENCY, objective_kind
+from costmodel.costs import Objective
+from costmodel.exact.decode import Outcome
+from costmodel.exact.objective import LATENCY, objective_kind
 from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, Earlier
-from costmodel.exact.proof_run import ProofRun
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
@@ -38,9 +35,9 @@ from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, floor_outcome, why_not_any
 from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
+from costmodel.exact_any.scored_run import ScoredRun
 from costmodel.exact_any.tilings import Tilings
 from costmodel.exact_any.weighing import Weighed
-from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tile_chains.rules import Decision, Rules
@@ -49,9 +46,6 @@ from costmodel.tile_chains.tables import ChainTables
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
-
-Outcome = tuple[int, int]
-"""Energy in units and cycles."""
 
 STEP_SECONDS = 0.05
 
@@ -102,7 +96,7 @@ def _entering(
     return apart.by_level(a, keeps_of[one.number].index(found.keeps)) if a in raised else None
 
 
-class AnyProver(ProofRun):
+class AnyProver(ScoredRun):
     """Finds the best mapping of a map space on any hierarchy, and proves that there is none better.
 
     Attributes:
@@ -113,12 +107,10 @@ class AnyProver(ProofRun):
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven, to within SLACK.
         rounds: always 1.
-        ties: that a finished proof does not say which of equal mappings is the better one.
         threads: how many threads work; it is one.
         earlier_seconds: what another proof took, where this one goes on from there.
     """
 
-    ties = False
     # Whether nothing can be better than the best known once the least bound cannot.
     _settles = True
     # Whether assignments are taken up here, by rising bound.
@@ -162,19 +154,16 @@ class AnyProver(ProofRun):
         self._without = without
         self._keeps = [Rules(one, without).keeps(keep_choices(one, keep)) for one in self._spaces]
         self.rounds = 1
-        self.finished = False
         self.threads = 1
         self.unit_pj = energy_unit(space)
         self._kind = objective_kind(objective)
         self._top = top
-        self._known = self._nothing_known()
+        counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
+        super().__init__(self._nothing_known(), counts, floor_outcome(space, self.unit_pj))
         self._resumed: AnyLevelsProgress | None = None
         self.earlier_seconds = 0.0
         self._unit = float(self.unit_pj)
         self._bound: tuple[float, float] = (0.0, 0.0)
-        self._certain = floor_outcome(space, self.unit_pj)
-        self._halted = threading.Event()
-        self._counts = dict.fromkeys(("assignments", "chains", "tiles", "tilings", "orders"), 0)
         self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
         self._room = room
         self._bounds = ChainBounds(self._known, self._counts)
@@ -184,7 +173,6 @@ class AnyProver(ProofRun):
             # proof, and its tables, until garbage is collected.
             self._bounds.entering = partial(_entering, self._apart, self._keeps)
         self._dived: tuple[float, float, float] = (math.inf,) * 3
-        self._steps = 0
         self._built = False
         self._work = self._prove()
         self._closed = False
@@ -212,14 +200,6 @@ class AnyProver(ProofRun):
             self._steps += 1
             if next(self._work, self) is self:
                 self.finished = True
-
-    def halt(self) -> None:
-        """Ends the step that another thread is in as soon as it can."""
-        self._halted.set()
-
-    def go_on(self) -> None:
-        """Lets steps take their time again."""
-        self._halted.clear()
 
     def close(self) -> None:
         """Lets go of its tables: no step can be taken any more."""
@@ -439,19 +419,8 @@ class AnyProver(ProofRun):
 
     def offer(self, codes: Codes) -> None:
         """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
-        narrow = self.keep or self._without
-        allowed = codes[[self.allows(code) for code in codes]] if narrow else codes
-        if len(allowed) and self._room is None:
-            self._known.take(allowed)
-
-    def _outcome(self, energy: float, cycles: float) -> Outcome:
-        return min(INFINITE, round(Fraction(energy) / self.unit_pj)), int(cycles)
-
-    @property
-    def best_outcome(self) -> Outcome | None:
-        """Energy in units and cycles of the best mapping found; None before the first."""
-        best = self._known.best
-        return None if best is None else self._outcome(*best)
+        if self._room is None:
+            super().offer(codes)
 
     @property
     def lower_outcome(self) -> Outcome:
@@ -459,11 +428,7 @@ class AnyProver(ProofRun):
         best = self.best_outcome
         if self.finished and best is not None:
             return best
-        energy, cycles = self._bound
-        found = math.floor(Fraction(energy * (1 - SLACK)) / self.unit_pj), int(cycles)
-        # What was certain stays so: equal products of other factors are rounded apart.
-        self._certain = max(self._certain, found, key=self.rank_of)
-        return self._certain if best is None else min(self._certain, best, key=self.rank_of)
+        return self._lower(*self._bound)
 
     def search_below(
         self, limit: Outcome, seconds: float | None = None
@@ -495,48 +460,17 @@ class AnyProver(ProofRun):
         self.run(seconds)
         return self._known.best is not None
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Assignments listed, chains of tables built, tiles and tilings bounded, orders costed."""
-        return dict(self._counts)
-
-    @property
-    def bounds_computed(self) -> int:
-        """How many sets of mappings were bounded so far, orders tried included."""
-        return sum(self._counts.values())
-
-    def codes(self, most: int = MOST_TOP) -> Codes:
-        """`[m, D]` the best mappings found so far, best first, at most so many."""
-        return self._known.codes(most)
-
-    def outcomes(self, codes: Codes) -> list[Outcome | None]:
-        """Energy in units and cycles of mappings `[B, D]` by the cost model; None: infeasible."""
-        costs = LoopNestModel().evaluate(self.space, codes)
-        return [
-            self._outcome(float(energy), float(cycles)) if status == STATUS_OK else None
-            for energy, cycles, status in zip(
-                costs.energy_pj, costs.latency_cycles, costs.status, strict=True
-            )
-        ]
-
     def allows(self, code: Codes) -> bool:
         """Whether a mapping `[D]` is one of those that the proof speaks of."""
-        number = 0 if self.space.orders is None else int(self.space.orders.which(code[None])[0])
         without = self._without
         if without is not None and without.dimension >= 0:
             dimension = self.space.workload.dimension_names[without.dimension]
             if self.space.describe(code).levels[without.level].spatial[dimension] > 1:
                 return False
-        narrow = self.keep is not None or without is not None
-        return not narrow or self._kept_by(code) in self._keeps[number]
+        return not self._is_narrow() or self._kept_by(code) in self._keeps[self._order_of(code)]
 
-    def _kept_by(self, code: Codes) -> tuple[int, ...]:
-        """The tensors, as bits, that a mapping keeps at every level."""
-        names = self.space.workload.tensor_names
-        return tuple(
-            sum(1 << names.index(name) for name in level.keep)
-            for level in self.space.describe(code).levels
-        )
+    def _is_narrow(self) -> bool:
+        return self.keep is not None or self._without is not None
 
     def progress(self) -> AnyLevelsProgress | None:
         """What is settled, so that another proof can go on; None where nothing is recorded."""
@@ -581,15 +515,3 @@ class AnyProver(ProofRun):
             raise ConfigError("progress.best: expected mappings of the problem.")
         if found:
             self.offer(np.array(found, np.int32))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The steps taken, and the best mapping."""
-        codes = self.codes(1)
-        return {"steps": self._steps, "best": codes[0] if len(codes) else None}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state_dict()`: takes the same steps again, from the best mapping on."""
-        if state["best"] is not None:
-            self.offer(np.array(state["best"], np.int32)[None])
-        while self._steps < int(state["steps"]) and not self.finished:
-            self.step()
