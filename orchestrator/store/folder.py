@@ -32,7 +32,7 @@ from mapspace.bounded_reading import parse_json, read_json
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.extras import install, is_installed
 from mapspace.storage import Place, file_sizes, folders, make_folder, write_atomically
-from orchestrator.store.parquet import parquet_bytes, rows_in, rows_with
+from orchestrator.store.parquet import new_name, parquet_bytes, rows_in, rows_with
 from orchestrator.store.rows import Row, content_id, read_row
 
 FORMAT = "mapspace-store-1"
@@ -94,9 +94,9 @@ class Store:
                 "with --store or MAPSPACE_STORE, or leave it out with --no-store."
             )
         # All of a bucket's objects would be listed.
-        for other in sorted(file_sizes(self.place)) if isinstance(self.place, Path) else ():
-            if other != MARKER and not other.endswith(".tmp"):
-                self.tell(f"{self.place / other}: is none of the store's files; it is left alone.")
+        if isinstance(self.place, Path):
+            self._name_strangers(self.place)
+            self._name_strangers(self.place / NEW)
 
     def rows(self, questions: Collection[str]) -> list[Row]:
         """All rows that answer some questions, each once; a line says what cannot be read."""
@@ -188,7 +188,7 @@ class Store:
 
     def write_parquet(self, content: bytes) -> None:
         """Writes a Parquet file of rows under a name that nobody else gives."""
-        self.write(f"{ROWS}/{uuid.uuid4().hex}.parquet", content)
+        self.write(f"{ROWS}/{new_name(content)}", content)
 
     def listed(self, folder: str, suffix: str) -> list[str]:
         """Paths in the store of a folder's files; what is none of the store's is named."""
@@ -197,9 +197,17 @@ class Store:
             if name.endswith(suffix) and not name.startswith("."):
                 found.append(f"{folder}/{name}")
             elif not name.endswith(".tmp"):
-                path = self.file(f"{folder}/{name}")
-                self.tell(f"{path}: is none of the store's files; it is left alone.")
+                self._name_stranger(self.file(f"{folder}/{name}"))
         return found
+
+    def _name_strangers(self, folder: Path) -> None:
+        """Names the files of a folder of folders."""
+        for name in sorted(file_sizes(folder)):
+            if name != MARKER and not name.endswith(".tmp"):
+                self._name_stranger(folder / name)
+
+    def _name_stranger(self, file: Place) -> None:
+        self.tell(f"{file}: is none of the store's files; it is left alone.")
 
     def read(self, path: str, how: Callable[[Place], Found]) -> Found | None:
         """What a file holds; None where it is damaged, which a line says.

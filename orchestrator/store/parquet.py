@@ -1,8 +1,13 @@
-"""Rows in Parquet files: sorted by question, so that those of one are found by its row groups."""
+"""Rows in Parquet files: sorted by question, so that those of one are found by its row groups.
+
+Pages have checksums of their own. What describes them, at the end of the file, has none, and Arrow
+reads a damaged one without a word or ends the process: its hash is a part of the file's name.
+"""
 
 from __future__ import annotations
 
 import functools
+import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from mapspace.arrow_columns import column
 from mapspace.errors import DataError
 from mapspace.storage import opened
-from orchestrator.store.rows import COLUMNS, Row, checked_row
+from orchestrator.store.rows import COLUMNS, Row, checked_row, content_id
 
 if TYPE_CHECKING:
     from mapspace.storage import Place
 
 # Rows that are read to find one.
 ROW_GROUP = 8192
+# A file's last bytes: how long what describes it is, and Parquet's mark.
+END_BYTES = 8
 
 
 def schema() -> Any:
@@ -55,6 +62,39 @@ def table_bytes(table: Any) -> bytes:
         write_page_checksum=True,
     )
     found: bytes = content.getvalue().to_pybytes()
+    return found
+
+
+def new_name(content: bytes) -> str:
+    """A name for a Parquet file that nobody else gives, and by which its end is checked."""
+    import pyarrow as pa
+
+    return f"{uuid.uuid4().hex}-{content_id(_description(pa.BufferReader(content)))}.parquet"
+
+
+def check_description(file: Place, source: Any) -> None:
+    """Holds what describes a Parquet file's content against the file's name.
+
+    Args:
+        file: the file; one whose name has no hash, of an earlier version, is not checked.
+        source: the same, opened.
+
+    Raises:
+        DataError: it is damaged; the message names it.
+    """
+    _, dash, told = file.name.removesuffix(".parquet").partition("-")
+    if dash and content_id(_description(source)) != told:
+        raise DataError(f"{file}: the file is damaged (its end is not what its name says).")
+
+
+def _description(source: Any) -> bytes:
+    """The end of an opened Parquet file, which says where everything else is."""
+    size = source.size()
+    source.seek(max(0, size - END_BYTES))
+    length = int.from_bytes(source.read(4), "little")
+    begin = max(0, size - END_BYTES - length)
+    source.seek(begin)
+    found: bytes = source.read(size - begin)
     return found
 
 
@@ -105,6 +145,7 @@ def row_groups(
     place_of_questions = COLUMNS.index("question") + 1
     try:
         with opened(file) as source:
+            check_description(file, source)
             parquet = pq.ParquetFile(source, page_checksum_verification=True)
             if parquet.schema_arrow.names != schema().names:
                 raise DataError(f"{file}: expected the columns of a store, found other ones.")
@@ -126,7 +167,7 @@ def row_groups(
                 yield parquet.read_row_group(part, use_threads=False).cast(schema())
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, AttributeError, pa.ArrowException) as error:
+    except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         if isinstance(error, DataError):
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapspace.errors import ConfigError, MapspaceError
-from mapspace.storage import folders
-from orchestrator.store.folder import NEW, ROWS, Store
+from mapspace.errors import ConfigError, DataError, MapspaceError
+from mapspace.storage import folders, opened
+from orchestrator.store.folder import ATTEMPTS, NEW, ROWS, Store
+from orchestrator.store.parquet import check_description, row_groups, schema
 from orchestrator.store.rows import COLUMNS
 
 if TYPE_CHECKING:
+    from mapspace.storage import Place
     from orchestrator.store.rows import Row
 
 # What makes an answer again is for no view.
@@ -60,6 +63,7 @@ class Database:
         """
         self._store = store
         self._left_out: set[str] = set()
+        self._files: list[Place] = []
         self._open()
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Answer:
@@ -82,11 +86,20 @@ class Database:
                 return Answer(tuple(part[0] for part in found.description), found.fetchall())
             except duckdb.Error as error:
                 # A file that was opened and cannot be read on: named, left out, asked again.
-                if isinstance(error, wrong) or not self._leave_out_damaged():
+                damaged = not isinstance(error, wrong) and self._leave_out_damaged()
+                if not (damaged or self._has_changed()):
                     raise ConfigError(f"SQL: {_line(error)}") from None
             self._open()
 
     def _open(self) -> None:
+        for _ in range(ATTEMPTS):
+            # Whoever brings rows together removes what was listed.
+            with suppress(FileNotFoundError):
+                self._open_listed()
+                return
+        raise MapspaceError(f"{self._store.place}: its files keep changing.")
+
+    def _open_listed(self) -> None:
         import duckdb
 
         self._database = database = duckdb.connect(":memory:")
@@ -97,7 +110,7 @@ class Database:
         if single:
             database.register("single", _table(single))
             sources.append(f"SELECT {SELECTED} FROM single")
-        files = [self._store.file(path) for path in paths if self._is_readable(path)]
+        self._files = files = [self._store.file(p) for p in paths if self._is_readable(p)]
         if files and isinstance(self._store.place, Path):
             listed = ", ".join(_quoted(str(file)) for file in files)
             database.execute(f"SET allowed_paths = [{listed}]")
@@ -114,10 +127,9 @@ class Database:
                 "SELECT count(*), count(DISTINCT id) FROM every_row"
             ).fetchone()
         except duckdb.Error as error:
-            if not self._leave_out_damaged():
+            if not (self._has_changed() or self._leave_out_damaged()):
                 raise MapspaceError(f"{self._store.place}: {_line(error)}") from error
-            self._open()
-            return
+            raise FileNotFoundError from error  # to be listed anew
         # Whoever brought rows together and was stopped has left some twice.
         once = " QUALIFY row_number() OVER (PARTITION BY id) = 1" if count > different else ""
         database.execute("CREATE TABLE removed (id BIGINT)")
@@ -144,18 +156,27 @@ class Database:
         if not isinstance(file, Path):
             return not self._checked(path)
         try:
+            with opened(file) as source:
+                check_description(file, source)
             found = self._database.execute(
                 "DESCRIBE SELECT * FROM read_parquet(?)", [str(file)]
             ).fetchall()
-        except duckdb.Error as error:
-            why = f"the file is damaged ({_line(error)})"
-        else:
             if [column[0] for column in found] == ["id", *COLUMNS]:
                 return True
-            why = "expected the columns of a store, found other ones"
-        self._store.tell(f"{file}: {why}. It is left out.")
+            why = f"{file}: expected the columns of a store, found other ones."
+        except duckdb.Error as error:
+            if not file.exists():
+                raise FileNotFoundError from error
+            why = f"{file}: the file is damaged ({_line(error)})."
+        except DataError as error:
+            why = str(error)
+        self._store.tell(f"{why} It is left out.")
         self._left_out.add(path)
         return False
+
+    def _has_changed(self) -> bool:
+        """Whether a file that was opened is there no more."""
+        return not all(file.exists() for file in self._files)
 
     def _leave_out_damaged(self) -> bool:
         """Whether Parquet files cannot be read to their ends; each is named, and left out."""
@@ -166,8 +187,6 @@ class Database:
 
     def _checked(self, path: str) -> bool:
         """Whether a Parquet file is damaged, which a line says."""
-        from orchestrator.store.parquet import row_groups
-
         if path in self._left_out:
             return False
         return self._store.read(path, lambda file: sum(1 for _ in row_groups(file))) is None
@@ -206,8 +225,6 @@ def _table_functions(node: Any) -> Iterator[str]:
 
 def _table(rows: Sequence[Row]) -> Any:
     import pyarrow as pa
-
-    from orchestrator.store.parquet import schema
 
     return pa.Table.from_pylist(
         [{"id": row.id, **row.model_dump()} for row in rows], schema=schema()

@@ -154,6 +154,7 @@ def test_damaged_files_are_named_and_the_others_answer(
     # Its structure is whole; DuckDB cannot make anything of its first page.
     (folder / "cleared.parquet").write_bytes(content[:4] + bytes(600) + content[604:])
     (folder / "letter.txt").write_text("x")
+    (folder / f"0-{large.name}").write_bytes(content)
     assert call("results", "SELECT count(*) AS n, max(value) FROM searches", "--json") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)[0]["n"] == 80
@@ -161,8 +162,42 @@ def test_damaged_files_are_named_and_the_others_answer(
     assert sum("short.parquet" in line for line in lines) == 1
     assert sum("cleared.parquet" in line for line in lines) == 1
     assert sum("letter.txt" in line for line in lines) == 1
-    assert len(lines) == 3
-    assert answer(capsys, "results", "gc")["damaged"] == 2
+    assert sum("its end is not what its name says" in line for line in lines) == 1
+    assert len(lines) == 4
+    assert answer(capsys, "results", "gc")["damaged"] == 3
+
+
+@pytest.mark.parametrize("when", ["listed", "looked at", "opened"])
+def test_files_that_others_bring_together_meanwhile_are_found_again(
+    when: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(store, "say", lines.append)
+    moved = []
+
+    def move() -> None:
+        if not moved:
+            for path in (store.place / ROWS).iterdir():  # type: ignore[union-attr]
+                moved.append(store.write_parquet(path.read_bytes()))
+                path.unlink()
+
+    look = Database._is_readable
+
+    def looking(self: Database, path: str) -> bool:
+        if when == "listed":
+            move()
+        readable = look(self, path)
+        if when == "looked at":
+            move()
+        return readable
+
+    monkeypatch.setattr(Database, "_is_readable", looking)
+    database = Database(store)
+    if when == "opened":
+        move()
+    assert database.ask("SELECT count(*) FROM searches").rows == [(80,)]
+    assert moved
+    assert not lines
 
 
 def test_a_store_that_is_empty_and_one_in_a_bucket(

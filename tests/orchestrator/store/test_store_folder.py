@@ -193,6 +193,29 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> Non
     assert (tmp_path / ROWS / "holiday.txt").exists()
 
 
+@pytest.mark.parametrize("flipped", [0x01, 0x02, 0xFF])
+def test_a_parquet_file_whose_end_is_damaged_is_named(tmp_path: Path, flipped: int) -> None:
+    """Arrow skips rows of some such files without a word, and of others ends the process."""
+    Quiet(tmp_path).add([row_of(0)])
+    compact(Quiet(tmp_path))
+    (parquet,) = (tmp_path / ROWS).iterdir()
+    whole = parquet.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    assert 0 < begin < len(whole) - 1000
+    for position in range(begin, len(whole), 11):
+        changed = bytearray(whole)
+        changed[position] ^= flipped
+        parquet.write_bytes(changed)
+        store = Quiet(tmp_path)
+        assert numbers(store) == []
+        (line,) = store.lines
+        assert parquet.name in line
+    # One that a version wrote which put no hash into the name is read as it is.
+    parquet.write_bytes(whole)
+    parquet.rename(parquet.with_name(f"{'a' * 32}.parquet"))
+    assert numbers(Quiet(tmp_path)) == [0]
+
+
 def test_many_small_parquet_files_are_brought_together_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,18 +231,20 @@ def test_many_small_parquet_files_are_brought_together_unasked(
     assert not store.lines
 
 
-def test_a_foreign_file_beside_the_marker_is_named(tmp_path: Path) -> None:
+def test_foreign_files_beside_folders_are_named(tmp_path: Path) -> None:
     """And is left alone; folders may be a disk's own."""
     Quiet(tmp_path).add([row_of(1)])
-    (tmp_path / "notes.txt").write_text("mine")
+    foreign = tmp_path / "notes.txt", tmp_path / NEW / "notes.txt"
+    for file in foreign:
+        file.write_text("mine")
     (tmp_path / "lost+found").mkdir()
     store = Quiet(tmp_path)
     assert found(store, 1) == row_of(1)
     assert store.lines == [
-        f"{tmp_path / 'notes.txt'}: is none of the store's files; it is left alone."
+        f"{file}: is none of the store's files; it is left alone." for file in foreign
     ]
     clear(store)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert [file.read_text() for file in foreign] == ["mine", "mine"]
 
 
 def test_a_flipped_bit_is_never_an_answer(tmp_path: Path) -> None:
