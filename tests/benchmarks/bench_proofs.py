@@ -2,7 +2,7 @@
 
 Every search is the default one of `mapspace search`, warm: the proof with the structured searcher
 beside it, whose processor seconds count as well. Each machine has a process of its own. What is
-printed last is the table of docs/inside/proof-any-levels.md.
+printed last is a table of docs/inside/proof-times.md.
 """
 
 from __future__ import annotations
