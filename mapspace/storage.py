@@ -7,6 +7,7 @@ files get a temporary name first.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import shutil
@@ -360,6 +361,15 @@ def _checked(path: str, shown: str) -> str:
     return path
 
 
+def has_gone(file: Place, error: Exception) -> bool:
+    """Whether what an SDK says comes of a file that was removed since it was opened."""
+    if isinstance(file, Path) or "GetObject" not in str(error):
+        return False
+    with suppress(MapspaceError):
+        return not file.exists()
+    return False
+
+
 @contextmanager
 def _told(path: RemotePath, doing: str) -> Iterator[None]:
     """Turns what an SDK says into one line; a missing file stays a `FileNotFoundError`."""
@@ -370,6 +380,8 @@ def _told(path: RemotePath, doing: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (OSError, ArrowException) as error:
+        if has_gone(path, error):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
         text = str(error)
         first = text.splitlines()[0]
         known = (reason for marks, reason in _REASONS if any(mark in text for mark in marks))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapspace.arrow_columns import column
 from mapspace.errors import DataError
-from mapspace.storage import opened
+from mapspace.storage import has_gone, opened
 from orchestrator.store.rows import COLUMNS, Row, checked_row, content_id
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ def row_groups(
     except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         if isinstance(error, DataError):
             raise
+        if has_gone(file, error):
+            raise FileNotFoundError(str(file)) from error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{file}: the file is damaged ({reason.rstrip('.')}).") from error
 

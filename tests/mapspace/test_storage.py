@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from data_configs import data_config
@@ -297,6 +298,26 @@ def test_the_lock_of_a_killed_run_does_not_stay(
     with claimed(folder):
         assert str(os.getpid()) in (folder / ".lock").read_text()
     assert not (folder / ".lock").exists()
+
+
+def test_a_file_that_goes_between_opening_and_reading_is_none(
+    bucket: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An SDK then says something else than for one that never was."""
+    file, filesystem = bucket / "x", bucket.filesystem
+    file.write_bytes(b"content")
+
+    class Hasty:
+        get_file_info = filesystem.get_file_info
+
+        def open_input_file(self, key: str) -> Any:
+            opened = filesystem.open_input_file(key)
+            filesystem.delete_file(key)
+            return opened
+
+    monkeypatch.setattr(RemotePath, "filesystem", Hasty())
+    with pytest.raises(FileNotFoundError):
+        file.read_bytes()
 
 
 @pytest.mark.parametrize("replaced", [False, True])

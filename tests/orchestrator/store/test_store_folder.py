@@ -16,12 +16,13 @@ import pytest
 
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import RemotePath
-from orchestrator.store import compaction, folder
+from orchestrator.store import compaction, folder, parquet
 from orchestrator.store.address import Question
 from orchestrator.store.answers import read_answer
 from orchestrator.store.choice import chosen, own_folder
 from orchestrator.store.compaction import clear, compact
 from orchestrator.store.folder import MARKER, NEW, ROWS, Store
+from orchestrator.store.parquet import parquet_bytes
 from orchestrator.store.rows import Row, content_id
 
 
@@ -172,8 +173,8 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> Non
     compact(store)
     for number in range(2, 4):
         store.add([row_of(number)])
-    (parquet,) = (tmp_path / ROWS).iterdir()
-    whole = parquet.read_bytes()
+    (file,) = (tmp_path / ROWS).iterdir()
+    whole = file.read_bytes()
     single = tmp_path / NEW / row_of(2).question / f"{row_of(2).name}.json"
     single.write_bytes(single.read_bytes().replace(b"3.5", b"3.4"))
     (tmp_path / ROWS / "holiday.txt").write_text("x")
@@ -198,21 +199,21 @@ def test_a_parquet_file_whose_end_is_damaged_is_named(tmp_path: Path, flipped: i
     """Arrow skips rows of some such files without a word, and of others ends the process."""
     Quiet(tmp_path).add([row_of(0)])
     compact(Quiet(tmp_path))
-    (parquet,) = (tmp_path / ROWS).iterdir()
-    whole = parquet.read_bytes()
+    (file,) = (tmp_path / ROWS).iterdir()
+    whole = file.read_bytes()
     begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     assert 0 < begin < len(whole) - 1000
     for position in range(begin, len(whole), 11):
         changed = bytearray(whole)
         changed[position] ^= flipped
-        parquet.write_bytes(changed)
+        file.write_bytes(changed)
         store = Quiet(tmp_path)
         assert numbers(store) == []
         (line,) = store.lines
-        assert parquet.name in line
+        assert file.name in line
     # One that a version wrote which put no hash into the name is read as it is.
-    parquet.write_bytes(whole)
-    parquet.rename(parquet.with_name(f"{'a' * 32}.parquet"))
+    file.write_bytes(whole)
+    file.rename(file.with_name(f"{'a' * 32}.parquet"))
     assert numbers(Quiet(tmp_path)) == [0]
 
 
@@ -250,14 +251,14 @@ def test_foreign_files_beside_folders_are_named(tmp_path: Path) -> None:
 def test_a_flipped_bit_is_never_an_answer(tmp_path: Path) -> None:
     """Wherever it is: what is read is what was written, or nothing of that file."""
     Quiet(tmp_path).add([row_of(number) for number in range(70)])
-    (parquet,) = (tmp_path / ROWS).iterdir()
-    whole = parquet.read_bytes()
+    (file,) = (tmp_path / ROWS).iterdir()
+    whole = file.read_bytes()
     questions = [row_of(number).question for number in range(70)]
     named = 0
     for position in range(3, len(whole), len(whole) // 80):
         content = bytearray(whole)
         content[position] ^= 4
-        parquet.write_bytes(content)
+        file.write_bytes(content)
         store = Quiet(tmp_path)
         rows = store.rows(questions)
         assert all(row == row_of(row.seed) for row in rows), position
@@ -450,6 +451,28 @@ def test_many_writers_and_compactions_at_once_some_killed(tmp_path: Path) -> Non
     """Every row whose writer said that it is there, is there."""
     _write_and_compact(tmp_path)
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_rows_of_a_bucket_that_are_moved_while_they_are_read_are_read_where_they_are(
+    bucket: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Quiet(bucket)
+    content = parquet_bytes([row_of(0)])
+    store.write_parquet(content)
+    moved: list[Any] = []
+    opened = parquet.opened
+
+    def hasty(file: Any) -> Any:
+        source = opened(file)
+        if not moved:
+            moved.append(store.write_parquet(content))
+            file.unlink()
+        return source
+
+    monkeypatch.setattr(parquet, "opened", hasty)
+    assert numbers(store) == [0]
+    assert moved
+    assert not store.lines
 
 
 @pytest.mark.slow
