@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING
 import pytest
 from parts import in_part, part_of
 from processes import Nodes
+from ray_forks import Forks
 
 if TYPE_CHECKING:
     from mapspace.storage import RemotePath
 
 # Whether the files of tests share a cluster.
 CLUSTER = pytest.StashKey[bool]()
+# What starts the workers of the Ray that tests share.
+FORKS = Forks()
 # Processors of the Ray that tests share.
 CPUS = 2
 # The files that take longest, longest first; those that need a Ray come before all others.
@@ -142,7 +145,12 @@ def _ray_of_those_who_ask(request: pytest.FixtureRequest) -> Iterator[None]:
 def _end_ray(config: pytest.Config) -> None:
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized() and not config.stash.get(CLUSTER, False):
+        FORKS.end()
         ray.shutdown()
+
+
+def pytest_sessionfinish() -> None:
+    FORKS.end()
 
 
 def _ray_is_idle() -> bool:
@@ -163,7 +171,9 @@ def ray_runtime() -> None:
     """A Ray with two processors, all of them free; later files get the same one."""
     from mapspace.ray_start import start_ray
 
-    start_ray("local", cpus=CPUS, needed=CPUS)
+    FORKS.prepare()
+    if start_ray("local", cpus=CPUS, needed=CPUS):
+        FORKS.serve()
 
 
 @pytest.fixture(scope="session")
