@@ -244,6 +244,7 @@ def nodes(pytestconfig: pytest.Config) -> Iterator[Nodes]:
         pytest.fail("run the faults in a process of their own: make faults")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    FORKS.prepare()
     nodes = Nodes()
     pytestconfig.stash[CLUSTER] = True
     try:
