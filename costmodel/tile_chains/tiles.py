@@ -117,20 +117,23 @@ class Lattice:
         self._fitting: dict[tuple[int, int], npt.NDArray[np.bool_]] = {}
         self._low, self._high = rules.extents()
         self._shape = shape
-        cells = np.arange(shape.cells)
-        counts = np.diff(shape.divisor_start)
-        place = (cells[:, None] // shape.stride) % counts
-        extents: Array = shape.divisors[shape.divisor_start[:-1] + place]
-        self.place: Places = place.astype(np.int16)
+        size = shape.cells, shape.stride.size
         # Those of the tiles of all levels take a tenth of a gigabyte of 64 bits each.
         narrow = shape.divisors.max() < 2**31
-        self.extent: Extents = extents.astype(np.int32) if narrow else extents
+        self.place: Places = np.empty(size, np.int16)
+        self.extent: Extents = np.empty(size, np.int32) if narrow else np.empty(size, np.int64)
+        for d, stride in enumerate(shape.stride.tolist()):
+            own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
+            # To divide every cell by its strides would take as long as all else together.
+            cells = -1, len(own), stride, size[1]
+            self.place.reshape(cells)[..., d] = np.arange(len(own))[:, None]
+            self.extent.reshape(cells)[..., d] = own[:, None]
         self.words: Array = np.ones((shape.sliding.size, shape.cells), np.int64)
         for t in range(shape.sliding.size):
             for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
                 extent = np.ones(shape.cells, np.int64)
                 for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
-                    inside = extents[:, shape.term_dimension[k]] - 1
+                    inside = self.extent[:, shape.term_dimension[k]] - np.int64(1)
                     extent += shape.term_coefficient[k] * inside
                 self.words[t] *= extent
 
