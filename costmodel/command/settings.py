@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mapspace.strict_yaml import PositiveNumber, Size, StrictModel
 
@@ -26,12 +26,24 @@ STANDARD_OUTPUT = "-"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 
 
+def _compiles(pattern: str) -> str:
+    """Refuses what is no regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}.") from None
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiles)]
+
+
 class ReadCost(StrictModel):
     """Where a cost stands: exactly one of `regex`, `json` and `csv`."""
 
     file: str = STANDARD_OUTPUT
     """A file in the folder of the run; `-`: what the command prints."""
-    regex: str | None = None
+    regex: Pattern | None = None
     """The first group of its last match, or the whole match where it has none."""
     json_path: Annotated[str | None, Field(alias="json")] = None
     """Keys and indices with dots between them, such as `totals.0.energy`."""
@@ -45,11 +57,6 @@ class ReadCost(StrictModel):
         given = [name for name in ("regex", "json_path", "csv") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError("expected exactly one of regex, json and csv.")
-        if self.regex is not None:
-            try:
-                re.compile(self.regex)
-            except re.error as error:
-                raise ValueError(f"regex: {error}.") from None
         _check_name(self.file, "file")
         return self
 
@@ -59,7 +66,7 @@ class Infeasible(StrictModel):
 
     exit_codes: tuple[Annotated[int, Field(strict=True, ge=1, le=255)], ...] = ()
     """Exit codes that mean so."""
-    regex: str | None = None
+    regex: Pattern | None = None
     """What it prints then, on standard output or standard error."""
 
 

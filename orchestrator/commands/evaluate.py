@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapspace.errors import MapspaceError
 from mapspace.storage import place
 from orchestrator.commands.options import (
     COUNTING,
@@ -106,6 +107,8 @@ def evaluate(
     note = "".join(f", {number:,} of them {what}" for number, what in parts if number)
     noun = "record" if counts.scored == 1 else "records"
     click.echo(f"{counts.scored:,} {noun} scored{note}", err=True)
+    if 0 < counts.scored == counts.failed:
+        raise MapspaceError("the simulator answered none of them; each result says why.")
 
 
 def _model_of(hardware: Place | None, simulator: str | None) -> str:

@@ -234,6 +234,7 @@ def test_several_at_a_time_answer_in_order() -> None:
         ({"costs": {}}, "costs"),
         ({"costs": {"energy_pj": {}}}, "expected exactly one of regex, json and csv"),
         ({"costs": {"energy_pj": {"regex": "("}}}, "regex: "),
+        ({"infeasible": {"regex": "("}}, "infeasible.regex: no regular expression"),
         ({"costs": {"area": {"json": "a"}}}, "area"),
         ({"costs": {"energy_pj": {"json": "a", "file": "../../x"}}}, "file: expected a name"),
         ({"timeout_s": 0}, "timeout_s"),

@@ -110,3 +110,10 @@ def test_what_failed_is_counted_apart_from_what_is_infeasible(
     assert call("evaluate", "--simulator", simulator, file, "--no-store") == 0
     said = capsys.readouterr().err
     assert "3 records scored, 1 of them infeasible, 1 of them failed" in said
+    assert "Error" not in said
+    # Where every run fails it is the simulator; what each of them said is printed all the same.
+    simulator.write_text(json.dumps({**settings, "run": ["false"], "infeasible": {}}))
+    assert call("evaluate", "--simulator", simulator, file, "--no-store") == 1
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3
+    assert shown.err.endswith("Error: the simulator answered none of them; each result says why.\n")
