@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from paths import ROOT
 
-# Ray starts once in a process of its own: what other tests have started does not matter.
-TWO_STARTS = """
-import ray
 from mapspace.errors import ConfigError
 from mapspace.ray_start import start_ray
-print(start_ray(cpus=1, needed=2), int(ray.cluster_resources()["CPU"]))
-print(start_ray(needed=2))
-try:
-    start_ray(needed=3)
-except ConfigError as error:
-    print(error)
-"""
 
 
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_ray_that_starts_has_the_processors_that_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: asked.update(options))
+    assert start_ray("local", cpus=1, needed=2)
+    assert asked["num_cpus"] == 2
+
+
+@pytest.mark.usefixtures("ray_runtime")
 def test_a_ray_with_too_few_processors_is_refused_rather_than_waited_for() -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", TWO_STARTS], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    first, second, third = answer.stdout.splitlines()
-    assert first == "True 2"
-    assert second == "False"
-    assert third.startswith("expected a Ray with 3 processors, got one with 2, started in this")
+    assert not start_ray("local", needed=2)
+    with pytest.raises(ConfigError, match="a Ray with 3 processors, got one with 2, started in"):
+        start_ray("local", needed=3)
 
 
-# Two tasks wait at any time. What Ray's node was asked for it writes to a file.
+# Two tasks wait at any time. What Ray's node was asked for it writes to a file. In a process of its
+# own: what other tests have started does not matter.
 WORKERS = """
 import os, re, time
 os.environ["RAY_debug_dump_period_milliseconds"] = "100"
@@ -67,9 +69,9 @@ def test_a_worker_is_kept_for_the_next_tasks() -> None:
 
 
 def test_a_job_server_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mapspace.errors import ConfigError
-    from mapspace.ray_start import start_ray
+    import ray
 
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     with pytest.raises(ConfigError, match="a job server"):
         start_ray()

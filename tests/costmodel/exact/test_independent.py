@@ -169,7 +169,8 @@ def test_a_small_space_is_settled(seed: int) -> None:
     assert look.not_shown is None
     units = energy_units(space.workload, space.accelerator)
     outcomes = [outcome for outcome in exact_outcomes(space, units, codes) if outcome is not None]
-    values = [Prover(space, objective=objective).value_of(outcome) for outcome in outcomes]
+    prover = Prover(space, objective=objective)
+    values = [prover.value_of(outcome) for outcome in outcomes]
     others = [index for index, value in enumerate(values) if value > min(values)]
     if not others:
         return

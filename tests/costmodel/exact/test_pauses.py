@@ -186,7 +186,7 @@ def test_so_many_best_tilings_are_refused() -> None:
         Prover(awkward(), top=MOST_TOP + 1)
 
 
-@pytest.mark.parametrize("objective", ["edp", "latency"])
+@pytest.mark.parametrize("objective", ["edp", pytest.param("latency", marks=pytest.mark.slow)])
 def test_many_best_tilings_survive_pauses(objective: Objective) -> None:
     space = awkward()
     whole = Prover(space, objective=objective, top=12)

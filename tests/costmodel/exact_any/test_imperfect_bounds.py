@@ -31,7 +31,9 @@ ROOM: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, 1, *(pytest.param(block, marks=pytest.mark.slow) for block in (2, 3))]
+)
 def test_no_mapping_undercuts_a_bound(block: int) -> None:
     shares = [check_imperfect(seed, most=400) for seed in range(10 * block, 10 * block + 10)]
     assert np.median(shares) > 0.5

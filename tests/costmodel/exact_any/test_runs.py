@@ -99,15 +99,15 @@ def in_turns(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_turns")
 def test_tables_taken_back_equal_exhaustive_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     back = _count_back(monkeypatch)
-    assert not any(_takes_turns(seed) for seed in range(100))
-    assert len(back) >= 20
+    assert not any(_takes_turns(seed) for seed in range(50))
+    assert len(back) >= 10
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_turns")
-@pytest.mark.parametrize("block", range(5))
-def test_more_tables_taken_back_equal_exhaustive_enumeration(block: int) -> None:
-    assert not any(_takes_turns(seed) for seed in range(1000 + 200 * block, 1200 + 200 * block))
+@pytest.mark.parametrize("first", [50, *range(1000, 2000, 200)])
+def test_more_tables_taken_back_equal_exhaustive_enumeration(first: int) -> None:
+    assert not any(_takes_turns(seed) for seed in range(first, first + 200))
 
 
 @pytest.mark.usefixtures("in_turns")

@@ -130,7 +130,9 @@ def check(seed: int, most: int) -> None:
     assert AnyProver(space, objective=objective).finds_below(limit), f"a bound is too high: {where}"
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize(
+    "block", [*range(3), *(pytest.param(block, marks=pytest.mark.slow) for block in range(3, 6))]
+)
 def test_equals_enumeration_of_every_order(block: int) -> None:
     for seed in range(20 * block, 20 * block + 20):
         check(seed, 3000)

@@ -62,7 +62,10 @@ def held_against_the_sweep(tmp_path: Path, objective: str, shares: tuple[float, 
     return reasons
 
 
-@pytest.mark.parametrize("objective", ["edp", "latency", "ed2p"])
+@pytest.mark.parametrize(
+    "objective",
+    ["edp", *(pytest.param(one, marks=pytest.mark.slow) for one in ("latency", "ed2p"))],
+)
 def test_the_best_under_any_limit_of_power(objective: str, tmp_path: Path) -> None:
     """Whatever share of the machines keeps it: against the whole sweep."""
     reasons = held_against_the_sweep(tmp_path, objective, (0.1, 0.3, 0.5, 0.8))

@@ -50,7 +50,9 @@ def test_lines_bound_the_weights_between_them(seed: int) -> None:
         assert lines.bound_at(Fraction(10**6)) > 0
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))]
+)
 def test_no_plan_is_below_its_bound(seed: int) -> None:
     rng = np.random.default_rng(300 + seed)
     while True:
