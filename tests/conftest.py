@@ -158,7 +158,8 @@ def _ray_is_idle() -> bool:
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.cluster_resources().get("CPU") != CPUS:
         return False
-    deadline = time.monotonic() + 3
+    # To start another costs as much of a processor.
+    deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if ray.available_resources().get("CPU") == CPUS:
             return True
