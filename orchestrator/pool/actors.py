@@ -113,7 +113,7 @@ class Evaluators:
         self._memory = memory
         self._back: list[Outcome] = []
         self._query_seconds = query_seconds
-        self._started = time.monotonic()
+        self._started = self._seen = time.monotonic()
         self.deaths = 0
         for index in range(count):
             self._come(index)
@@ -173,7 +173,7 @@ class Evaluators:
                 return []
             for reference in ready:
                 self._take(reference)
-            if not self._free and not self._out and self._old():
+            if not self._free and not self._out and self._old(self._seen):
                 raise MapspaceError(
                     f"No evaluator has come within {START_SECONDS:g} s: has Ray what they need?"
                 )
@@ -185,7 +185,7 @@ class Evaluators:
             ConfigError: as `wait`.
             MapspaceError: as `wait`.
         """
-        while self._coming and not (self._free and self._old()):
+        while self._coming and not (self._free and self._old(self._started)):
             self.wait()
 
     def forget(self) -> None:
@@ -206,10 +206,10 @@ class Evaluators:
             else:
                 # Before whatever it is asked next.
                 actor.forget.remote()
-        self._started = time.monotonic()
+        self._started = self._seen = time.monotonic()
 
-    def _old(self) -> bool:
-        return time.monotonic() - self._started > START_SECONDS
+    def _old(self, since: float) -> bool:
+        return time.monotonic() - since > START_SECONDS
 
     def _arrive(self, reference: Any) -> None:
         index = self._coming.pop(reference)
@@ -228,6 +228,11 @@ class Evaluators:
     def _come(self, index: int) -> None:
         """Expects an evaluator that is being started."""
         self._coming[self._actors[index].ready.remote()] = index
+
+    def _come_again(self, index: int) -> None:
+        """Expects one that was there until now: it has as long as at the beginning."""
+        self._seen = time.monotonic()
+        self._come(index)
 
     def _next(self, index: int) -> None:
         if self._waiting:
@@ -251,11 +256,11 @@ class Evaluators:
             if tries <= DEATHS:
                 # Ray starts it anew; whoever is free first takes the query.
                 self.deaths += 1
-                self._come(index)
+                self._come_again(index)
                 self.submit(query)
                 return
             answer = _failure(f"its evaluator died {tries} times: {_line(error)}")
-            self._come(index)
+            self._come_again(index)
         else:
             self._next(index)
             if self._memory is not None:
@@ -276,7 +281,7 @@ class Evaluators:
             answer = _failure(f"no answer within {self._query_seconds:g} s.")
             self._known[query.code.tobytes()] = answer
             self._back.append(Outcome(query.ticket, *answer))
-            self._come(index)
+            self._come_again(index)
 
     def close(self) -> None:
         """Ends the evaluators."""

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from commands import call
 
-from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel import Costs, LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ConfigError
 from orchestrator.pool.event_log import EventLog
 from orchestrator.pool.scheduler import PoolSearch, run
 from searchers import Evaluator, make
+from searchers.queries import Query
 
 SPACE = MapSpace(workload("gemm:M=32,N=32,K=32"), accelerator("mm256"))
 
@@ -199,6 +200,39 @@ def test_an_actor_that_is_killed_from_outside(ray_runtime: None) -> None:
     assert search.failures == 0
     assert np.isfinite(search.result().best_loss)
     assert ray.is_initialized()
+
+
+def test_one_that_is_started_anew_late_in_a_search_is_waited_for(
+    ray_runtime: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago it came first: the only evaluator hangs at one query and dies at another."""
+    from orchestrator.pool import actors
+
+    class Fails:
+        def evaluate(self, space: Any, codes: Any, *, detail: bool = False) -> Costs:
+            one = np.ones(1)
+            if (codes == hung).all():
+                time.sleep(600)
+            if (codes == deadly).all() and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return Costs(one, one, np.zeros(1, np.int32), np.zeros(1, np.int64))
+
+    hung, deadly = codes = SPACE.sample(np.random.default_rng(0), 2, feasible=True)
+    pool = actors.Evaluators(lambda: (Fails(), SPACE), 1, query_seconds=5.0)
+    pool.gather()
+    real, late = time.monotonic, actors.START_SECONDS + 1
+    monkeypatch.setattr(actors.time, "monotonic", lambda: real() + late)
+    answers = []
+    for ticket, code in enumerate(codes):
+        pool.submit(Query(ticket, code))
+        found: Any = ()
+        while not found:
+            found = pool.wait()
+        answers.append(found[0].energy_pj)
+    pool.close()
+    assert answers == [np.inf, 1.0]
+    assert pool.deaths == 1
 
 
 def test_no_evaluators_is_refused(ray_runtime: None) -> None:
