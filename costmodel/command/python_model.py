@@ -13,6 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,7 +104,10 @@ class PythonModel(OwnModel):
         """One call."""
         count = len(some)
         try:
-            said = [self._call(some[0])] if self.simulator.batch is None else list(self._call(some))
+            # Where commands print their answers nothing else may stand.
+            with redirect_stdout(sys.stderr):
+                found = self._call(some[0] if self.simulator.batch is None else some)
+                said = [found] if self.simulator.batch is None else list(found)
         except Exception as error:  # whatever a user's code raises is an answer
             reason = " ".join(str(error).split())[:300]
             return [Answer(None, f"{type(error).__name__}: {reason}")] * count

@@ -80,6 +80,18 @@ def test_a_class_is_made_with_its_options_in_every_process(tmp_path: Path) -> No
         assert (one.evaluate(SPACE, codes()).energy_pj == 7.0).all()
 
 
+def test_what_it_prints_is_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands print their answers on the other one, as JSON lines."""
+    file = tmp_path / "talks.py"
+    file.write_text("def cost(mapping):\n    print('so far so good')\n    return 1.0, 2.0\n")
+    simulator = validate(PythonSimulator, {"call": f"{file}:cost"}, "")
+    costs = PythonModel(simulator).evaluate(SPACE, SPACE.sample(np.random.default_rng(0), 1))
+    assert costs.energy_pj[0] == 1.0
+    assert capsys.readouterr() == ("", "so far so good\n")
+
+
 def test_one_cost_alone(tmp_path: Path) -> None:
     own = model(tmp_path, "one", costs=["energy_pj"])
     assert (own.evaluate(SPACE, codes()).energy_pj == 3.0).all()
