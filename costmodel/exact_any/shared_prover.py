@@ -74,6 +74,9 @@ which far fewer are filled mostly; assignments of a set at most."""
 PARTS = 2
 """Into so many pieces sets go that one has left."""
 
+FEW_CHAINS = 16
+"""Fewer pieces of chains at first would have workers wait: rows are divided into about so many."""
+
 
 class SharedProver(AnyProver):
     """The proof of `AnyProver`, shared out."""
@@ -321,26 +324,37 @@ class SharedProver(AnyProver):
                 continue
             keeps = self._queue.groups[group][1].keeps[:outside]
             rows.setdefault((keeps, outer), []).append((group, mates))
+        few = -(-FEW_CHAINS // max(1, len(rows)))
         for sets in rows.values():
-            self._add_row(sets)
+            self._add_row(sets, few)
 
-    def _add_row(self, sets: Sequence[Set]) -> None:
-        """Has sets bounded that share tables outside all fan-outs, some in one piece."""
+    def _add_row(self, sets: Sequence[Set], few: int) -> None:
+        """Has sets bounded that share tables outside all fan-outs, some in one piece.
+
+        Args:
+            sets: the sets.
+            few: into how many pieces they are divided at least, if they are as many.
+        """
         number, found = self._queue.groups[sets[0][0]]
         outside, last = levels_outside(self._orders[number]), self._last_fan_out(number)
         alike = self._tiles(sets[0][0], 0, outside)
-        row, work = list[Set](), alike
+        parts = list[tuple[Set, int]]()
         for group, together in sets:
             its = self._tiles(group, outside, last + 1)
             each = max(1, self._tiles(group, last + 1, len(found.keeps)))
             # Of dear assignments fewer share the tables of a set, so that a piece ends.
             most = max(1, min(MOST_ROW_MATES, MOST_ROW_TILES // (2 * each)))
             for begin in range(0, len(together), most):
-                row.append((group, together[begin : begin + most]))
-                work += its + each * len(row[-1][1])
-                if work >= MOST_TILES:
-                    self._add_chains(row)
-                    row, work = [], alike
+                some = together[begin : begin + most]
+                parts.append(((group, some), its + each * len(some)))
+        room = min(MOST_TILES, alike + sum(work for _, work in parts) // few)
+        row, filled = list[Set](), alike
+        for part, work in parts:
+            row.append(part)
+            filled += work
+            if filled >= room:
+                self._add_chains(row)
+                row, filled = [], alike
         if row:
             self._add_chains(row)
 

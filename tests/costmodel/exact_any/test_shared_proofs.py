@@ -39,7 +39,7 @@ SMALL = [
 
 
 LARGE = [(held, "MOST_HELD", 0), (shared_prover, "MOST_ROW_MATES", 2),
-         (shared_prover, "MOST_TILES", 2000),
+         (shared_prover, "MOST_TILES", 2000), (shared_prover, "FEW_CHAINS", 1),
          (pieces, "OFTEN", 1), (tables, "FEW", 0)]  # fmt: skip
 """Every piece fills tables of its own, of the tiles alone that it has, as for large lattices, and
 those outside all fan-outs from the second time on for others as well."""
