@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mapspace.bounded_reading import read_json
+from mapspace.bounded_reading import parse_json
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import Place, file_ages, folders, write_atomically
 from mapspace.strict_yaml import StrictModel, validate
@@ -130,7 +130,8 @@ def _folder(content: Mapping[str, Any]) -> str:
 
 
 def _read(file: Place) -> Made:
-    return validate(Made, read_json(file, DataError), str(file), DataError)
+    content = parse_json(file.read_bytes(), str(file), DataError)
+    return validate(Made, content, str(file), DataError)
 
 
 def _checked(file: Place) -> bytes:

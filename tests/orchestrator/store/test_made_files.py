@@ -40,7 +40,7 @@ def store(tmp_path: Path, said: list[str]) -> Store:
     return Store(tmp_path / "store", said.append)
 
 
-def test_files_come_back_as_they_were(store: Store, tmp_path: Path) -> None:
+def test_files_come_back_as_they_were(store: Store, said: list[str], tmp_path: Path) -> None:
     assert take_files(store, DECIDES, tmp_path) is None
     files = made(tmp_path / "first", one="1", two="2")
     assert keep_files(store, DECIDES, "two files", files, {"rows": 3})
@@ -51,6 +51,8 @@ def test_files_come_back_as_they_were(store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "second" / "one").read_text() == "1"
     assert (tmp_path / "second" / "two").read_text() == "2"
     assert take_files(store, {**DECIDES, "seed": 2}, tmp_path) is None
+    # That nothing was made before is no damage.
+    assert not said
 
 
 def test_who_stops_in_between_leaves_nothing_to_be_taken(store: Store, tmp_path: Path) -> None:
