@@ -37,9 +37,9 @@ $(VENV)/.tvm-installed: $(VENV)/.installed
 test-tvm: $(VENV)/.tvm-installed
 	$(BIN)/pytest -m tvm --require-tvm
 
-# Kills processes of its own cluster, so it runs apart from the other tests.
+# Kills processes, so it runs apart from the other tests; each of two processes those of its own clusters.
 faults: $(VENV)/.installed
-	$(BIN)/pytest -m faults
+	$(BIN)/pytest $(BESIDE) -m faults
 
 # Hours of one core for all of it; goes on where it stopped.
 mutants: $(VENV)/.installed
