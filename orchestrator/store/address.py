@@ -74,8 +74,16 @@ def _names_something(entry: Mapping[str, Any]) -> bool:
     return bool({"factors", "permutation", "keep", "bypass"} & entry.keys())
 
 
+# What a predictor is read from.
+SURROGATE_FILES = ("surrogate.json", "surrogate.safetensors")
+
+
 def content_digest(source: Place) -> str:
-    """SHA-256 over the files of a surrogate or the like, 16 digits."""
+    """SHA-256 over the files of a surrogate or the like, 16 digits.
+
+    Of a folder that holds a trained surrogate these are its own: notes of the run that trained it
+    lie beside them, and differ from run to run.
+    """
     found = hashlib.sha256()
     files: list[Place]
     if not source.is_dir():
@@ -84,7 +92,8 @@ def content_digest(source: Place) -> str:
         files = [file for file in sorted(source.rglob("*")) if file.is_file()]
     else:
         files = [source / name for name in sorted(file_sizes(source))]
-    for file in files:
+    own = [file for file in files if file.name in SURROGATE_FILES]
+    for file in own if len(own) == len(SURROGATE_FILES) else files:
         found.update(file.name.encode())
         found.update(file.read_bytes())
     return found.hexdigest()[:16]

@@ -35,7 +35,7 @@ from orchestrator.comparison.page import text_table
 from orchestrator.comparison.results import Bounds, Results
 from orchestrator.comparison.results_files import load
 from orchestrator.runs.checkpoints import load_state
-from orchestrator.store.address import content_digest
+from orchestrator.store.address import SURROGATE_FILES, content_digest
 
 pytestmark = noisy_libraries
 
@@ -401,3 +401,11 @@ def test_identity_covers_the_content(tmp_path: Path) -> None:
     first = content_digest(tmp_path)
     weights.write_bytes(b"2")
     assert content_digest(tmp_path) != first
+    # Of a trained surrogate what was noted while it was trained is none.
+    for name in SURROGATE_FILES:
+        (tmp_path / name).write_bytes(b"3")
+    trained = content_digest(tmp_path)
+    (tmp_path / "progress.json").write_bytes(b"4")
+    assert content_digest(tmp_path) == trained
+    (tmp_path / "surrogate.safetensors").write_bytes(b"5")
+    assert content_digest(tmp_path) != trained
