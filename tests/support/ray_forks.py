@@ -70,12 +70,16 @@ class Forks:
         node = ray._private.worker._global_node
         raylet = node.all_processes["raylet"][0].process.pid
         own = {"RAY_RAYLET_PID": str(raylet), "RAY_JOB_ID": ray.get_runtime_context().get_job_id()}
-        # It ends with its input, so with this process.
-        self._server = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            env={**os.environ, **own, **ONE_THREAD},
-        )
+        # It ends with its input, so with this process. Who asks before it has imported all waits.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(address(own))
+            listening.listen(64)
+            self._server = subprocess.Popen(
+                [sys.executable, __file__, str(listening.fileno())],
+                stdin=subprocess.PIPE,
+                env={**os.environ, **own, **ONE_THREAD},
+                pass_fds=[listening.fileno()],
+            )
 
     def end(self) -> None:
         """Comes before Ray ends, or the workers would see it end first."""
@@ -96,9 +100,7 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _serve() -> None:
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listening.bind(address(os.environ))
-    listening.listen(64)
+    listening = socket.socket(fileno=int(sys.argv[1]))
     for name in LIBRARIES:
         importlib.import_module(name)
     threads = len(os.listdir("/proc/self/task"))
