@@ -223,15 +223,17 @@ def report(run: Place, tracking_uri: str | None, as_json: bool) -> None:
 @cli.command()
 @click.option("--output", type=PLACE, default=str(RUNS / "table1"), show_default=True)
 @click.option("--quick", is_flag=True, help="Little data and small budgets: a test of the set-up.")
+@with_store
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def run(output: Place, quick: bool, as_json: bool) -> None:
+def run(output: Place, quick: bool, store: Store | None, as_json: bool) -> None:
     """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""
     from orchestrator.mind_mappings import main_job
 
-    page = main_job(output, quick=quick, echo=functools.partial(click.echo, err=as_json))
+    echo = functools.partial(click.echo, err=as_json)
+    page, from_store = main_job(output, quick=quick, echo=echo, store=store)
     if as_json:
         answer: ReportAnswer = {"page": str(page)}
-        click.echo(answer_text(answer))
+        click.echo(json_text({**answer, "from_store": from_store}))
 
 
 @cli.command()

@@ -22,7 +22,7 @@ from mapspace.extras import is_installed
 from mapspace.storage import Place, make_folder, place, write_atomically
 from orchestrator.benchmark.config import Benchmark, prepare
 from orchestrator.benchmark.mlflow_log import log_results
-from orchestrator.benchmark.run import run_benchmark
+from orchestrator.benchmark.run import BenchmarkExperiment
 from orchestrator.comparison.page import is_result, text_table, write_report
 from orchestrator.comparison.results import Results
 from orchestrator.runs.experiments import find_experiment, load_experiment
@@ -30,6 +30,7 @@ from orchestrator.runs.locations import local_copy, local_view
 from orchestrator.runs.mlflow_client import default_uri, open_mlflow
 from orchestrator.runs.ray_runtime import ray_runtime
 from orchestrator.runs.run_folder import Experiment, Say, say
+from orchestrator.store.folder import Store
 from orchestrator.training.generate import GenerateConfig, GenerateExperiment
 from orchestrator.training.train import TrainConfig, TrainExperiment
 from searchers import searcher_class
@@ -82,16 +83,19 @@ QUICK = Size(
 )
 
 
-def main_job(output: Place, *, quick: bool = False, echo: Say = click.echo) -> Path:
+def main_job(
+    output: Place, *, quick: bool = False, echo: Say = click.echo, store: Store | None = None
+) -> tuple[Path, bool]:
     """Runs or continues the experiment.
 
     Args:
         output: folder for all of it, a path or a URI.
         quick: little data and small budgets, to test an installation; the results mean nothing.
         echo: takes the summary.
+        store: where data, surrogates, proofs and searches of before are read, and new ones kept.
 
     Returns:
-        The report's page.
+        The report's page, and whether this call took everything from the store.
 
     Raises:
         ConfigError: the folder holds a run of the other size, or something else.
@@ -103,23 +107,29 @@ def main_job(output: Place, *, quick: bool = False, echo: Say = click.echo) -> P
     stages = _Stages(total=2 * len(size.rows) + len(BENCHMARKS) + 1)
     uri = default_uri(local_copy(output, is_result))
     found: list[Results] = []
+    taken: list[bool] = []
     with ray_runtime():
         surrogates = {}
         for family in size.rows:
             data = output / f"data-{family}"
-            stages.run(f"data set: {family}", _generate, size, family, data)
+            name = f"data set: {family}"
+            taken.append(stages.run(name, _generate, size, family, data, store))
             surrogates[family] = str((output / f"surrogate-{family}").resolve())
-            stages.run(f"surrogate: {family}", _train, size, family, data, surrogates[family])
+            into = surrogates[family]
+            name = f"surrogate: {family}"
+            taken.append(stages.run(name, _train, size, family, data, into, store))
         for name in BENCHMARKS:
             benchmark = _resized(name, size.budgets[name], surrogates)
             stage = f"benchmark: {name}"
-            found.append(stages.run(stage, _benchmark, benchmark, output / name, uri))
+            results, was_there = stages.run(stage, _benchmark, benchmark, output / name, uri, store)
+            found.append(results)
+            taken.append(was_there)
     page: Path = stages.run("report", write_report, output)
     for results in found:
         echo(f"\n{results.experiment['name']}\n{text_table(results)}")
     echo(f"\n{stages.table()}")
     echo(f"\nreport  {page.resolve()}\nMLflow  {open_mlflow(uri)}")
-    return page
+    return page, all(taken)
 
 
 def _claim(output: Place, size: str) -> None:
@@ -136,7 +146,7 @@ def _claim(output: Place, size: str) -> None:
     write_atomically(path, f"{size}\n".encode())
 
 
-def _generate(size: Size, family: str, folder: Place) -> None:
+def _generate(size: Size, family: str, folder: Place, store: Store | None) -> bool:
     config = GenerateConfig(
         kind="generate",
         name=f"table1-{family}",
@@ -144,10 +154,10 @@ def _generate(size: Size, family: str, folder: Place) -> None:
         rows=size.rows[family],
         problems_per_shard=size.problems_per_shard,
     )
-    _stage(GenerateExperiment, config, folder)
+    return _stage(GenerateExperiment, config, folder, store)
 
 
-def _train(size: Size, family: str, data: Place, folder: str) -> None:
+def _train(size: Size, family: str, data: Place, folder: str, store: Store | None) -> bool:
     config = TrainConfig(
         kind="train",
         name=f"table1-{family}",
@@ -155,12 +165,16 @@ def _train(size: Size, family: str, data: Place, folder: str) -> None:
         views=size.views[family],
         held_out_problems=size.held_out_problems,
     )
-    _stage(TrainExperiment, config, place(folder))
+    return _stage(TrainExperiment, config, place(folder), store)
 
 
-def _stage(kind: type[Experiment[Any, Any]], config: Any, folder: Place) -> None:
-    experiment = kind(kind.prepare(config, config.name), say=say, bars=True)
-    experiment.close(experiment.run(folder), folder, None, say)
+def _stage(
+    kind: type[Experiment[Any, Any]], config: Any, folder: Place, store: Store | None
+) -> bool:
+    """Runs a stage; whether all of it came from the store."""
+    experiment = kind(kind.prepare(config, config.name), say=say, bars=True, store=store)
+    told = experiment.close(experiment.run(folder), folder, None, say)
+    return bool(told["from_store"])
 
 
 def _resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> Benchmark:
@@ -172,12 +186,15 @@ def _resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> B
     return Benchmark.model_validate({**shipped, **changes})
 
 
-def _benchmark(benchmark: Benchmark, folder: Place, uri: str) -> Results:
+def _benchmark(
+    benchmark: Benchmark, folder: Place, uri: str, store: Store | None
+) -> tuple[Results, bool]:
     plan = prepare(benchmark, benchmark.name)
-    results = run_benchmark(plan, folder)
+    experiment = BenchmarkExperiment(plan, say=say, store=store)
+    results = experiment.run(folder)
     with local_view(folder, is_result) as copy:
         log_results(results, copy, uri)
-    return results
+    return results, experiment.taken > 0 and not experiment.made
 
 
 class _Stages:

@@ -12,6 +12,7 @@ from marks import noisy_libraries
 from mapspace.errors import ConfigError
 from orchestrator.comparison.results_files import load
 from orchestrator.mind_mappings import BENCHMARKS, main_job
+from orchestrator.store.folder import Store
 
 pytestmark = [
     pytest.mark.every_part,
@@ -23,9 +24,14 @@ pytestmark = [
 @pytest.mark.slow
 @pytest.mark.timeout(1700)
 def test_the_main_job(
-    tmp_path: Path, ray_runtime: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    ray_runtime: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    page = main_job(tmp_path, quick=True)
+    store = Store(tmp_path_factory.mktemp("store"))
+    page, from_store = main_job(tmp_path, quick=True, store=store)
+    assert not from_store
     output = capsys.readouterr().out
     assert page == tmp_path / "report.html"
     assert str(page) in output
@@ -56,6 +62,13 @@ def test_the_main_job(
     assert len(before) == len(BENCHMARKS) + 2
     main_job(tmp_path, quick=True)
     assert {path: path.stat().st_mtime_ns for path in kept} == before
+    # In another folder: all of it is read from the store.
+    other = tmp_path_factory.mktemp("other")
+    _, from_store = main_job(other, quick=True, store=store)
+    assert from_store
+    for name in BENCHMARKS:
+        losses = [[run.best_loss for run in load(place / name).runs] for place in (tmp_path, other)]
+        assert losses[0] == losses[1]
 
 
 def test_a_quick_run_is_not_taken_for_a_full_one(tmp_path: Path) -> None:
