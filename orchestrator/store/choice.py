@@ -37,7 +37,9 @@ def chosen(choice: StoreChoice = None, *, say: Say = warn) -> Store | None:
         return _own(say)
     if str(named) in ("", NONE):
         return None
-    found = Store(place(str(named) if isinstance(named, str) else named), say)  # type: ignore[arg-type]
+    # No shell has looked at what a file of variables or a script says.
+    where = os.path.expanduser(named) if isinstance(named, str) else named
+    found = Store(place(where), say)  # type: ignore[arg-type]
     make_folder(found.place)
     return found
 

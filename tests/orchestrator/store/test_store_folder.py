@@ -360,6 +360,11 @@ def test_which_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared is not None
     assert shared.place == tmp_path / "shared"
     assert chosen(False) is None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MAPSPACE_STORE", "~/at home")
+    home = chosen()
+    assert home is not None
+    assert home.place == tmp_path / "at home"
     monkeypatch.setenv("MAPSPACE_STORE", "")
     assert chosen() is None
     monkeypatch.delenv("MAPSPACE_STORE")
