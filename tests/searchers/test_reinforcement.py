@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from processes import descendants
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ConfigError
@@ -145,15 +145,12 @@ def test_a_lost_runner_leaves_the_best_so_far() -> None:
 
 
 def _runner_processes() -> set[int]:
-    """Numbers of the processes of this machine in which RLlib's runners live."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and b"SingleAgentEnvRunner" in (entry / "cmdline").read_bytes():
-                found.add(int(entry.name))
-        except OSError:
-            continue  # it has just ended
-    return found
+    """Numbers of the processes below this one in which RLlib's runners live.
+
+    Tests beside these have runners of their own.
+    """
+    below = descendants(os.getpid())
+    return {number for number, (_, title) in below.items() if "SingleAgentEnvRunner" in title}
 
 
 @pytest.mark.usefixtures("ray_runtime")
