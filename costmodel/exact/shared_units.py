@@ -1,6 +1,6 @@
 """The proof for three levels shared out over workers: a piece is a run of units.
 
-As in the proof on any hierarchy (lemma 13 of docs/inside/proof-any-levels.md) pieces are merged in
+As in the proof on any hierarchy (lemma 13 of docs/inside/shared-proofs.md) pieces are merged in
 the order in which they were dealt, and what is dealt next, with which limit, depends on what is
 merged alone: so what it ends with is the same for any number of workers.
 """

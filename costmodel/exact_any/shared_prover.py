@@ -2,7 +2,7 @@
 
 Pieces are dealt by rising bound, and merged in the order in which they were dealt. What is dealt
 next, and its limit, depend on how many have been merged alone, so that nothing depends on which one
-is settled first (the lemma of shares, docs/inside/proof-any-levels.md).
+is settled first (the lemma of shares, docs/inside/shared-proofs.md).
 """
 
 from __future__ import annotations

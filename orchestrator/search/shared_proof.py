@@ -2,7 +2,7 @@
 
 For three levels a piece is a run of units, on any hierarchy floors, chains or a share of a search.
 What it ends with does not depend on the number of workers (the lemma of shares,
-docs/inside/proof-any-levels.md).
+docs/inside/shared-proofs.md).
 """
 
 from __future__ import annotations
