@@ -9,7 +9,7 @@ OSV := https://api.osv.dev/v1/query
 VULNERABLE := PIP_AUDIT_LOGLEVEL=error $(BIN)/pip-audit --vulnerability-service osv --osv-url $(OSV) \
 	--no-deps --disable-pip --progress-spinner off --requirement
 
-.PHONY: run test test-slow test-tvm faults mutants bench bench-anytime lint audit site clean
+.PHONY: run test test-slow test-tvm faults mutants bench bench-anytime lint audit site pages clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -72,6 +72,10 @@ audit: $(VENV)/.installed
 # Into build/site, notebooks run; `python -m http.server --directory build/site` shows it, search included.
 site: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# Tables of pages from the results that are kept beside them.
+pages: $(VENV)/.installed
+	$(BIN)/python -m orchestrator.kept README.md docs
 
 clean:
 	rm -rf $(VENV) build *.egg-info

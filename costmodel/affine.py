@@ -13,22 +13,30 @@ import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from mapspace.arguments import explained
+from mapspace.errors import ContractError
 from mapspace.strict_yaml import Identifier, Name, Size, StrictModel, shown
 
 Family = Literal["cnn", "conv1d", "gemm", "mttkrp", "einsum"]
 
 MAX_DIMENSIONS = 9
+MAX_TENSORS = 9
+"""More of them could be kept in more ways than a search can look at: 2^tensors at every level."""
+
 LARGEST_COUNT = 2**62
 """What counts of accesses must stay below, so that 64-bit integers hold them with room to add."""
 
 LARGEST_SIZE = 2**32
 """What the size of a dimension may be at most: all its divisors have to be found."""
+
+Bits = Annotated[int, Field(strict=True, ge=1, le=256)]
+"""Bits of a value: so many that counts of them stay below 2^63."""
 
 # Which tensor of a family is learnt, or stands where a layer's weights stand, by position; a
 # register for one weight takes one tensor, as in `timeloop-general`.
@@ -82,17 +90,21 @@ class Tensor(StrictModel):
     """Whether the operation accumulates into it."""
     role: Literal["input", "weight"] | None = None
     """What machines call an input; null: what its family says, else `input`."""
+    bits: Bits | None = None
+    """Bits of a value; null: a word of whatever level it lies in."""
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out a role that was not given: workloads read back as they were written."""
+        """Leaves out what was not given: workloads read back as they were written."""
         written: dict[str, Any] = handler(self)
-        if self.role is None:
-            written.pop("role", None)
+        for key in ("role", "bits"):
+            if getattr(self, key) is None:
+                written.pop(key, None)
         return written
 
     def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(str, self.axes))}]"
+        width = "" if self.bits is None else f" of {self.bits} bits"
+        return f"{self.name}[{', '.join(map(str, self.axes))}]{width}"
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -100,6 +112,7 @@ class Tensor(StrictModel):
         return tuple(name for axis in self.axes for name, _ in axis.terms)
 
 
+@explained
 class Workload(StrictModel):
     """A perfect affine loop nest over named dimensions; equal content means equal `hash`."""
 
@@ -161,6 +174,16 @@ class Workload(StrictModel):
         }
 
     @property
+    def bits_by_tensor(self) -> tuple[int | None, ...]:
+        """`[T]` bits of a value of each tensor; None: one word."""
+        return tuple(tensor.bits for tensor in self.tensors)
+
+    @property
+    def room_unit(self) -> str:
+        """What capacities are counted in: `bits` where a tensor has them, else `words`."""
+        return "bits" if any(self.bits_by_tensor) else "words"
+
+    @property
     def macs(self) -> int:
         """Multiply-accumulates: points of the iteration space."""
         return math.prod(self.dimensions.values())
@@ -170,7 +193,13 @@ class Workload(StrictModel):
 
         Args:
             tensor: its index in `tensors`; negative ones count from the output.
+
+        Raises:
+            ContractError: there is no such tensor.
         """
+        count = len(self.tensors)
+        if not -count <= tensor < count:
+            raise ContractError(f"tensor: expected {-count} to {count - 1}, got {shown(tensor)}.")
         sizes = self.dimensions
         return math.prod(
             1 + sum(factor * (sizes[name] - 1) for name, factor in axis.terms)
@@ -186,7 +215,9 @@ class Workload(StrictModel):
         ]
         content: list[object] = [self.family, list(self.dimensions.items()), tensors]
         given = {tensor.name: tensor.role for tensor in self.tensors if tensor.role is not None}
-        return json.dumps([*content, given] if given else content)
+        bits = {tensor.name: tensor.bits for tensor in self.tensors if tensor.bits is not None}
+        content += [{"roles": given, "bits": bits}] if bits else [given] if given else []
+        return json.dumps(content)
 
     @property
     def hash(self) -> str:
@@ -198,6 +229,8 @@ def _problem(dimensions: Mapping[str, int], tensors: tuple[Tensor, ...]) -> str 
     """What is wrong with a loop nest, in one line, or None."""
     if len(dimensions) > MAX_DIMENSIONS:
         return f"dimensions: expected at most {MAX_DIMENSIONS}, got {len(dimensions)}."
+    if len(tensors) > MAX_TENSORS:
+        return f"tensors: expected at most {MAX_TENSORS}, got {len(tensors)}."
     outputs = [tensor.name for tensor in tensors if tensor.output]
     if len(outputs) != 1 or not tensors[-1].output or len(tensors) < 2:
         return (

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Tensor, Workload
 from costmodel.costs import objective_of
+from costmodel.packing import pack
 from costmodel.side_by_side import all_orders, free_groups, in_order
 from mapspace.strict_yaml import load_yaml
 
@@ -56,8 +57,9 @@ def algorithmic_minimum(workload: Workload, accelerator: Accelerator) -> Bound:
         The bound; normalised EDP is EDP over its EDP.
     """
     words = np.array([_words_without_halo(workload, tensor) for tensor in workload.tensors])
-    energies = np.array([level.word_energy_pj / level.block_words for level in accelerator.levels])
-    level_energy = energies[:, None] * words[None, :]
+    energies = np.array([level.word_energy_pj for level in accelerator.levels])
+    packing = pack(accelerator, workload.bits_by_tensor)
+    level_energy = energies[:, None] * (packing.parts / packing.block) * words[None, :]
     return Bound(
         energy_pj=float(level_energy.sum()) + workload.macs * accelerator.mac_energy_pj,
         latency_cycles=workload.macs / accelerator.processing_elements,
@@ -112,8 +114,8 @@ def floor(workload: Workload, accelerator: Accelerator) -> Bound:
                 accesses[index, t] = words
             else:
                 accesses[index, t] = words if index == 0 else 2 * words
-    if accelerator.further_key is not None:
-        # Blocks, clusters, bypassed roles: nothing is certain but the work itself.
+    if accelerator.further_key is not None or any(workload.bits_by_tensor):
+        # Blocks, clusters, bypassed roles, bits: nothing is certain but the work itself.
         accesses[:] = 0
     # Summed in the order of the cost model, so that a mapping that reaches the floor equals it.
     energy = workload.macs * accelerator.mac_energy_pj

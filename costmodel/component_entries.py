@@ -56,7 +56,7 @@ class LevelSources(StrictModel):
     energy_pj: Name | None = None
     """Of the energies."""
     leakage_pj: Name | None = None
-    """Of the leakage, that of the units right below included."""
+    """Of the leakage."""
     area_mm2: Name | None = None
     """Of the area."""
 

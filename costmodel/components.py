@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from costmodel import component_tables
 from costmodel.component_entries import (
     DRAMS,
-    FROM_FILE,
     LEVEL_FIGURES,
     MACHINE_BITS,
     UNIT_FIGURES,
@@ -43,14 +42,12 @@ def with_components(value: Mapping[str, Any]) -> Mapping[str, Any]:
         ValueError: a component that neither table nor library has, in one line with its place.
     """
     levels = list(value["levels"])
-    asks = value.get("mac_component") is not None or value.get("mac_leakage_pj") is not None
-    if not asks and not any(_asked_of(level) for level in levels):
+    if value.get("mac_component") is None and not any(_asked_of(level) for level in levels):
         return value
     whole = _with_unit(dict(value))
     for place, level in enumerate(levels):
         if isinstance(level, Mapping):
-            innermost = place == len(levels) - 1
-            levels[place] = _with_memory(dict(level), whole, place, innermost)
+            levels[place] = _with_memory(dict(level), whole, place)
     return {**whole, "levels": levels}
 
 
@@ -111,9 +108,7 @@ def _with_unit(machine: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _with_memory(
-    level: dict[str, Any], machine: Mapping[str, Any], place: int, innermost: bool
-) -> dict[str, Any]:
+def _with_memory(level: dict[str, Any], machine: Mapping[str, Any], place: int) -> dict[str, Any]:
     memory = _model(Memory, level.get("component"))
     if memory is not None and _complete(level, _of_level(memory)):
         return level
@@ -135,13 +130,6 @@ def _with_memory(
             "area_mm2": found.area_mm2,
         }
         sources = dict.fromkeys(_of_level(memory), found.source)
-    each, units = machine.get("mac_leakage_pj"), level.get("fanout", 1)
-    if innermost and isinstance(each, int | float) and each and type(units) is int:
-        total = significant(numbers.get("leakage_pj", 0.0) + units * each)
-        numbers["leakage_pj"] = total
-        its = (machine.get("sources") or {}).get("mac_leakage_pj", FROM_FILE)
-        own = sources.get("leakage_pj")
-        sources["leakage_pj"] = f"{own}; {its}" if own not in (None, its) else its
     return _filled(level, numbers, sources)
 
 

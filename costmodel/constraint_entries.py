@@ -23,6 +23,7 @@ from mapspace.strict_yaml import Name, Size, StrictModel
 
 MOST_ENTRIES = 1024
 MOST_TENSORS = 16
+MOST_OTHERS = 256
 
 Kind = Literal["temporal", "spatial", "bypass", "parallelism"]
 
@@ -42,9 +43,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 _LOOPS = frozenset({"factors", "permutation", "default_min_factor", "default_max_factor"})
 _KEYS: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {
-        "temporal": _LOOPS,
-        "spatial": _LOOPS | {"split"},
-        "bypass": frozenset({"keep", "bypass"}),
+        "temporal": _LOOPS | {"stationary", "others"},
+        "spatial": _LOOPS | {"split", "others"},
+        "bypass": frozenset({"keep", "bypass", "others"}),
         "parallelism": frozenset({"min"}),
     }
 )
@@ -75,6 +76,10 @@ class Constraint(StrictModel):
     """Tensors that the level holds."""
     bypass: Names = ()
     """Tensors that it does not hold."""
+    stationary: Name | None = None
+    """A tensor or role: the loops that do not index it are the innermost, by the alphabet."""
+    others: Annotated[tuple[Name, ...], Field(max_length=MOST_OTHERS)] = ()
+    """Names of other operations: where this one lacks them they say nothing."""
     min: Annotated[float, Field(strict=True, ge=0, le=1)] | None = None
     """Share of all multiply-accumulate units that must at least work."""
 
@@ -106,6 +111,8 @@ class Constraint(StrictModel):
         if wrong:
             known = ", ".join(sorted(_KEYS[self.kind]))
             raise ValueError(f"{wrong[0]}: {self.type} has no such key; it has {known}.")
+        if self.stationary is not None and self.permutation is not None:
+            raise ValueError("stationary: permutation says the order of loops as well.")
         both = sorted(set(self.keep) & set(self.bypass))
         if both:
             raise ValueError(f"bypass: {both[0]!r} stands under keep as well; name it once.")

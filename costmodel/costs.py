@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mapspace.arguments import explained
 from mapspace.errors import ConfigError, ContractError
 
 Objective = Literal["edp", "energy", "latency", "ed2p"]
@@ -22,6 +23,11 @@ OBJECTIVES: tuple[Objective, ...] = ("edp", "energy", "latency", "ed2p")
 # wasteful in the other. The same rule in whole numbers is `costmodel.exact.objective.rank`.
 TIE_BREAKERS: Mapping[Objective, Objective] = MappingProxyType(
     {"edp": "energy", "energy": "latency", "latency": "energy", "ed2p": "energy"}
+)
+
+# An objective as powers of energy and latency.
+POWERS: Mapping[Objective, tuple[int, int]] = MappingProxyType(
+    {"edp": (1, 1), "energy": (1, 0), "latency": (0, 1), "ed2p": (1, 2)}
 )
 
 STATUS_IDLE = -2
@@ -72,6 +78,7 @@ class Detail:
     utilisation: FloatArray
 
 
+@explained
 @dataclass(frozen=True)
 class Costs:
     """Costs of B mappings: finite exactly where the status is OK.
@@ -83,7 +90,8 @@ class Costs:
             2 + L + l least utilisation of level l missed, 2 + 2 L + t tensor t kept at no level,
             -1 a result for which Timeloop has no figures, -2 fewer processing elements work than
             constraints ask for.
-        excess: `[B]` how far over: processing elements for a fan-out, words for a capacity.
+        excess: `[B]` how far over: processing elements for a fan-out, words for a capacity (bits
+            where tensors have them).
         detail: counts per level and tensor, when they were asked for.
     """
 
@@ -141,13 +149,16 @@ class Costs:
         return objective_of(name, self.energy_pj, self.latency_cycles)
 
 
-def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> str:
+def explain_status(
+    status: int, excess: int, level_names: tuple[str, ...], unit: str = "words"
+) -> str:
     """One line for a person about a mapping's status.
 
     Args:
         status: one entry of `Costs.status`.
         excess: the matching entry of `Costs.excess`.
         level_names: the accelerator's levels, outermost first.
+        unit: of capacities: words, or bits where the workload's tensors have them.
     """
     if status == STATUS_OK:
         return "feasible"
@@ -160,10 +171,10 @@ def explain_status(status: int, excess: int, level_names: tuple[str, ...]) -> st
         return f"fan-out exceeded by {excess} processing elements"
     place = status - STATUS_CAPACITY
     if place < levels:
-        return f"capacity of {level_names[place]} exceeded by {excess} words"
+        return f"capacity of {level_names[place]} exceeded by {excess} {unit}"
     if place < 2 * levels:
         name = level_names[place - levels]
-        return f"least utilisation of {name} missed by {excess} words"
+        return f"least utilisation of {name} missed by {excess} {unit}"
     return f"tensor {place - 2 * levels} kept at no level"
 
 

@@ -23,6 +23,9 @@ Words = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 
 Cycles = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 
+Packing = Literal["whole", "dense"]
+"""Whether values stay whole in an access, or lie one after another across accesses."""
+
 CAPACITIES = frozenset({"capacity_words", "capacity_bits", "capacity_bytes"})
 """Keys of which a level has one."""
 
@@ -43,7 +46,7 @@ Roles = tuple[Literal["input", "weight", "output"], ...]
 _WITHOUT_EFFECT = frozenset(
     {
         "capacity_bits", "capacity_bytes", "word_bits", "beside", "component", "area_mm2",
-        "sources",
+        "sources", "packing",
     }
 )  # fmt: skip
 
@@ -116,6 +119,8 @@ class Level(StrictModel):
     """Instead of words: bytes of 8 bits."""
     word_bits: Size | None = None
     """Width of this level's words; null: the machine's."""
+    packing: Packing | None = None
+    """How values of so many bits lie in its words; null: as the machine says."""
     technology: Literal["DRAM", "SRAM"] | None = None
     """Whether it is a memory outside the chip; null: whether it is without limit."""
     keep: tuple[Name, ...] = ()
@@ -271,6 +276,17 @@ class Level(StrictModel):
         if self.technology is None:
             return self.capacity_words is None
         return self.technology == "DRAM"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may hold nothing, fans out to nothing, and costs nothing by being there."""
+        costs = (self.router_pj, self.ingress_pj, self.fill_latency, self.drain_latency)
+        return (
+            set(self.bypass) >= _ROLES
+            and self.fanout == 1
+            and self.beside is None
+            and not any((*costs, self.leakage_pj))
+        )
 
     @property
     def further_key(self) -> str | None:

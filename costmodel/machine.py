@@ -23,8 +23,11 @@ from pydantic import (
 from costmodel.component_entries import MacComponent, MachineSources
 from costmodel.components import with_components
 from costmodel.constraint_entries import Entries
-from costmodel.levels import NETWORK_KEYS, Level
+from costmodel.levels import NETWORK_KEYS, Level, Packing
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
+
+MOST_LEVELS = 16
+"""Factors of every dimension are listed over all of them."""
 
 MOST_UNITS = 2**62
 """What numbers of instances must stay below, so that 64-bit integers hold them."""
@@ -32,15 +35,15 @@ MOST_UNITS = 2**62
 # Keys that the first machine files had not.
 _WRITTEN_IF_SAID = (
     "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints", "node_nm",
-    "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources",
+    "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources", "packing",
 )  # fmt: skip
 
 # Those that say which mappings count, and change no figure of one.
 _OF_MAPPINGS = frozenset({"orders", "constraints"})
 # Those that say what the machine is made of; what follows stands in its levels.
-_OF_COMPONENTS = frozenset(
-    {"node_nm", "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources"}
-)
+_OF_COMPONENTS = frozenset({"node_nm", "mac_component", "mac_area_mm2", "sources"})
+# The last one changes nothing of tensors that are of words.
+_NO_FIGURE = _OF_MAPPINGS | _OF_COMPONENTS | {"packing"}
 
 Counting = Annotated[
     Literal["timeloop", "true"],
@@ -63,7 +66,7 @@ class Machine(StrictModel):
     mac_component: MacComponent | None = None
     """What a multiply-accumulate unit is made of; tables or a library then give its numbers."""
     mac_leakage_pj: NonNegativeNumber = 0.0
-    """Leakage of one unit over one cycle, pJ; where the innermost level gives none it is in it."""
+    """Leakage of one unit over one cycle, pJ, while it is in use."""
     mac_area_mm2: NonNegativeNumber | None = None
     """Area of one unit, mm2; null: not known."""
     sources: MachineSources = MachineSources()
@@ -74,6 +77,8 @@ class Machine(StrictModel):
     """Whether words of an output that nobody has produced yet are filled into a level as well."""
     word_bits: Size = 16
     """Width of a word, bits."""
+    packing: Packing = "whole"
+    """How values lie in words, of tensors whose bits the workload says."""
     clock_ghz: PositiveNumber = 1.0
     """Cycles per nanosecond."""
     overflow: Literal["invalid", "bypass"] = "invalid"
@@ -99,6 +104,9 @@ class Machine(StrictModel):
         """
         if not isinstance(value, Mapping) or not isinstance(value.get("levels"), list | tuple):
             return value
+        if len(value["levels"]) > MOST_LEVELS:
+            count = len(value["levels"])
+            raise ValueError(f"levels: expected at most {MOST_LEVELS}, got {count:,}.")
         bits = value.get("word_bits", cls.model_fields["word_bits"].default)
         levels = [
             {**level, "word_bits": bits}
@@ -138,9 +146,6 @@ class Machine(StrictModel):
         for key in _WRITTEN_IF_SAID:
             if getattr(self, key) == type(self).model_fields[key].default:
                 written.pop(key, None)
-        if self.mac_leakage_pj and "levels" in written:
-            # Else the units' would be added to it.
-            written["levels"][-1].setdefault("leakage_pj", self.levels[-1].leakage_pj)
         return written
 
     @property
@@ -154,6 +159,11 @@ class Machine(StrictModel):
         return math.prod(level.fanout for level in self.levels)
 
     @property
+    def skips(self) -> bool:
+        """Whether a mapping decides that tensors skip levels."""
+        return self.bypass == "searched" or self.overflow == "bypass"
+
+    @property
     def further_key(self) -> str | None:
         """The first key beyond those of the first machine files that changes a figure."""
         for position, level in enumerate(self.levels):
@@ -161,7 +171,7 @@ class Machine(StrictModel):
             if key:
                 return f"levels[{position}].{key}"
         fields = type(self).model_fields
-        keys = (key for key in _WRITTEN_IF_SAID if key not in _OF_MAPPINGS | _OF_COMPONENTS)
+        keys = (key for key in _WRITTEN_IF_SAID if key not in _NO_FIGURE)
         return next((key for key in keys if getattr(self, key) != fields[key].default), None)
 
     @property
@@ -169,6 +179,11 @@ class Machine(StrictModel):
         """16 hexadecimal digits of the SHA-256 of everything but the name."""
         content = self.model_dump(exclude={"name", "orders"})
         groups = [level.beside for level in self.levels if level.beside is not None]
+        # What was counted otherwise once has another hash: nothing of then is taken for it.
+        if self.mac_leakage_pj:
+            content["mac_leakage"] = "of units in use"
+        if self.skips and any(level.hop_energy_pj for level in self.levels):
+            content["hops"] = "of the level below"
         if self.orders == "searched" and len(set(groups)) < len(groups):
             # In the order of the file they are what they were before there was a choice.
             content["orders"] = self.orders

@@ -10,7 +10,15 @@ from pydantic import Field, create_model
 
 from costmodel.levels import Level, SpatialRules
 from costmodel.machine import Machine
-from costmodel.machine_units import MACS, area_mm2, has_real_units, leakage_w, parts, unit_lines
+from costmodel.machine_units import (
+    MACS,
+    area_mm2,
+    has_real_units,
+    leakage_w,
+    parts,
+    unit_lines,
+    unusual_units,
+)
 from mapspace.strict_yaml import StrictModel
 
 ROLES = ("input", "weight", "output")
@@ -207,6 +215,7 @@ def tree(machine: Machine) -> str:
     else:
         lines += ["", "peak words per cycle: without limit at every boundary"]
     real = list(unit_lines(machine))
+    real += [f"warning: {line}" for line in unusual_units(machine)]
     return "\n".join([*lines, "", *real] if real else lines)
 
 

@@ -92,7 +92,7 @@ def leakage_w(machine: Machine) -> float:
     for level in machine.levels:
         total += count * in_watts(level.leakage_pj, machine.clock_ghz)
         count *= level.fanout
-    return total
+    return total + count * in_watts(machine.mac_leakage_pj, machine.clock_ghz)
 
 
 def idle_leakage_w(machine: Machine, record: Mapping[str, Any]) -> float:
@@ -117,6 +117,7 @@ def idle_leakage_w(machine: Machine, record: Mapping[str, Any]) -> float:
         spread = entry.get("spatial", {})
         factors = spread.values() if isinstance(spread, Mapping) else (loop[1] for loop in spread)
         used *= math.prod(map(int, factors))
+    in_use += used * in_watts(machine.mac_leakage_pj, machine.clock_ghz)
     return max(0.0, whole - in_use)
 
 
@@ -166,10 +167,7 @@ def slow_memories(machine: Machine) -> Iterator[tuple[str, float]]:
 
 
 def parts(machine: Machine) -> Iterator[Part]:
-    """The levels, outermost first, and the units.
-
-    The innermost level's leakage has the units' in it, where that was looked up.
-    """
+    """The levels, outermost first, and the units."""
     count = 1
     for level in machine.levels:
         made = level.component
@@ -214,10 +212,7 @@ def unit_lines(machine: Machine) -> Iterator[str]:
     node = "" if machine.node_nm is None else f" at {machine.node_nm:g} nm"
     yield f"energy per access, area and leakage{node}, of an instance"
     for part in parts(machine):
-        # The cost model knows of levels' leakage alone.
-        inside = part.name == MACS and machine.mac_leakage_pj > 0
-        note = f"; leakage is in that of {machine.level_names[-1]}" if inside else ""
-        yield f"  {_line(part)}{note}"
+        yield f"  {_line(part)}"
     yield f"chip: {chip_text(machine)}"
 
 
@@ -261,3 +256,34 @@ def _line(part: Part) -> str:
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# A thousand times beyond these is a unit mistaken for another: MHz for GHz, nJ for pJ.
+USUAL = {
+    "clock_ghz": (0.005, 20.0),
+    "mac_energy_pj": (1e-4, 1e3),
+    "energy_pj": (1e-5, 1e5),
+    "capacity_words": (0, 1e11),
+}
+_MEANT = {
+    "clock_ghz": "GHz",
+    "mac_energy_pj": "pJ",
+    "energy_pj": "pJ per word",
+    "capacity_words": "words",
+}
+
+
+def unusual_units(machine: Machine) -> list[str]:
+    """Quantities that no machine has, most likely of another unit, a line each."""
+    said = [("clock_ghz", "clock_ghz", machine.clock_ghz)]
+    said.append(("mac_energy_pj", "mac_energy_pj", machine.mac_energy_pj))
+    for level in machine.levels:
+        said.append(("energy_pj", f"levels[{level.name}].energy_pj", level.word_energy_pj))
+        words = level.capacity_words or 0
+        said.append(("capacity_words", f"levels[{level.name}].capacity_words", words))
+    found = []
+    for kind, place, value in said:
+        least, most = USUAL[kind]
+        if value and not least <= value <= most:
+            found.append(f"{place}: {value:g} {_MEANT[kind]} is unusual; is it another unit?")
+    return found

@@ -96,6 +96,8 @@ def network_text(network: ReadNetwork) -> str:
         *(f"# no multiply-accumulates: {what}" for what in network.without_macs),
         *(f"# left out: {what}" for what in network.left_out),
         yaml.safe_dump({"name": network.name}, allow_unicode=True).rstrip(),
+        *(["left_out:"] if network.left_out else []),
+        *(f"- {_flow(what)}" for what in network.left_out),
         "layers:",
         *(f"- {_flow(entry)}" for entry in entries),
     ]
@@ -108,7 +110,7 @@ def _unused_name(name: str, names: Iterable[str]) -> str:
     return next(candidate for candidate in numbered if candidate not in names)
 
 
-def _flow(entry: Mapping[str, Any]) -> str:
+def _flow(entry: Mapping[str, Any] | str) -> str:
     text: str = yaml.safe_dump(
         entry, default_flow_style=True, sort_keys=False, width=10**9, allow_unicode=True
     )

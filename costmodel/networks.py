@@ -12,6 +12,7 @@ layers:
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,12 @@ from pydantic import Field, model_validator
 
 from costmodel.affine import Workload
 from costmodel.moves import Words
+from costmodel.other_kinds import refuse_other_kind
 from costmodel.published_networks import PUBLISHED, moved_words, published_network
 from costmodel.transformers import TRANSFORMERS, transformer, uncounted_words
 from costmodel.workload_families import FAMILIES, Cnn, Conv1d, Gemm, Mttkrp
 from costmodel.workloads import network, network_names, workload
+from mapspace.arguments import wrong_type
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import (
     Name,
@@ -36,6 +39,9 @@ from mapspace.strict_yaml import (
     unknown_name,
     validate,
 )
+
+MOST_LAYERS = 10_000
+"""Entries of a network's file; one may stand for any number of equal layers."""
 
 
 class _Layer(StrictModel):
@@ -93,8 +99,10 @@ class _Network(StrictModel):
 
     name: Name | None = None
     """What reports call it; else the file's name."""
-    layers: tuple[_Layer, ...] = Field(min_length=1)
+    layers: tuple[_Layer, ...] = Field(min_length=1, max_length=MOST_LAYERS)
     """Its layers, in order; equal ones are searched once."""
+    left_out: tuple[Name, ...] = ()
+    """What it lacks of the network that it was read from, each with the reason."""
 
 
 def _check_types(data: Mapping[str, Any], source: str) -> None:
@@ -139,6 +147,8 @@ def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]
     if isinstance(source, Mapping):
         name, layers = _distinct(source, "network", Path())
         return name or "network", layers
+    if not isinstance(source, str | Path):
+        raise wrong_type("network", "a name, a file or the content of a file", source)
     source = str(source)
     if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
         published = transformer(source) or published_network(source)
@@ -151,6 +161,7 @@ def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]
                 name for name in network_names() if preset[0][0].name.startswith(f"{name}-")
             ), preset
         except ConfigError:
+            refuse_other_kind("network", source)
             remedy = f"Expected one of {', '.join(known)}, or a YAML file with layers."
             raise unknown_name("network", source, known, remedy=remedy) from None
     path = Path(source)
@@ -177,6 +188,19 @@ def words_without_macs(source: NetworkSource) -> dict[str, Words]:
     return uncounted_words(str(source)) or moved_words(str(source))
 
 
+def left_out_of(source: NetworkSource) -> tuple[str, ...]:
+    """What a network that was found lacks of the one that it was read from, each with the reason.
+
+    Args:
+        source: as `load_network` takes it.
+    """
+    if not isinstance(source, Mapping):
+        if not os.path.isfile(source):
+            return ()
+        source = load_yaml(source)
+    return tuple(source.get("left_out", ()))
+
+
 def _distinct(
     data: Mapping[str, Any], source: str, folder: Path
 ) -> tuple[str, list[tuple[Workload, int]]]:
@@ -197,8 +221,8 @@ def _distinct(
         before = found.get(layer.hash, (layer, 0))
         found[layer.hash] = before[0], before[1] + entry.count
     layers = list(found.values())
-    names = [layer.name for layer, _ in layers]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    names = Counter(layer.name for layer, _ in layers)
+    twice = next((name for name, count in names.items() if count > 1), None)
     if twice is not None:
         raise ConfigError(
             f"{source}: layers: two different layers are called {twice!r}; give each a name."
@@ -245,6 +269,7 @@ def listed_layers(source: NetworkSource) -> tuple[str, list[Listed]]:
 
 
 def _listed(data: Mapping[str, Any], source: str, folder: Path) -> tuple[str, list[Listed]]:
+    refuse_other_kind("network", source, data)
     _check_types(data, source)
     file = validate(_Network, data, source)
     found = []

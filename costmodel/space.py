@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from costmodel.costs import Costs
 from mapspace.errors import ContractError
+from mapspace.strict_yaml import shown
 
 Codes = npt.NDArray[np.int32]
 Losses = npt.NDArray[np.float64]
@@ -79,7 +80,7 @@ class Space(Protocol):
         ...
 
     def project(self, points: npt.NDArray[np.floating[Any]]) -> Codes:
-        """`[B, D]` nearest feasible codes of real points `[B, F]`."""
+        """`[B, D]` feasible codes of real points `[B, F]`: the nearest, or ones close to them."""
         ...
 
 
@@ -98,6 +99,8 @@ def check_cells(
         ContractError: wrong shape or type, or an index out of range; names the first bad cell.
     """
     width = counts.size
+    if not isinstance(cells, np.ndarray):
+        raise ContractError(f"{what}: expected an array [B, {width}], got {shown(cells)}.")
     if cells.ndim != 2 or cells.shape[1] != width:
         raise ContractError(f"Expected {what} of shape [B, {width}], got {list(cells.shape)}.")
     if not np.issubdtype(cells.dtype, np.integer):
@@ -108,6 +111,16 @@ def check_cells(
             f"{what} [{row}, {column}] ({names[column]}) must lie in "
             f"0..{counts[column] - 1}, got {cells[row, column]}."
         )
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuses a number of things to make that is below 0 or far beyond what there is time for.
+
+    Raises:
+        ContractError: what was expected.
+    """
+    if not 0 <= value < 1 << 31:
+        raise ContractError(f"{name}: expected 0 to {(1 << 31) - 1:,}, got {shown(value)}.")
 
 
 def resampled(

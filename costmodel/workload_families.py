@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from costmodel.affine import Axis, Family, Tensor, Workload
+from costmodel.affine import MAX_TENSORS, Axis, Family, Tensor, Workload
 from mapspace.strict_yaml import Identifier, Size, StrictModel, shown, validate
 
 
 class Sizes(StrictModel):
     """What a family needs to know about one of its workloads."""
+
+    _of_the_input: ClassVar[Mapping[str, str]] = {}
+    """What is meant by names that others have for sizes of the input."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_sizes_of_the_input(cls, value: object) -> object:
+        for key, meant in cls._of_the_input.items():
+            if isinstance(value, Mapping) and key in value:
+                raise ValueError(f"expected {meant}, in place of {key}.")
+        return value
 
     def label(self) -> str:
         """The sizes as inline text; those at their default of 1 are left out."""
@@ -52,6 +64,7 @@ class Cnn(Sizes):
     stride: Size = 1
     dilation: Size = 1
     groups: Size = 1
+    _of_the_input = dict.fromkeys("HW", "P and Q, the width and height of the output")
 
     def workload(self, name: str, where: str) -> Workload:
         """Dimensions N K C P Q R S, with G after N where there are groups."""
@@ -85,6 +98,7 @@ class Conv1d(Sizes):
     """Length of the filter."""
     stride: Size = 1
     dilation: Size = 1
+    _of_the_input = dict.fromkeys("LW", "P, the length of the output")
 
     def workload(self, name: str, where: str) -> Workload:
         """Dimensions N K C P R."""
@@ -149,6 +163,14 @@ class Einsum(StrictModel):
     """The tensor that is accumulated into."""
     roles: dict[Identifier, Literal["input", "weight"]] = Field(default_factory=dict)
     """What machines call the inputs; `input` where nothing is said."""
+
+    @field_validator("tensors", mode="before")
+    @classmethod
+    def _check_count(cls, value: object) -> object:
+        """Before each of thousands is read."""
+        if isinstance(value, Mapping) and len(value) > MAX_TENSORS:
+            raise ValueError(f"expected at most {MAX_TENSORS}, got {len(value):,}.")
+        return value
 
     @model_validator(mode="after")
     def _check_output(self) -> Einsum:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from costmodel.affine import Axis, Family, Tensor, Workload
+from costmodel.bits import with_bits
+from costmodel.other_kinds import refuse_other_kind
 from costmodel.workload_families import (
     FAMILIES,
     Cnn,
@@ -27,6 +29,7 @@ from costmodel.workload_families import (
     gemm,
     mttkrp,
 )
+from mapspace.arguments import wrong_type
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import (
     Identifier,
@@ -73,6 +76,7 @@ class _File(StrictModel):
     tensors: dict[Identifier, tuple[Axis, ...]] | None = None
     output: OutputName | None = None
     roles: dict[Identifier, Literal["input", "weight"]] | None = None
+    bits: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _check_form(self) -> _File:
@@ -141,6 +145,10 @@ def workload(source: WorkloadSource) -> Workload:
         return source
     if isinstance(source, Mapping):
         return _from_file(source, where="workload", default_name=None)
+    if not isinstance(source, str | Path):
+        raise wrong_type(
+            "workload", "a name, a file, inline text, a file's content or a workload", source
+        )
     if isinstance(source, str):
         if ":" in source and not os.path.isfile(source):
             return _inline(source)
@@ -149,6 +157,7 @@ def workload(source: WorkloadSource) -> Workload:
         if preset is not None:
             return preset
         if not is_file and not os.path.isfile(source):
+            refuse_other_kind("workload", source)
             close = nearest(source, workload_names(), count=5)
             hint = f"; did you mean {' or '.join(close)}?" if close else "."
             raise ConfigError(
@@ -234,13 +243,15 @@ def _network(name: str) -> tuple[_Layer, ...]:
 
 
 def _from_file(data: Mapping[str, Any], *, where: str, default_name: str | None) -> Workload:
+    refuse_other_kind("workload", where, data)
     file = validate(_File, dict(data), where)
     form = file.form(where)
     name = file.name or default_name
     if name is None:
         family = next((key for key in FAMILIES if getattr(file, key) is form), None)
         name = "einsum" if isinstance(form, Einsum) else f"{family}:{form.label()}"
-    return form.workload(name, where)
+    found = form.workload(name, where)
+    return found if file.bits is None else with_bits(found, file.bits, f"{where}: bits")
 
 
 def _inline(text: str) -> Workload:
@@ -248,6 +259,7 @@ def _inline(text: str) -> Workload:
     family, _, body = text.partition(":")
     family = family.strip().lower()
     if family not in FAMILIES:
+        refuse_other_kind("workload", text)
         raise ConfigError(
             f"{text}: expected one of {', '.join(FAMILIES)} before the colon, got {shown(family)}."
         )

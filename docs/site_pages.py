@@ -32,7 +32,7 @@ ABOVE = {
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # What terminals read as colours.
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-FOLDERS = {"GUIDE": "guide", "INSIDE": "inside", "RESULTS": "results", "NOTEBOOKS": "notebooks"}
+FOLDERS = {"INSIDE": "inside", "RESULTS": "results", "NOTEBOOKS": "notebooks"}
 
 
 def on_config(config: Any) -> Any:
@@ -47,6 +47,8 @@ def on_config(config: Any) -> Any:
     named = {page for pages in sections.values() for page in pages}
     others = {page.name for page in (ROOT / "docs").glob("*.md")} - named
     sections["Python"] += sorted(others)
+    guides = {f"guide/{page.name}" for page in (ROOT / "docs" / "guide").glob("*.md")}
+    sections["Guide"] += sorted(guides - named)
     return config
 
 
@@ -89,7 +91,9 @@ def notebook_page(path: Path) -> str:
         os.environ["MAPSPACE_STORE"] = "off"
         with tempfile.TemporaryDirectory() as folder:
             where = {"metadata": {"path": folder}}
-            NotebookClient(notebook, timeout=300, resources=where).execute()
+            # Else every kernel warns that it is reached in plain text, on this machine.
+            quiet = ["--log-level=ERROR"]
+            NotebookClient(notebook, timeout=300, resources=where, extra_arguments=quiet).execute()
     parts = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":

@@ -1,8 +1,9 @@
-"""Files that somebody else wrote: bounded reading of text, JSON, JSON lines and YAML.
+"""Files that somebody else wrote: bounded reading of bytes, text, JSON, JSON lines and YAML.
 
 Whatever a file holds, reading it ends soon, takes bounded memory and never overflows the stack of a
 parser: size, length of a line, depth of brackets, digits of a number and what YAML's aliases expand
-to have limits far above every honest file. What goes beyond is one line of an error.
+to have limits far above every honest file. What goes beyond is one line of an error, and so is what
+is no file: nobody waits for a pipe, and nothing is read of a device.
 """
 
 from __future__ import annotations
@@ -10,22 +11,44 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn, Protocol, cast
+from typing import IO, Any, BinaryIO, NoReturn, Protocol, cast
 
 import yaml
 
 from mapspace.errors import ConfigError, DataError, MapspaceError
 
-LARGEST_FILE = 256 << 20
+SMALL = 1 << 16
+"""Bytes that are read of a file whatever size it says."""
+LARGEST_FILE = 64 << 20
+"""Bytes of a text: records, certificates, descriptions of machines."""
+
+LARGEST_BINARY = 1 << 30
+"""Bytes of what no person reads: weights, states of searches, a shard of data."""
+
+LARGEST_UNPACKED = 4 << 30
+"""Bytes that a compressed file of lines may hold."""
+
 LONGEST_LINE = 16 << 20
+
+MOST_BLANK = 1 << 20
+"""Bytes of all lines of a file together that hold nothing: whoever wants records waits for them."""
+
 DEEPEST = 100
 LONGEST_NUMBER = 100
-# What aliases stand for is counted each time: a small file could expand to more than memory holds.
-MOST_NODES = 1_000_000
+
+MOST_VALUES = 4_000_000
+"""Values of a JSON text: an empty list takes 30 times the memory of its two brackets."""
+
+MOST_NODES = 200_000
+"""Values of a YAML text. What aliases stand for is counted each time: a small file could expand to
+more than memory holds."""
 
 _GZIP = b"\x1f\x8b"
 _BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
@@ -35,14 +58,85 @@ _Parser: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Readable(Protocol):
-    """What has content: a path, or a file of object storage."""
+    """A file of object storage."""
 
-    def read_bytes(self) -> bytes:
-        """The whole content."""
+    def read_start(self, most: int) -> bytes:
+        """The content, or as much of its start."""
         ...
 
 
-def read_text(path: Readable, kind: type[MapspaceError] = ConfigError) -> str:
+def read_bytes(
+    path: Path | Readable, most: int = LARGEST_BINARY, kind: type[MapspaceError] = DataError
+) -> bytes:
+    """The content of a file of a bounded size.
+
+    Args:
+        path: a local path, or a file of object storage.
+        most: bytes that it may have; no more are read.
+        kind: the error to raise.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        kind: it cannot be read, is too large or no file; it is named.
+    """
+    try:
+        if isinstance(path, Path):
+            with open_file(path, kind) as file:
+                # Before any of it is read, where the file says how large it is.
+                size = os.fstat(file.fileno()).st_size
+                # No more at a time: as much would be set aside. Of some files the size is unknown.
+                some = min(most, max(size, SMALL)) + 1
+                content = b"" if size > most else file.read(some)
+                size = max(size, len(content))
+        else:
+            content = path.read_start(most + 1)
+            size = len(content)
+    except (FileNotFoundError, MapspaceError):
+        raise
+    except OSError as error:
+        raise kind(f"{path}: cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise kind(f"{str(path)!r}: is no path: {error}.") from error
+    if size > most:
+        raise kind(f"{path}: expected at most {most:,} bytes.")
+    return content
+
+
+def check_file(path: Path, kind: type[MapspaceError] = ConfigError) -> None:
+    """Refuses what is no file that can be read, as what it is.
+
+    Raises:
+        kind: there is no such file, it is a folder, a pipe or a device, or it cannot be opened.
+    """
+    try:
+        with open_file(path, kind):
+            pass
+    except FileNotFoundError:
+        raise kind(f"{path}: there is no such file.") from None
+    except OSError as error:
+        raise kind(f"{path}: cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        if isinstance(error, MapspaceError):
+            raise
+        raise kind(f"{str(path)!r}: is no path: {error}.") from error
+
+
+@contextmanager
+def open_file(path: Path, kind: type[MapspaceError] = DataError) -> Iterator[BinaryIO]:
+    """A file that is open to be read.
+
+    Raises:
+        OSError: it cannot be opened.
+        kind: it is a pipe or a device.
+    """
+    # Whoever opens a pipe otherwise waits until somebody writes to it.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise kind(f"{path}: expected a file, found a pipe or a device.")
+        yield file
+
+
+def read_text(path: Path | Readable, kind: type[MapspaceError] = ConfigError) -> str:
     """The text of a file of at most `LARGEST_FILE` bytes.
 
     Args:
@@ -53,19 +147,13 @@ def read_text(path: Readable, kind: type[MapspaceError] = ConfigError) -> str:
         kind: the file is missing, cannot be read, is too large or no UTF-8; it is named.
     """
     try:
-        if isinstance(path, Path):
-            with path.open("rb") as file:
-                content = file.read(LARGEST_FILE + 1)
-        else:
-            content = path.read_bytes()
-    except OSError as error:
+        content = read_bytes(path, LARGEST_FILE, kind)
+    except FileNotFoundError as error:
         raise kind(f"{path}: cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise kind(f"{str(path)!r}: is no path: {error}.") from error
     return _decoded(content, str(path), kind)
 
 
-def read_json(path: Readable, kind: type[MapspaceError] = ConfigError) -> Any:
+def read_json(path: Path | Readable, kind: type[MapspaceError] = ConfigError) -> Any:
     """The content of a JSON file.
 
     Args:
@@ -87,11 +175,13 @@ def parse_json(text: str | bytes, where: str, kind: type[MapspaceError] = Config
         kind: the error to raise.
 
     Raises:
-        kind: the text is no JSON (NaN and Infinity are none), too long, or nested too deeply, or
-            has a number of too many digits.
+        kind: the text is no JSON (NaN and Infinity are none), too long, holds too many values, is
+            nested too deeply, or has a number of too many digits.
     """
     if isinstance(text, bytes):
         text = _decoded(text, where, kind)
+    if len(text) > MOST_VALUES and sum(map(text.count, "[{,")) > MOST_VALUES:
+        raise kind(f"{where}: expected at most {MOST_VALUES:,} values.")
     _check_brackets(text, where, kind)
     # Called for every number, which would take half of the time.
     hook = _whole_number if _LONG_NUMBER.search(text) else None
@@ -115,18 +205,27 @@ def json_lines(path: Path, kind: type[MapspaceError] = ConfigError) -> Iterator[
         kind: a name that ends in `.gz` of a file that is none; a line is too long or `parse_json`
             refuses it: `file:line: why`.
     """
-    number = 0
+    number, size, blank = 0, 0, 0
     try:
-        with _opened(path, kind) as file:
+        with open_file(path, kind) as plain, _unpacked(plain, path, kind) as file:
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
+                size += len(line)
                 where = f"{path}:{number}"
                 if len(line) > LONGEST_LINE:
                     raise kind(f"{where}: expected at most {LONGEST_LINE:,} bytes in a line.")
+                if file is not plain and size > LARGEST_UNPACKED:
+                    raise kind(f"{where}: expected at most {LARGEST_UNPACKED:,} bytes, unpacked.")
                 if line.strip():
                     yield number, parse_json(line, where, kind)
+                    continue
+                blank += len(line)
+                if blank > MOST_BLANK:
+                    raise kind(f"{where}: expected at most {MOST_BLANK:,} bytes of empty lines.")
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{path}: cannot be read: {reason}.") from error
         raise DataError(f"{path}:{number + 1}: the file is damaged ({reason}).") from error
 
 
@@ -208,10 +307,12 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _opened(path: Path, kind: type[MapspaceError]) -> IO[bytes]:
+def _unpacked(file: BinaryIO, path: Path, kind: type[MapspaceError]) -> IO[bytes]:
+    """What a file holds, unpacked if its name ends in `.gz`."""
     if path.suffix != ".gz":
-        return path.open("rb")
-    with path.open("rb") as file:
-        if file.read(2) not in (b"", _GZIP):
-            raise kind(f"{path}: expected a gzip file, as its name says; it is none.")
-    return cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb"))))
+        return file
+    start = file.read(2)
+    file.seek(0)
+    if start not in (b"", _GZIP):
+        raise kind(f"{path}: expected a gzip file, as its name says; it is none.")
+    return cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file))))

@@ -7,6 +7,9 @@ extra of the package, and is imported by what needs it, when it needs it.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
+
+from mapspace.errors import ConfigError
 
 EXTRA_OF = {
     "cmaes": "baselines",
@@ -30,9 +33,9 @@ EXTRA_OF = {
 }
 
 
-def install(extra: str) -> str:
-    """What a user types to have an extra."""
-    return f"pip install 'mapspace[{extra}]'"
+def install(*extras: str) -> str:
+    """What a user types to have some extras."""
+    return f"pip install 'mapspace[{','.join(extras)}]'"
 
 
 def is_installed(library: str) -> bool:
@@ -48,4 +51,24 @@ def what_is_missing(error: ModuleNotFoundError) -> str | None:
     library = (error.name or "").partition(".")[0]
     if library not in EXTRA_OF:
         return None
-    return f"This needs {library}, which is not installed: {install(EXTRA_OF[library])}."
+    return needs([library])
+
+
+def needs(libraries: Iterable[str]) -> str:
+    """One line that says what to install for libraries that are not there."""
+    found = sorted(set(libraries))
+    named = " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+    extras = sorted({EXTRA_OF[library] for library in found})
+    verb = "is" if len(found) == 1 else "are"
+    return f"This needs {named}, which {verb} not installed: {install(*extras)}."
+
+
+def require(libraries: Iterable[str]) -> None:
+    """Refuses work for which libraries are missing, before it begins.
+
+    Raises:
+        ConfigError: all of them, and what to install.
+    """
+    missing = [library for library in libraries if not is_installed(library)]
+    if missing:
+        raise ConfigError(needs(missing))

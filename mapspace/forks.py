@@ -79,7 +79,10 @@ def fork_map(
     if count > 1:
         _function, _items = function, items
         try:
-            with ProcessPoolExecutor(count, multiprocessing.get_context("fork")) as pool:
+            with (
+                ProcessPoolExecutor(count, multiprocessing.get_context("fork")) as pool,
+                _ended_by_interruption(),
+            ):
                 with _others_resting():
                     # What is here already is no rubbish: to look for some would copy all of it.
                     gc.freeze()
@@ -134,6 +137,18 @@ def _others_resting() -> Iterator[None]:
                 raise _BusyError
             stack.callback(thread.at_work.release)
         yield
+
+
+@contextmanager
+def _ended_by_interruption() -> Iterator[None]:
+    """Ends the processes that the block forks where Ctrl-C leaves it: nobody waits for them."""
+    before = set(multiprocessing.active_children())
+    try:
+        yield
+    except KeyboardInterrupt:
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
 
 
 def _call(place: int) -> Any:

@@ -20,6 +20,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from mapspace.arguments import explained
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import unknown_name
 
@@ -50,6 +51,7 @@ def package_of(entry: metadata.EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unnamed package"
 
 
+@explained
 class Registry(Mapping[str, str]):
     """A lazy table: a name, and `module:attribute` of what it stands for.
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
+import signal
+import tempfile
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, MapspaceError
+from mapspace.left_behind import mark_session, sweep_sessions
 
 # What Ray and its workers read before anything of this project runs. Values that the user has set
 # win.
@@ -47,6 +55,7 @@ def start_ray(address: str | None = None, *, cpus: int | None = None, needed: in
     Raises:
         ConfigError: There is no cluster at the address, it refuses the token, or the Ray that
             runs in this process already has too few processors.
+        MapspaceError: It does not start, or not in time.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     for name, value in {**ENVIRONMENT, **(EMBEDDED if address == "local" else {})}.items():
@@ -66,9 +75,12 @@ def start_ray(address: str | None = None, *, cpus: int | None = None, needed: in
             f"RAY_ADDRESS: expected HOST:PORT of a cluster, got {address!r}, a job server; give "
             "that to `ray job submit` as RAY_API_SERVER_ADDRESS."
         )
+    before = signal.getsignal(signal.SIGTERM)
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if address == "local":
+            _keep_token_private()
+            sweep_sessions()
             ray.init(
                 address="local",
                 num_cpus=max(cpus or os.cpu_count() or 1, needed),
@@ -76,8 +88,63 @@ def start_ray(address: str | None = None, *, cpus: int | None = None, needed: in
                 include_dashboard=False,
                 **quiet,
             )
+            if ray.is_initialized():
+                mark_session(ray.get_runtime_context().get_session_name())
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, ray.exceptions.AuthenticationError) as error:
         raise ConfigError(f"Ray at {address!r}: {str(error).splitlines()[0]}") from error
+    except Exception as error:
+        # Ray has no class of its own for a start that fails or takes too long.
+        if type(error) not in (Exception, RuntimeError, TimeoutError):
+            raise
+        first = str(error).strip().partition("\n")[0]
+        raise MapspaceError(f"Ray at {address!r} does not start: {first}") from error
+    _handle_again(before)
     return True
+
+
+def _keep_token_private() -> None:
+    """Makes the token that an embedded Ray asks for, or keeps what is there from other users.
+
+    Ray listens on every interface, runs whatever comes with the token, and writes it where any user
+    of the machine can read it.
+    """
+    given = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    mode = os.environ.get("RAY_AUTH_MODE", "token").lower()
+    if mode != "token" or any(os.environ.get(name) for name in given):
+        return
+    path = Path.home() / ".ray" / "auth_token"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            # Named once it is whole, and never in the place of one that a Ray beside has just made.
+            with tempfile.NamedTemporaryFile("w", dir=path.parent) as made:
+                made.write(secrets.token_hex(32))
+                made.flush()
+                with suppress(FileExistsError):
+                    os.link(made.name, path)
+        # What may be read through a link is its owner's choice.
+        for entry in (path.parent, path):
+            if not entry.is_symlink() and entry.stat().st_mode & 0o077:
+                entry.chmod(entry.stat().st_mode & 0o700)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be kept from other users: {error.strerror}.") from error
+
+
+def stop_ray() -> None:
+    """Ends what `start_ray` has started, or leaves the cluster."""
+    import ray
+
+    before = signal.getsignal(signal.SIGTERM)
+    ray.shutdown()
+    _handle_again(before)
+
+
+def _handle_again(handler: Any) -> None:
+    """Puts a handler of SIGTERM back: Ray takes the signal for itself, then leaves none.
+
+    A job that is stopped would end with lines of C++, or without a word.
+    """
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

@@ -21,7 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.bounded_reading import read_bytes
+from mapspace.errors import ConfigError, MapspaceError, UnwritableError
 
 SCHEMES = ("s3", "gs", "file")
 # pyarrow would try for 15 minutes to reach Google's storage.
@@ -117,9 +118,13 @@ class RemotePath:
             FileNotFoundError: If there is no such file.
             MapspaceError: If it cannot be read; the message says why.
         """
+        return self.read_start(None)
+
+    def read_start(self, most: int | None) -> bytes:
+        """The first bytes, so many at most; as `read_bytes`."""
         filesystem = self.filesystem
         with _told(self, "read"), filesystem.open_input_file(self.key) as file:
-            content: bytes = file.read()
+            content: bytes = file.read(most)
             return content
 
     def read_text(self) -> str:
@@ -162,10 +167,12 @@ def place(text: str | Place) -> Place:
     Raises:
         ConfigError: If it is no URI that is known, leads out of its bucket or holds a password.
     """
-    if isinstance(text, (Path, RemotePath)):
+    if isinstance(text, RemotePath):
         return text
-    if "://" not in text:
-        return Path(text)
+    if not isinstance(text, str | Path):
+        raise ConfigError(f"expected a path or a URI, got {text!r}.")
+    if isinstance(text, Path) or "://" not in text:
+        return _possible(Path(text))
     parts = urlsplit(text)
     shown = text.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1)
     if parts.scheme not in SCHEMES:
@@ -185,6 +192,17 @@ def place(text: str | Place) -> Place:
     return RemotePath(parts.scheme, _checked(path, shown), parts.query)
 
 
+def _possible(path: Path) -> Path:
+    """A path, unless no file can have its name."""
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+        why = "a null byte"
+    except UnicodeEncodeError as error:
+        why = error.reason
+    raise ConfigError(f"{str(path)!r}: is no path: {why}.")
+
+
 def make_folder(folder: Place) -> None:
     """Makes a local folder, or looks whether the bucket of a remote one is there.
 
@@ -197,10 +215,57 @@ def make_folder(folder: Place) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be created: {error.strerror}.") from error
+    else:
+        check_folder(folder)
+
+
+def check_folder(folder: Place) -> None:
+    """Refuses a folder that is not there and could not be made; nothing is made.
+
+    Raises:
+        ConfigError: the reason.
+        MapspaceError: If a remote one cannot be reached.
+    """
+    if isinstance(folder, RemotePath):
+        bucket = RemotePath(folder.scheme, folder.key.partition("/")[0], folder.query)
+        if not bucket.exists():
+            raise ConfigError(f"{folder}: cannot be created: there is no such bucket.")
+    elif not folder.is_dir():
+        if not _nearest(folder).is_dir():
+            raise ConfigError(f"{folder}: cannot be created: {os.strerror(errno.ENOTDIR)}.")
+        check_writable(folder)
+
+
+def check_writable(path: Place) -> None:
+    """Refuses a file or folder that could not be written, made or changed; it is left as it is.
+
+    What is tried is the path itself, or the next folder above that is there. A store of objects is
+    not asked: it says so by itself.
+
+    Raises:
+        ConfigError: the reason.
+    """
+    if not isinstance(path, Path):
         return
-    bucket = RemotePath(folder.scheme, folder.key.partition("/")[0], folder.query)
-    if not bucket.exists():
-        raise ConfigError(f"{folder}: cannot be created: there is no such bucket.")
+    try:
+        there = _nearest(path)
+        if there.is_dir():
+            with tempfile.NamedTemporaryFile(dir=there, prefix=".mapspace-"):
+                pass
+        elif there.is_file():
+            with there.open("ab"):
+                pass
+        elif not os.access(there, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: expected a place that can be written: {error.strerror}."
+        ) from error
+
+
+def _nearest(path: Path) -> Path:
+    """A path, or the next one above that is there."""
+    return next(one for one in (path, *path.absolute().parents) if one.exists())
 
 
 def file_sizes(folder: Place) -> dict[str, int]:
@@ -211,7 +276,7 @@ def file_sizes(folder: Place) -> dict[str, int]:
         sizes = {}
         for file in folder.iterdir():
             with suppress(FileNotFoundError):  # somebody has just removed it
-                if file.is_file():
+                if not file.is_dir():  # whoever reads a pipe says what it is
                     sizes[file.name] = file.stat().st_size
         return sizes
     return {name: size for name, size in _listed(folder).items() if "/" not in name}
@@ -257,12 +322,24 @@ def write_atomically(path: Place, content: bytes) -> None:
     if isinstance(path, RemotePath):
         path.write_bytes(content)
         return
+    with writing(path), whole_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def writing(path: Place) -> Iterator[None]:
+    """Names the file where a block cannot write it: what fails meanwhile does not say where.
+
+    Raises:
+        UnwritableError: why it cannot be written.
+    """
     try:
-        with whole_file(path) as temporary:
-            temporary.write_bytes(content)
+        yield
     except OSError as error:
-        # What fails while it is written does not say where.
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        # One that was named already, and a reader who has gone.
+        if isinstance(error, MapspaceError | BrokenPipeError):
+            raise
+        raise UnwritableError(error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager
@@ -303,6 +380,18 @@ def opened(file: Place) -> Any:
     return file.filesystem.open_input_file(file.key)
 
 
+def own_path(folder: Path, name: str) -> Path:
+    """What lies below a folder, to be written to.
+
+    Raises:
+        ConfigError: it is a link that leads out of the folder, which somebody else may have made.
+    """
+    path = folder / name
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{path}: expected no link out of its folder, found one; remove it.")
+    return path
+
+
 def remove_unfinished(path: Place) -> None:
     """Removes what processes that were killed left of a file; nobody else may be writing it."""
     if isinstance(path, Path):
@@ -323,8 +412,11 @@ def download(source: RemotePath, target: Path, wanted: Callable[[str], bool]) ->
     """Copies files at any depth of a folder, chosen by their path from it, to a local folder."""
     for name in filter(wanted, _listed(source, recursive=True)):
         path = target / _checked(name, f"{source}: {name}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (source / name).read_bytes())
+        content = read_bytes(source / name)
+        # What is the same stays the same file, which a database of this process may have open.
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, content)
 
 
 def _listed(folder: RemotePath, *, recursive: bool = False) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Strict loading: a YAML file or mapping becomes a checked object, or one line that says why not.
 
 `load_yaml` refuses what YAML would let pass in silence (keys given twice, keys that are no text),
-`validate` turns the first problem that pydantic finds into one `ConfigError` line: where, the path
-of the key, what was expected, what came; for an unknown key, the known ones.
+`validate` turns what pydantic finds into one `ConfigError` line: where, and of every problem the
+path of the key, what was expected, what came; for an unknown key, the known ones.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import operator
 import re
 import reprlib
 import types
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mapspace.bounded_reading import LONGEST_NUMBER, check_yaml, read_text
@@ -48,14 +49,40 @@ def plain_integer(value: object) -> object:
     return operator.index(value)
 
 
+def plain_scalar(value: Any) -> Any:
+    """A NumPy scalar as Python's; anything else as it is."""
+    kind = type(value)
+    is_one = kind.__module__ == "numpy" and kind.__name__ != "ndarray" and hasattr(value, "item")
+    return value.item() if is_one else value
+
+
+def _plain(value: Any) -> Any:
+    """Likewise, and those in mappings and lists."""
+    if type(value) is dict:
+        return {plain_scalar(key): _plain(one) for key, one in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else plain_scalar(value)
+
+
 Size = Annotated[int, BeforeValidator(plain_integer), Field(strict=True, ge=1, lt=2**62)]
 """A whole number of at least 1 that 64 bits hold; `true`, `4.0` and `"4"` are refused."""
 
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 """Of random numbers; results keep it as a 64-bit number."""
 
-PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-"""A finite number above 0."""
+LEAST_NUMBER = 1e-30
+
+
+def _not_vanishing(value: float) -> float:
+    """A number that overflows whatever is divided by it is a slip."""
+    if value < LEAST_NUMBER:
+        raise ValueError(f"expected at least {LEAST_NUMBER:g}, got {value:g}.")
+    return value
+
+
+PositiveNumber = Annotated[
+    float, Field(strict=True, gt=0, allow_inf_nan=False), AfterValidator(_not_vanishing)
+]
+"""A finite number above 0, and not by so little that it could as well be none."""
 
 NonNegativeNumber = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 """A finite number of at least 0."""
@@ -214,11 +241,12 @@ def validate(
         The model.
 
     Raises:
-        kind: one line with the first problem, an unknown key before all others (the
-            missing key beside it is most often the same slip).
+        kind: one line with all problems, unknown keys before all others.
     """
     try:
-        return model_class.model_validate(data)
+        with suppress(ValidationError):
+            return model_class.model_validate(data)
+        return model_class.model_validate(_plain(data))
     except ValidationError as error:
         prefix = f"{where}: " if where else ""
         raise kind(prefix + _explain(model_class, data, error)) from error
@@ -297,17 +325,75 @@ _PATTERNS = {
 }
 
 
+_MOST_SAID = 8
+
+
 def _explain(model_class: type[BaseModel], data: object, error: ValidationError) -> str:
-    problems = error.errors(include_url=False)
-    unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
-    first = (unknown or problems)[0]
-    location = first["loc"]
-    if first["type"] == "extra_forbidden":
+    """All that is wrong, unknown keys first, each once."""
+    problems = _apart(data, error.errors(include_url=False))
+    texts = list(dict.fromkeys(_said(model_class, data, one, problems) for one in problems))
+    more = len(texts) - _MOST_SAID
+    return " ".join([*texts[:_MOST_SAID], *([f"And {more} more."] if more > 0 else [])])
+
+
+def _apart(data: object, problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Problems that are several: of one of several forms that a value may have, the first's alone.
+
+    A key that is missing beside an unknown one is most often the same slip.
+    """
+    found = sorted(problems, key=lambda one: one["type"] != "extra_forbidden")
+    slips = {one["loc"][:-1] for one in found if one["type"] == "extra_forbidden"}
+    forms: dict[tuple[int | str, ...], int | str] = {}
+    said: set[str] = set()
+    apart = []
+    for one in found:
+        location, missing = one["loc"], one["type"] == "missing"
+        if missing and location[:-1] in slips:
+            continue
+        branches = _branches(data, location[:-1] if missing else location)
+        if any(forms.setdefault(where, form) != form for where, form in branches):
+            continue
+        # A key of a value that is wrong as a whole, or more of the same value.
+        path = _path(data, location)
+        if not missing and any(
+            _is_within(path, other) or _is_within(other, path) for other in said
+        ):
+            continue
+        said.add(path)
+        apart.append(one)
+    return apart
+
+
+def _is_within(path: str, other: str) -> bool:
+    return path == other or path.startswith((f"{other}.", f"{other}["))
+
+
+def _branches(
+    data: object, location: tuple[int | str, ...]
+) -> Iterator[tuple[tuple[int | str, ...], int | str]]:
+    """Where a location goes on with what pydantic calls one of several forms of a value."""
+    for depth, part in enumerate(location):
+        if isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str):
+            data = data[part] if part < len(data) else None
+        elif isinstance(data, Mapping) and part in data:
+            data = data[part]
+        else:
+            yield location[:depth], part
+
+
+def _said(
+    model_class: type[BaseModel], data: object, one: ErrorDetails, problems: list[ErrorDetails]
+) -> str:
+    """What is wrong at one place."""
+    location = one["loc"]
+    if one["type"] == "extra_forbidden":
         known = _keys_at(model_class, location[:-1])
         close = nearest(str(location[-1]), known)
         hint = f"; did you mean {close[0]}?" if close else "."
-        return f"{_path(data, location)}: unknown key{hint} Known keys: {', '.join(known)}."
-    if first["type"] == "missing":
+        text = f"{_path(data, location)}: unknown key{hint}"
+        first = next(problem for problem in problems if problem["loc"][:-1] == location[:-1])
+        return f"{text} Known keys: {', '.join(known)}." if one is first else text
+    if one["type"] == "missing":
         beside = [
             str(problem["loc"][-1])
             for problem in problems
@@ -318,7 +404,7 @@ def _explain(model_class: type[BaseModel], data: object, error: ValidationError)
         return (
             f"{parent}: " if parent else ""
         ) + f"missing {', '.join(beside)}. Known keys: {', '.join(known)}."
-    path, sentence = _path(data, location), _sentence(first)
+    path, sentence = _path(data, location), _sentence(one)
     # What a model says of one of its keys goes on with the key's path.
     own = sentence.partition(": ")[0] in _keys_at(model_class, location)
     return (path + ("." if own else ": ") if path else "") + sentence
@@ -390,6 +476,7 @@ def _keys_at(model_class: type[BaseModel], location: Sequence[int | str]) -> lis
         field.alias or name
         for model in branch or models
         for name, field in model.model_fields.items()
+        if not field.exclude  # what a model keeps for itself
     ]
     return list(dict.fromkeys(keys))
 
@@ -398,11 +485,15 @@ def _inside(annotation: Any, part: int | str) -> list[Any]:
     """The annotations that one step into a location leads to."""
     annotation = _without_metadata(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [
+        found: list[Any] = [
             field.annotation
             for name, field in annotation.model_fields.items()
             if part in (name, field.alias)
         ]
+        if found or annotation.model_config.get("extra") != "allow":
+            return found
+        # The values of any other key.
+        return [*get_args(get_type_hints(annotation).get("__pydantic_extra__"))[1:]]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return [found for option in arguments for found in _inside(option, part)]

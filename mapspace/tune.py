@@ -1,4 +1,4 @@
-"""`ms.tune`: searchers for a `ray.tune.Tuner` of one's own."""
+"""`ms.tune`: searchers for a `ray.tune.Tuner` of one's own, and a logger of its trials."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from mapspace.lazy import lazy
 
 if TYPE_CHECKING:
     from orchestrator.mapping_search import MappingSearch
+    from orchestrator.tune_logging import MLflowLoggerCallback
 
-__all__ = ["MappingSearch"]
+__all__ = ["MLflowLoggerCallback", "MappingSearch"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, {"MappingSearch": "orchestrator.mapping_search"})
+    __getattr__ = lazy(
+        __name__,
+        {
+            "MLflowLoggerCallback": "orchestrator.tune_logging",
+            "MappingSearch": "orchestrator.mapping_search",
+        },
+    )

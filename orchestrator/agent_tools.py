@@ -63,6 +63,8 @@ def search(
     accelerator: Machine = "mm256",
     objective: Objective = "edp",
     searcher: str | None = None,
+    preset: str | None = None,
+    parameters: Json | None = None,
     seconds: Seconds = 60.0,
     constraints: Sequence[Json] = (),
 ) -> SearchAnswer:
@@ -71,7 +73,7 @@ def search(
 
     result = run(
         _content(workload), _content(accelerator), objective=objective, searcher=searcher,
-        seconds=seconds, constraints=tuple(constraints),
+        preset=preset, parameters=parameters, seconds=seconds, constraints=tuple(constraints),
     )  # fmt: skip
     proven = result.certificate
     answer = result.to_dict()
@@ -121,26 +123,47 @@ def why_not(
     seconds: Seconds = 60.0,
 ) -> WhyNotAnswer:
     """How far a mapping is from the optimum, and what each of its decisions costs by itself."""
+    from orchestrator.answers.request import Request
     from orchestrator.api import search as run
     from orchestrator.explain.functions import why_not as explain
+    from orchestrator.explain.why_not import check_own
 
+    own = _record(record)
+    check_own(Request(_content(workload), _content(accelerator)), own)
     result = run(_content(workload), _content(accelerator), objective=objective, seconds=seconds)
-    return explain(result, _record(record), seconds=seconds).to_dict()
+    return explain(result, own, seconds=seconds).to_dict()
 
 
-def pareto(workload: Source, accelerator: Machine = "mm256") -> ParetoAnswer:
+def pareto(
+    workload: Source, accelerator: Machine = "mm256", seconds: Seconds = 60.0
+) -> ParetoAnswer:
     """The proven energy-latency front: every mapping that no other beats in both."""
     from orchestrator.api import pareto as run
 
-    return run(_content(workload), _content(accelerator)).to_dict()
+    return run(_content(workload), _content(accelerator), seconds=seconds).to_dict()
 
 
-def sweep(experiment: Json) -> SweepAnswer:
-    """Proves the best mapping of every machine of a grid x workload (content of a sweep's file)."""
-    from orchestrator.api import sweep as run
+def sweep(experiment: Json, seconds: Seconds = 60.0) -> SweepAnswer:
+    """Proves the best mapping of every machine of a grid x workload (content of a sweep's file).
 
+    What is proven when the time is over is in the store: the same call goes on.
+    """
+    from orchestrator.runs.limits import Limits
+    from orchestrator.store.choice import chosen
+    from orchestrator.sweep.config import Sweep
+    from orchestrator.sweep.plan import prepare_sweep
+    from orchestrator.sweep.run import SweepExperiment
+
+    _no_files(experiment)
+    asked = validate(Sweep, experiment, "experiment")
+    # The time is looked at after each task, so that a task is one proof.
+    each = min(seconds, asked.seconds_per_point)
+    asked = asked.model_copy(update={"points_per_task": 1, "seconds_per_point": each})
+    run = SweepExperiment(
+        prepare_sweep(asked, "experiment"), store=chosen(None), limits=Limits(hours=seconds / 3600)
+    )
     with tempfile.TemporaryDirectory() as folder:
-        found = run(experiment, Path(folder) / "sweep")
+        found = run.run(Path(folder) / "sweep")
         points, machines = (
             json.loads(table.to_json(orient="records"))
             for table in (found.points, found.architectures)
@@ -212,6 +235,8 @@ def _content(source: str | Json) -> str | Json:
     Raises:
         ArgumentError: it does.
     """
+    if isinstance(source, dict) and isinstance(source.get("extends"), str):
+        _content(source["extends"])
     if isinstance(source, str) and (
         os.sep in source or source.lower().endswith((".yaml", ".yml")) or os.path.isfile(source)
     ):
@@ -220,6 +245,14 @@ def _content(source: str | Json) -> str | Json:
             f"{shown(source)}: tools read no files."
         )  # fmt: skip
     return source
+
+
+def _no_files(experiment: Json) -> None:
+    """Refuses a sweep's content that names files: its networks', workloads' and machines'."""
+    for key in ("base", "accelerators", "workloads"):
+        named = experiment.get(key)
+        for source in named if isinstance(named, list | tuple) else [named]:
+            _content(source.get("network", source) if isinstance(source, dict) else str(source))
 
 
 def _record(record: Mapping[str, Any]) -> Json:

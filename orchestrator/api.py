@@ -16,8 +16,10 @@ from costmodel.accelerators import AcceleratorSource
 from costmodel.exact.certificate import Certificate, read_certificate
 from costmodel.networks import NetworkSource
 from costmodel.workloads import WorkloadSource
-from mapspace.errors import ArgumentError, ConfigError
-from mapspace.storage import Place, RemotePath, place
+from mapspace.arguments import check, checked
+from mapspace.errors import ArgumentError, ConfigError, together
+from mapspace.extras import require
+from mapspace.storage import Place, RemotePath, check_writable, place
 from mapspace.strict_yaml import StrictModel, load_yaml, validate
 from orchestrator.answers.explained import ExplainedOptimum
 from orchestrator.answers.options import (
@@ -29,9 +31,11 @@ from orchestrator.answers.options import (
 )
 from orchestrator.answers.request import Request
 from orchestrator.answers.results import SearchResult
+from orchestrator.imports.imported import ImportedNetwork
 from orchestrator.proofs import certificates
 from orchestrator.proofs import pareto as fronts
 from orchestrator.runs.experiments import find_experiment
+from orchestrator.runs.kinds import TASKS
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.search import continuing, explaining, one_workload
 from orchestrator.store.choice import StoreChoice, chosen
@@ -70,6 +74,9 @@ def search(
         options: by name:
 
             * searcher: a key of `SEARCHERS`; None: `exact` where it applies, else `structured`.
+            * preset: a named set of the searcher's hyperparameters, such as `paper`.
+            * parameters: hyperparameters of the searcher by name, beside those of the preset;
+              `mapspace describe searcher NAME` lists them.
             * objective: what to minimise: `edp`, `energy`, `latency` or `ed2p`.
             * seconds: budget of search time, s; with no budget 60 for a proof, else 2.
             * iterations: budget of cost queries.
@@ -131,6 +138,7 @@ def prove(
     return one_workload.search(request, _stream(progress))
 
 
+@checked
 def continue_proof(
     certificate: SearchResult | Certificate | str | Path | Place,
     *,
@@ -162,6 +170,7 @@ def continue_proof(
     return one_workload.search(continuing.problem_of(certificate, request), _stream(progress))
 
 
+@checked
 def explain(
     result: SearchResult,
     *,
@@ -186,7 +195,7 @@ def explain(
 
 @overload
 def search_network(
-    network: NetworkSource,
+    network: NetworkSource | ImportedNetwork,
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: Literal[False] = False,
@@ -197,7 +206,7 @@ def search_network(
 
 @overload
 def search_network(
-    network: NetworkSource,
+    network: NetworkSource | ImportedNetwork,
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: Literal[True],
@@ -209,7 +218,7 @@ def search_network(
 
 @overload
 def search_network(
-    network: NetworkSource,
+    network: NetworkSource | ImportedNetwork,
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: Literal[True],
@@ -221,7 +230,7 @@ def search_network(
 
 @one_by_one(NetworkOptions)
 def search_network(
-    network: NetworkSource,
+    network: NetworkSource | ImportedNetwork,
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: bool = False,
@@ -234,7 +243,8 @@ def search_network(
     What is not proven within a few seconds goes to Ray, a layer per task.
 
     Args:
-        network: a preset's name, a YAML file with layers, or the content of one.
+        network: a preset's name, a YAML file with layers, the content of one, or a network that
+            was read by `from_onnx` or `from_torch`.
         accelerator: as in `search`.
         jointly: choose the mappings of all layers together, for the least objective of the network,
             and prove that; `seconds` and `gap` are then those of the network, and `max_cycles` (for
@@ -252,6 +262,8 @@ def search_network(
     from orchestrator.networks.search_jointly import search_jointly
     from orchestrator.networks.search_resident import search_resident
 
+    if isinstance(network, ImportedNetwork):
+        network = network.content
     given = [name for name in ("max_cycles", "max_energy_pj") if options.get(name) is not None]
     if given and not jointly:
         raise ArgumentError(given[0], ": a limit of the whole network; expected jointly=True.")
@@ -266,11 +278,13 @@ def search_network(
     return search_layers(asked(network, accelerator, options), _stream(progress))
 
 
+@checked
 def verify(
     certificate: SearchResult
     | NetworkOptimum
     | ResidentOptimum
     | DesignResults
+    | fronts.Front
     | AnyCertificate
     | str
     | Path
@@ -282,7 +296,7 @@ def verify(
     """Proves again what a certificate claims.
 
     Args:
-        certificate: a certificate, its file or URI, or a result that has one.
+        certificate: a certificate, its file or URI, a result that has one, or a front.
         independent: also look without the prover: at every mapping of a small space, else at the
             certificate's own and at a sample.
         seconds: the most that it may take; `complete` says whether it sufficed. None: however long
@@ -295,7 +309,10 @@ def verify(
     from orchestrator.networks.optimum_result import NetworkOptimum
     from orchestrator.networks.resident_result import ResidentOptimum
     from orchestrator.networks.verify_file import verify_any, verify_any_file
+    from orchestrator.proofs.verify_front import verify_front
 
+    if isinstance(certificate, fronts.Front):
+        return verify_front(certificate, independent=independent, seconds=seconds)
     if isinstance(certificate, SearchResult | NetworkOptimum | ResidentOptimum | DesignResults):
         if certificate.certificate is None:
             raise ConfigError(f"{certificate.heading()}: nothing is proven, so there is no proof.")
@@ -306,6 +323,7 @@ def verify(
         return verify_any_file(file, independent=independent, seconds=seconds)
 
 
+@checked
 def pareto(
     workload: WorkloadSource,
     accelerator: AcceleratorSource = "mm256",
@@ -331,6 +349,7 @@ def pareto(
     return fronts.front(workload, accelerator, stream, seconds=seconds, store=chosen(store))
 
 
+@checked
 def sweep(
     experiment: Experiment,
     output: str | Path | Place | None = None,
@@ -349,15 +368,16 @@ def sweep(
         ConfigError: the experiment is wrong, or the folder holds something else, or another run
             writes to it.
     """
+    require(TASKS)
     from orchestrator.sweep.config import Sweep
     from orchestrator.sweep.plan import prepare_sweep
     from orchestrator.sweep.run import sweep as run_sweep
 
-    config, where = _read(Sweep, experiment)
-    folder = place(output or RUNS / config.name)
+    config, where, folder = _read(Sweep, experiment, output)
     return run_sweep(prepare_sweep(config, where), folder, store=chosen(store))
 
 
+@checked
 def design(
     experiment: Experiment,
     output: str | Path | Place | None = None,
@@ -376,15 +396,16 @@ def design(
         ConfigError: the experiment is wrong, no machine is within the limits, or the folder holds
             something else, or another run writes to it.
     """
+    require(TASKS)
     from orchestrator.design.config import Design
     from orchestrator.design.plan import prepare_design
     from orchestrator.design.run import design as run_design
 
-    config, where = _read(Design, experiment)
-    folder = place(output or RUNS / config.name)
+    config, where, folder = _read(Design, experiment, output)
     return run_design(prepare_design(config, where), folder, store=chosen(store))
 
 
+@checked
 def benchmark(
     experiment: Experiment,
     output: str | Path | Place | None = None,
@@ -407,12 +428,12 @@ def benchmark(
             writes to it.
         MapspaceError: searches failed.
     """
+    require(TASKS)
     from orchestrator.benchmark.config import Benchmark, prepare
     from orchestrator.benchmark.run import run_benchmark
     from orchestrator.comparison.benchmark_result import BenchmarkResult
 
-    config, where = _read(Benchmark, experiment)
-    folder = place(output or RUNS / config.name)
+    config, where, folder = _read(Benchmark, experiment, output)
     stream = _stream(progress)
 
     def say(line: str) -> None:
@@ -423,8 +444,9 @@ def benchmark(
     return BenchmarkResult(results, folder)
 
 
+@checked
 def evaluate(
-    records: str | Path | Place | Iterable[Mapping[str, Any]],
+    records: str | Path | Place | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     model: str = "loopnest",
     *,
     link_transfers: bool = False,
@@ -435,7 +457,8 @@ def evaluate(
     """Scores mapping records.
 
     Args:
-        records: mapping records, or a file of them or its URI: JSON lines, plain or `.gz`.
+        records: a mapping record or several, or a file of them or its URI: JSON lines, plain or
+            `.gz`.
         model: a cost model's name, see `mapspace list models`.
         link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
             it unless told otherwise; of `loopnest`.
@@ -463,15 +486,29 @@ def evaluate(
     if isinstance(records, str | Path | RemotePath):
         with local_file(place(records), there=True) as file:
             return [record for chunk in scored(model, file, **options) for record in chunk]
-    return scorer(model, **options)([dict(record) for record in records])
+    listed = [records] if isinstance(records, Mapping) else list(records)
+    for record in listed:  # what an iterator gives is seen here only
+        check("records", record, Mapping[str, Any])
+    return scorer(model, **options)([dict(record) for record in listed])
 
 
-def _read(kind: type[Config], experiment: Experiment) -> tuple[Config, str]:
-    """An experiment of a kind, and what messages call it."""
-    if isinstance(experiment, Mapping):
-        return validate(kind, experiment, "experiment"), "experiment"
-    path = find_experiment(str(experiment))
-    return validate(kind, load_yaml(path), str(path)), str(path)
+def _read(
+    kind: type[Config], experiment: Experiment, output: str | Path | Place | None
+) -> tuple[Config, str, Place]:
+    """An experiment of a kind, what messages call it, and its run folder, which can be written."""
+
+    def read() -> tuple[Config, str]:
+        if isinstance(experiment, Mapping):
+            return validate(kind, experiment, "experiment"), "experiment"
+        path = find_experiment(str(experiment))
+        return validate(kind, load_yaml(path), str(path)), str(path)
+
+    (config, where), _ = together(
+        read, lambda: None if output is None else check_writable(place(output))
+    )
+    folder = place(output or RUNS / str(config.name))
+    check_writable(folder)
+    return config, where, folder
 
 
 def _stream(progress: bool) -> TextIO:

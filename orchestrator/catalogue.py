@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import textwrap
 from collections.abc import Callable, Iterable
 
 from mapspace.errors import ConfigError
 from mapspace.plugins import Registry
-from orchestrator.schemas.runs import ListAnswer
+from orchestrator.schemas.runs import ListAnswer, SearcherAnswer
 
 
 def catalogue(kind: str | None, *, long: bool = False) -> str:
@@ -19,7 +20,7 @@ def catalogue(kind: str | None, *, long: bool = False) -> str:
         long: with the hyperparameters of every searcher.
     """
     from orchestrator.report.document import LEFT, Table
-    from orchestrator.report.text_table import WIDTH, table_lines
+    from orchestrator.report.text_table import WIDTH, line_width, table_lines
 
     parts = []
     for name in [kind] if kind else TABLES:
@@ -27,7 +28,8 @@ def catalogue(kind: str | None, *, long: bool = False) -> str:
         for row in TABLES[name]():
             rows += [row, *(_hyperparameters(row[0]) if long and name == "searchers" else ())]
         table = Table(name, "", ("", ""), (LEFT, LEFT), rows)
-        lines = (f"  {line}".rstrip() for line in table_lines(table, width=WIDTH))
+        width = min(WIDTH, line_width()) - 2
+        lines = (f"  {line}".rstrip() for line in table_lines(table, width=width))
         parts.append("\n".join([name.upper(), *lines]))
     return "\n\n".join(parts)
 
@@ -44,6 +46,55 @@ def tables(kind: str | None) -> ListAnswer:
     }
 
 
+def searcher_answer(name: str) -> SearcherAnswer:
+    """What a searcher is and its hyperparameters, as JSON types.
+
+    Raises:
+        ConfigError: there is none of that name, or its package cannot be imported.
+    """
+    from searchers import searcher_class
+
+    options = searcher_class(name).OPTIONS
+    return {
+        "name": name,
+        "about": tables("searchers")["searchers"][name],
+        "presets": {preset: options.SOURCES.get(preset, "") for preset in options.PRESETS},
+        "hyperparameters": [
+            {
+                "name": one.name,
+                "allowed": one.allowed,
+                "default": one.default,
+                "presets": dict(one.presets),
+                "meaning": one.sentence,
+                "of": one.of,
+            }
+            for one in options.explained()
+        ],
+    }
+
+
+def searcher_text(name: str) -> str:
+    """The same for people.
+
+    Raises:
+        ConfigError: as `searcher_answer`.
+    """
+    from orchestrator.report.document import LEFT, Table
+    from orchestrator.report.text_table import WIDTH, line_width, table_lines
+
+    width = min(WIDTH, line_width())
+    found = searcher_answer(name)
+    sources = [("defaults", "of this project"), *found["presets"].items()]
+    parts = [textwrap.fill(f"{name}: {found['about']}", width)]
+    for title, rows in (
+        ("Where values come from", sources),
+        ("Hyperparameters, for --set NAME=VALUE", [*_hyperparameters(name)]),
+    ):
+        table = Table("", title, ("", ""), (LEFT, LEFT), rows)
+        parts.append("\n".join(line.rstrip() for line in table_lines(table, width=width)))
+    return "\n\n".join(parts)
+
+
 def _hyperparameters(name: str) -> Iterable[tuple[str, str]]:
     """Each hyperparameter of a searcher: type and range, default and presets, its sentence."""
     from searchers import searcher_class
@@ -55,7 +106,8 @@ def _hyperparameters(name: str) -> Iterable[tuple[str, str]]:
     for one in found:
         values = ["must be given" if one.default is None else f"default {one.default}"]
         values += [f"{preset} {value}" for preset, value in one.presets.items()]
-        yield f"  {one.name}", f"{one.allowed}; {', '.join(values)}. {one.sentence}"
+        of = "" if one.of is None else f"of {one.of}: "
+        yield f"  {one.name}", f"{of}{one.allowed}; {', '.join(values)}. {one.sentence}"
 
 
 def _rows(table: Registry, sentence: Callable[[str], str]) -> Iterable[tuple[str, str]]:

@@ -6,16 +6,29 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mapspace.errors import ArgumentError, ConfigError, MapspaceError
-from mapspace.extras import what_is_missing
+from mapspace.errors import ConfigError, MapspaceError, UnwritableError
+from mapspace.extras import require, what_is_missing
 from mapspace.less_collecting import collect_less
+from mapspace.notices import noticed_by
 from orchestrator.commands import COMMANDS
-from orchestrator.commands.options import PLACE, Commands, check_plot, fail, pair_of, with_store
+from orchestrator.commands.options import (
+    LENIENT,
+    PLACE,
+    TIMELOOP,
+    Commands,
+    check_plot,
+    check_timeloop,
+    fail,
+    pair_of,
+    problem_asked,
+    with_store,
+)
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import RUNS, local_file
 from orchestrator.schemas.json_text import answer_text, json_text
 from orchestrator.schemas.runs import ReportAnswer
@@ -40,11 +53,13 @@ for _command in COMMANDS:
 
 @cli.command()
 @click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@TIMELOOP
+@LENIENT
 @click.option("--family", help="Random problems of cnn or mttkrp in place of WORKLOAD.")
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--samples", type=int, default=1_000_000, show_default=True, help="Mappings drawn.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--plot", type=click.Path(path_type=Path), help="PNG or SVG for the cost surface.")
+@click.option("--plot", type=PLACE, help="PNG or SVG for the cost surface.")
 @click.option(
     "--surface",
     metavar="A,B",
@@ -55,23 +70,26 @@ for _command in COMMANDS:
 def space(
     workloads: tuple[str, ...],
     family: str | None,
-    plot: Path | None,
+    plot: Place | None,
     surface: str | None,
     store: Store | None,
     as_json: bool,
+    timeloop: bool,
+    lenient: bool,
     **drawn: Any,
 ) -> None:
     """Describes the map space of WORKLOAD: its size, what random mappings cost, its surface.
 
     Costs are those of mappings drawn uniformly among the feasible ones, over the algorithmic
     minimum. With --family problems are drawn too, as for training data. Ctrl-C describes what has
-    been drawn so far.
+    been drawn so far. With --timeloop the arguments are Timeloop's input files.
     """
     from orchestrator.map_space.describe import describe_family, describe_spaces
     from orchestrator.map_space.text import description_text
 
     if plot is not None:
         check_plot(plot, ".svg")
+    check_timeloop(timeloop, lenient, workloads)
     if bool(workloads) == (family is not None):
         raise click.UsageError("Expected either WORKLOAD or --family.")
     if family is not None:
@@ -79,18 +97,27 @@ def space(
             raise ConfigError("--plot and --surface are for a WORKLOAD, not for --family.")
         found = describe_family(family, **drawn)
     else:
-        if plot is not None and len(workloads) > 1:
+        asked: Sequence[Any] = workloads
+        if timeloop:
+            work, drawn["accelerator"] = problem_asked(
+                workloads, drawn["accelerator"], timeloop=True, lenient=lenient
+            )
+            asked = [work]
+        if plot is not None and len(asked) > 1:
             raise ConfigError("--plot is for a single WORKLOAD.")
         if plot is None and surface is not None:
             raise ConfigError("--surface says what --plot draws; give --plot FILE.png too.")
         found = describe_spaces(
-            workloads,
+            asked,
             plot=plot,
             surface=None if surface is None else pair_of(surface),
             store=store,
             **drawn,
         )
-    click.echo(json_text(found.summary) if as_json else description_text(found.summary, plot))
+    text = description_text(found.summary, plot if found.undrawn is None else None)
+    click.echo(json_text(found.summary) if as_json else fitted(text))
+    if found.undrawn is not None:
+        raise found.undrawn
     if found.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is of what was drawn so far.", 130))
 
@@ -107,6 +134,33 @@ def _experiment(function: Callable[..., None]) -> Callable[..., None]:
     ):
         function = add(function)
     return function
+
+
+def _of_timeloop(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds Timeloop's files, whose machine and problem stand for the experiment's own."""
+
+    @click.argument("files", nargs=-1, metavar="[FILE]...")
+    @TIMELOOP
+    @LENIENT
+    @functools.wraps(function)
+    def command(
+        experiment: str,
+        files: tuple[str, ...],
+        timeloop: bool,
+        lenient: bool,
+        output: Place | None,
+        **options: Any,
+    ) -> None:
+        check_timeloop(timeloop, lenient, files)
+        if timeloop:
+            from orchestrator.records.timeloop_experiment import experiment_of
+
+            experiment, output = experiment_of(experiment, files, output, lenient=lenient)
+        elif files:
+            raise click.UsageError(f"Got unexpected extra argument ({files[0]})")
+        function(experiment=experiment, output=output, **options)
+
+    return command
 
 
 def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
@@ -157,6 +211,7 @@ def train(**options: Any) -> None:
 
 @cli.command()
 @_experiment
+@_of_timeloop
 @with_store
 @click.option(
     "--resume/--no-resume",
@@ -169,15 +224,16 @@ def benchmark(**options: Any) -> None:
     """Runs the comparison EXPERIMENT (a YAML file or a shipped one's name) on Ray Tune.
 
     The same command again continues an interrupted run, which is logged to MLflow in a SQLite file
-    in the run folder, or where --tracking-uri says. A study of kind marvel runs on Ray tasks and is
-    logged only where --tracking-uri says so. A limit that is reached ends the call with 1 and a
-    line that says what is missing.
+    in the run folder, or where --tracking-uri says; not where MLflow is not installed. A study of
+    kind marvel runs on Ray tasks and is logged only where --tracking-uri says so. A limit that is
+    reached ends the call with 1 and a line that says what is missing.
     """
     _run("benchmark", **options)
 
 
 @cli.command()
 @_experiment
+@_of_timeloop
 @with_store
 def sweep(**options: Any) -> None:
     """Proves the best mapping of every accelerator x workload of EXPERIMENT, on Ray tasks.
@@ -190,6 +246,7 @@ def sweep(**options: Any) -> None:
 
 @cli.command()
 @_experiment
+@_of_timeloop
 @with_store
 @_with_limits
 def design(**options: Any) -> None:
@@ -206,15 +263,21 @@ def design(**options: Any) -> None:
 @cli.command()
 @click.argument("run", type=PLACE)
 @click.option("--tracking-uri", help="MLflow that the page is added to; else the run folder's own.")
+@click.option("--keep", type=PLACE, help="Also write a small copy of a benchmark's results there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def report(run: Place, tracking_uri: str | None, as_json: bool) -> None:
+def report(run: Place, tracking_uri: str | None, keep: Place | None, as_json: bool) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.
 
     RUN can also be the run folder of a Marvel study. Prints the local page; where RUN is a URI, the
-    page is also written there. A server that only the folder names is not contacted: name it.
+    page is also written there. A server that only the folder names is not contacted: name it. What
+    --keep writes is again a folder that can be reported, of some ten kilobytes.
     """
     from orchestrator.runs.command import report as draw
 
+    if keep is not None:
+        from orchestrator.kept.results import keep as keep_results
+
+        keep_results(run, keep)
     page = str(draw(run, tracking_uri=tracking_uri))
     answer: ReportAnswer = {"page": page}
     click.echo(answer_text(answer) if as_json else page)
@@ -227,6 +290,9 @@ def report(run: Place, tracking_uri: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def run(output: Place, quick: bool, store: Store | None, as_json: bool) -> None:
     """The Mind Mappings experiment: data, surrogates, both benchmarks, report. Resumable."""
+    from orchestrator.runs.kinds import LEARNING
+
+    require(LEARNING)  # said now, not when the first data set is made
     from orchestrator.mind_mappings import main_job
 
     echo = functools.partial(click.echo, err=as_json)
@@ -237,25 +303,39 @@ def run(output: Place, quick: bool, store: Store | None, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("machine")
+@click.argument("machine", nargs=-1, required=True, metavar="MACHINE | searcher NAME")
 @click.option("--plot", type=PLACE, help="Also draw it, as a .png or .svg file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def describe(machine: str, plot: Place | None, as_json: bool) -> None:
+def describe(machine: tuple[str, ...], plot: Place | None, as_json: bool) -> None:
     """Prints an accelerator: levels, fan-outs, who holds what, totals.
 
-    MACHINE is a preset's name or a YAML file.
+    MACHINE is a preset's name or a YAML file. `describe searcher NAME` prints a searcher's
+    hyperparameters: meaning, default, presets and where they come from.
     """
     from costmodel.accelerators import accelerator
     from costmodel.machine_summary import summary, tree
 
-    found = accelerator(machine)
+    if len(machine) == 2 and machine[0] == "searcher":
+        from orchestrator.catalogue import searcher_answer, searcher_text
+
+        if plot is not None:
+            raise click.UsageError("--plot is for a MACHINE.")
+        name = machine[1]
+        click.echo(answer_text(searcher_answer(name)) if as_json else searcher_text(name))
+        return
+    if len(machine) > 1:
+        raise click.UsageError(f"Expected MACHINE or searcher NAME, got {' '.join(machine)}.")
+    # In the text it stands beneath the machine.
+    with nullcontext() if as_json else noticed_by(lambda _: None):
+        found = accelerator(machine[0])
+    if plot is not None:
+        check_plot(plot, ".svg")
+    click.echo(answer_text(summary(found)) if as_json else fitted(tree(found)))
     if plot is not None:
         from orchestrator.answers.machine_figure import draw
 
-        check_plot(plot, ".svg")
         with local_file(plot) as file:
             draw(found, file)
-    click.echo(answer_text(summary(found)) if as_json else tree(found))
 
 
 @cli.command()
@@ -291,14 +371,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command; an error that was foreseen is one line on standard error.
 
     Exits with 0, with 2 for what the user has to correct, with 1 for other failures, with 3 for a
-    certificate that the time did not suffice to prove again and with 130 after Ctrl-C.
+    certificate that the time did not suffice to prove again and with 130 after Ctrl-C (143 after
+    SIGTERM, in a process of `orchestrator.__main__`, which minds both before anything is imported).
     """
     collect_less()
     # Before NumPy and Ray are imported: threads beyond the processes that we start slow them down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        status = cli.main(args=arguments, prog_name="mapspace", standalone_mode=False)
+        with noticed_by(lambda text: click.echo(f"warning: {text}", err=True)):
+            status = cli.main(args=arguments, prog_name="mapspace", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         status = 2
@@ -307,10 +389,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = fail(f"{error.format_message()} See {where} --help.", 2)
     except click.ClickException as error:
         status = fail(error.format_message(), error.exit_code)
-    except ArgumentError as error:
-        status = fail(error.as_option, 2)
     except ConfigError as error:
-        status = fail(str(error), 2)
+        status = fail(error.as_option, 2)
+    except UnwritableError as error:
+        status = fail(f"{error.filename}: {error.strerror}{_continues(arguments)}.", 1)
     except MapspaceError as error:
         status = fail(str(error), 1)
     except (KeyboardInterrupt, click.Abort):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from ray.tune.search import Searcher as RaySearcher
@@ -17,12 +17,12 @@ import searchers
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses, Space
 from costmodel.tiling.space import TilingSpace
-from mapspace.errors import ConfigError
+from mapspace.arguments import checked
+from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.runs.checkpoints import load_state, save_state
+from orchestrator.runs.search_context import context_for
+from orchestrator.tune_goal import Goal, Mode, told_to_tune
 from searchers.queries import Queries
-from surrogate.for_space import predictor
-
-Mode = Literal["min", "max"]
 
 # Mappings asked at once of a searcher that works in batches, where nobody limits the trials.
 BATCH = 8
@@ -34,26 +34,29 @@ class MappingSearch(RaySearcher):
     ```
     tune.Tuner(
         trainable,
-        tune_config=tune.TuneConfig(search_alg=MappingSearch(space, "annealing"), num_samples=100),
+        tune_config=tune.TuneConfig(
+            metric="edp", mode="min", search_alg=MappingSearch(space, "annealing"), num_samples=100
+        ),
     ).fit()
     ```
 
     A searcher that works asynchronously learns from every trial when it ends; the others wait for a
-    batch of as many as run at a time (`max_concurrent_trials`), or `at_once`. A trial that fails,
-    that Tune stops, or that reports no number counts as a mapping that cannot run: it is learnt
-    from, and the search goes on.
+    batch of as many as run at a time (`max_concurrent_trials`), or `at_once`. A trial that fails
+    or reports no number counts as a mapping that cannot run: it is learnt from, and the search goes
+    on. One that a scheduler stops early counts with the last that it reported.
 
     Attributes:
         failed: trials without a finite metric.
     """
 
+    @checked
     def __init__(
         self,
         space: Space,
         searcher: str = "structured",
         *,
-        metric: str = "loss",
-        mode: Mode = "min",
+        metric: str | None = None,
+        mode: Mode | None = None,
         seed: int = 0,
         signed: bool = False,
         at_once: int | None = None,
@@ -64,8 +67,10 @@ class MappingSearch(RaySearcher):
         Args:
             space: where to search: a `MapSpace`, a `TilingSpace`, or any space with codes.
             searcher: a key of `SEARCHERS`.
-            metric: what trials report.
-            mode: whether it shall be small (`min`) or large (`max`).
+            metric: what trials report; None: that of the `TuneConfig`, without one `loss` or the
+                only number that they report.
+            mode: whether it shall be small (`min`) or large (`max`); None: that of the
+                `TuneConfig`, without one `min`.
             seed: decides what is proposed, for equal answers in an equal order.
             signed: the metric may be 0 or less; without it every value must be above 0 (`min`: or
                 0), and the searchers follow its logarithm.
@@ -77,37 +82,42 @@ class MappingSearch(RaySearcher):
             ConfigError: an unknown searcher or hyperparameter, a mode that is none, or a searcher
                 for another space.
         """
-        if mode not in ("min", "max"):
-            raise ConfigError(f"mode: expected min or max, got {mode!r}.")
         if at_once is not None and at_once < 1:
-            raise ConfigError(f"at_once: expected at least 1, got {at_once}.")
+            raise ArgumentError("at_once", f": expected at least 1, got {at_once}.")
         super().__init__(metric=metric, mode=mode)
-        self._metric: str
-        self._mode: str
+        self._goal = Goal(metric, mode)
+        self._asked_tune = False
         self._made: dict[str, Any] = {"name": searcher, "seed": seed, "parameters": parameters}
-        if "predictor" in searchers.hyperparameters(searcher) and "predictor" not in parameters:
-            parameters = {**parameters, "predictor": predictor(space, None)}
         self.space = space
         self.failed = 0
         self._signed = signed
         self._at_once = at_once
         self._limit: int | None = None
-        self._queries = Queries(searchers.make(searcher, space, seed=seed, **parameters), _losses)
+        self._refused: ConfigError | None = None
+        context = context_for(searcher, space, searchers.Context(), None)
+        made = searchers.make(searcher, space, seed=seed, context=context, **parameters)
+        self._queries = Queries(made, _losses)
         self._out: dict[str, int] = {}
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """Takes metric and mode of the `TuneConfig` where it has any.
+        """Takes metric and mode of a `TuneConfig`; Ray calls this where there is a `param_space`.
 
         Raises:
-            ConfigError: a `param_space` has what trials get from here.
+            ConfigError: a `param_space` has what trials get from here, or they are others than this
+                was made with.
         """
         taken = {"code", "record", "factors", "orders", "keeps"} & set(config)
         if taken:
             raise ConfigError(f"param_space: {min(taken)}: the mapping comes from MappingSearch.")
-        self._metric, self._mode = metric or self._metric, mode or self._mode
+        self._agree(metric, mode)
         return True
+
+    def _agree(self, metric: str | None, mode: str | None) -> None:
+        self._asked_tune = True
+        self._goal.agree(metric, mode)
+        self._metric, self._mode = self._goal.metric, self._goal.mode
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Hears how many trials run at a time, which `ConcurrencyLimiter` sees to."""
@@ -115,7 +125,16 @@ class MappingSearch(RaySearcher):
         return False
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The configuration of a trial: None while a batch is awaited, or `FINISHED`."""
+        """The configuration of a trial: None while a batch is awaited, or `FINISHED`.
+
+        Raises:
+            ConfigError: metric and mode are others than the `TuneConfig`'s, or not what trials
+                report.
+        """
+        if not self._asked_tune:
+            self._agree(*told_to_tune())
+        if self._refused is not None:
+            raise self._refused
         found = self._queries.more(1, self._at_once or self._limit or BATCH)
         if not found:
             return str(RaySearcher.FINISHED) if self._queries.done else None
@@ -128,13 +147,18 @@ class MappingSearch(RaySearcher):
         """Takes a trial's metric; without one the mapping counts as one that cannot run.
 
         Raises:
-            ConfigError: the metric is of a sign that the search was not told of.
+            ConfigError: trials report no such metric, or one of a sign that the search was not told
+                of; the next `suggest` raises it, too, as Tune goes on after this.
         """
         ticket = self._out.pop(trial_id, None)
         if ticket is None:
             return
-        value = None if error or result is None else result.get(self._metric)
-        loss = math.inf if value is None else self._loss(value)
+        try:
+            value = None if error or result is None else self._goal.value(result)
+            loss = math.inf if value is None else self._loss(value)
+        except ConfigError as wrong:
+            self._refused = wrong
+            raise
         self.failed += not math.isfinite(loss)
         self._queries.answer(ticket, loss)
 
@@ -148,13 +172,13 @@ class MappingSearch(RaySearcher):
             return math.inf
         if self._signed:
             # exp(asinh x) rises with x, is above 0, and of large numbers nearly 2 x.
-            return float(np.exp(np.arcsinh(number if self._mode == "min" else -number)))
-        if number < 0 or (number == 0 and self._mode == "max"):
+            return float(np.exp(np.arcsinh(-number if self._goal.rises else number)))
+        if number < 0 or (number == 0 and self._goal.rises):
             raise ConfigError(
-                f"{self._metric}: expected a number above 0, got {number:g}; "
+                f"{self._goal.metric}: expected a number above 0, got {number:g}; "
                 "MappingSearch(..., signed=True) takes any."
             )
-        return number if self._mode == "min" else 1.0 / number
+        return 1.0 / number if self._goal.rises else number
 
     def save(self, checkpoint_path: str) -> None:
         """Writes the state; Tune calls it."""
@@ -163,6 +187,7 @@ class MappingSearch(RaySearcher):
             "queries": self._queries.state_dict(),
             "out": dict(self._out),
             "failed": self.failed,
+            "goal": [self._goal.metric, self._goal.mode],
         }
         save_state(Path(checkpoint_path), state)
 
@@ -180,6 +205,7 @@ class MappingSearch(RaySearcher):
         self._queries.load_state_dict(state["queries"])
         self._out = {trial: int(ticket) for trial, ticket in state["out"].items()}
         self.failed = int(state["failed"])
+        self._goal.agree(*state.get("goal", (None, None)))
 
 
 def _losses(codes: Codes, answers: list[Any], surrogate_queries: int) -> Losses:

@@ -18,15 +18,16 @@ from typing import Any
 import click
 
 from mapspace.errors import ConfigError
-from mapspace.extras import is_installed
+from mapspace.extras import install, is_installed
 from mapspace.storage import Place, make_folder, place, write_atomically
 from orchestrator.benchmark.config import Benchmark, prepare
 from orchestrator.benchmark.mlflow_log import log_results
 from orchestrator.benchmark.run import BenchmarkExperiment
 from orchestrator.comparison.page import is_result, text_table, write_report
 from orchestrator.comparison.results import Results
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.experiments import find_experiment, load_experiment
-from orchestrator.runs.locations import local_copy, local_view
+from orchestrator.runs.locations import local_view
 from orchestrator.runs.mlflow_client import default_uri, open_mlflow
 from orchestrator.runs.ray_runtime import ray_runtime
 from orchestrator.runs.run_folder import Experiment, Say, say
@@ -100,12 +101,12 @@ def main_job(
     Raises:
         ConfigError: the folder holds a run of the other size, or something else.
     """
-    if not is_installed("torch"):  # said now, not when the first data set is made
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     size = QUICK if quick else FULL
     _claim(output, "quick" if quick else "full")
     stages = _Stages(total=2 * len(size.rows) + len(BENCHMARKS) + 1)
-    uri = default_uri(local_copy(output, is_result))
+    tracked = is_installed("mlflow")
+    if not tracked:
+        say(f"not tracked: MLflow is not installed ({install('tracking')})")
     found: list[Results] = []
     taken: list[bool] = []
     with ray_runtime():
@@ -119,16 +120,20 @@ def main_job(
             name = f"surrogate: {family}"
             taken.append(stages.run(name, _train, size, family, data, into, store))
         for name in BENCHMARKS:
-            benchmark = _resized(name, size.budgets[name], surrogates)
+            benchmark = resized(name, size.budgets[name], surrogates)
             stage = f"benchmark: {name}"
-            results, was_there = stages.run(stage, _benchmark, benchmark, output / name, uri, store)
+            results, was_there = stages.run(
+                stage, _benchmark, benchmark, output, name, tracked, store
+            )
             found.append(results)
             taken.append(was_there)
     page: Path = stages.run("report", write_report, output)
     for results in found:
-        echo(f"\n{results.experiment['name']}\n{text_table(results)}")
+        echo(f"\n{results.experiment['name']}\n{fitted(text_table(results))}")
     echo(f"\n{stages.table()}")
-    echo(f"\nreport  {page.resolve()}\nMLflow  {open_mlflow(uri)}")
+    echo(f"\nreport  {page.resolve()}")
+    if tracked:
+        echo(f"MLflow  {open_mlflow(default_uri(page.parent))}")
     return page, all(taken)
 
 
@@ -177,23 +182,28 @@ def _stage(
     return bool(told["from_store"])
 
 
-def _resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> Benchmark:
+def resized(name: str, budget: dict[str, Any], surrogates: dict[str, str]) -> Benchmark:
     """A shipped benchmark with this run's budget, seeds and surrogates, less what is left out."""
     shipped = load_experiment(find_experiment(name), Benchmark).model_dump(mode="json")
     # Minutes of learning for a row each: left to `mapspace benchmark` of the same experiments.
-    searchers = [entry for entry in shipped["searchers"] if not searcher_class(entry["name"]).SLOW]
+    searchers = [
+        {**entry, "seeds": None}
+        for entry in shipped["searchers"]
+        if not searcher_class(entry["name"]).SLOW
+    ]
     changes = {**budget, "surrogates": surrogates, "searchers": searchers}
     return Benchmark.model_validate({**shipped, **changes})
 
 
 def _benchmark(
-    benchmark: Benchmark, folder: Place, uri: str, store: Store | None
+    benchmark: Benchmark, output: Place, name: str, tracked: bool, store: Store | None
 ) -> tuple[Results, bool]:
     plan = prepare(benchmark, benchmark.name)
     experiment = BenchmarkExperiment(plan, say=say, store=store)
-    results = experiment.run(folder)
-    with local_view(folder, is_result) as copy:
-        log_results(results, copy, uri)
+    results = experiment.run(output / name)
+    if tracked:
+        with local_view(output, is_result) as copy:
+            log_results(results, copy / name, default_uri(copy))
     return results, experiment.taken > 0 and not experiment.made
 
 

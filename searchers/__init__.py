@@ -10,16 +10,18 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+from costmodel.space import Space
 from mapspace import plugins
-from mapspace.errors import ConfigError
-from searchers.base import Evaluate, Library, Searcher
+from mapspace.arguments import checked
+from mapspace.errors import ConfigError, together
+from mapspace.extras import is_installed
+from searchers.base import Evaluate, Library, Searcher, check_seed
+from searchers.context import Context
 from searchers.evaluator import Evaluator, TrialResult, check_budget
 from searchers.options import Options
-
-if TYPE_CHECKING:
-    from costmodel.space import Space
 
 SEARCHERS = plugins.Registry(
     "searcher",
@@ -51,15 +53,18 @@ SEARCHERS = plugins.Registry(
 
 __all__ = [
     "SEARCHERS",
+    "Context",
     "Evaluate",
     "Evaluator",
     "Library",
     "Options",
     "Searcher",
     "TrialResult",
+    "check",
     "check_budget",
     "hyperparameters",
     "make",
+    "resolved",
     "searcher_class",
 ]
 
@@ -85,6 +90,20 @@ def hyperparameters(name: str) -> dict[str, Any]:
     return {key: field.default for key, field in fields.items()}
 
 
+def resolved(name: str, preset: str | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """All hyperparameters that a search runs with, as JSON types.
+
+    Args:
+        name: a key of `SEARCHERS`.
+        preset: as in `make`.
+        parameters: those that the user wrote.
+
+    Raises:
+        ConfigError: as in `make`.
+    """
+    return searcher_class(name).OPTIONS.read(name, preset, parameters).resolved()
+
+
 def check_names(name: str, parameters: Mapping[str, Any]) -> None:
     """Refuses what is no hyperparameter of a searcher.
 
@@ -94,8 +113,55 @@ def check_names(name: str, parameters: Mapping[str, Any]) -> None:
     searcher_class(name).OPTIONS.check_names(name, parameters)
 
 
-def make(
+def check(
     name: str, space: Space, *, seed: int = 0, preset: str | None = None, **parameters: Any
+) -> Options:
+    """What a searcher is made with, looked at before anything is compiled, read or begun.
+
+    Args:
+        name: as in `make`, like all that follows.
+        space: where to search.
+        seed: decides the run.
+        preset: a key of the presets.
+        parameters: hyperparameters.
+
+    Raises:
+        ConfigError: as `make`, all that is wrong at once.
+    """
+    cls = searcher_class(name)
+
+    def read() -> Options:
+        options = cls.OPTIONS.read(name, preset, parameters)
+        cls.check(name, space, options)
+        return options
+
+    options: Options = together(read, lambda: check_seed(seed), lambda: _check_library(name, cls))[
+        0
+    ]
+    return options
+
+
+def _check_library(name: str, cls: type[Searcher]) -> None:
+    """Refuses a searcher whose library is not there; it is not imported."""
+    if cls.LIBRARY is not None and not is_installed(cls.LIBRARY.module):
+        raise _without_library(name, cls.LIBRARY)
+
+
+def _without_library(name: str, library: Library) -> ConfigError:
+    return ConfigError(
+        f"The {name} searcher needs the library {library.module}: {library.install}."
+    )
+
+
+@checked
+def make(
+    name: str,
+    space: Space,
+    *,
+    seed: int = 0,
+    preset: str | None = None,
+    context: Context | None = None,
+    **parameters: Any,
 ) -> Searcher:
     """Makes a searcher.
 
@@ -104,17 +170,19 @@ def make(
         space: where to search.
         seed: non-negative; decides the whole run.
         preset: a key of the presets of the searcher's options; `parameters` override it.
-        parameters: hyperparameters of this searcher.
+        context: what the host knows of the run: objective, budget, surrogate; None: nothing.
+        parameters: hyperparameters of this searcher; also what it `USES` of a context, such as
+            `predictor=`, in place of the context's.
 
     Raises:
         ConfigError: an unknown name, preset or hyperparameter (the message lists the known ones),
             a value that is not allowed, a space of another kind, or a missing library.
     """
     cls = searcher_class(name)
+    of_context = cls.USES - {*cls.OPTIONS.model_fields}
+    told = {key: parameters.pop(key) for key in of_context & {*parameters}}
     options = cls.OPTIONS.read(name, preset, parameters)
-    if cls.SPACES and not isinstance(space, cls.SPACES):
-        kinds = " or ".join(kind.__name__ for kind in cls.SPACES)
-        raise ConfigError(f"The {name} searcher needs a {kinds}, got {type(space).__name__}.")
+    cls.check(name, space, options)
     if cls.LIBRARY is not None:
         # Here, so that a missing library is one line and the first ask pays for no import.
         try:
@@ -122,8 +190,7 @@ def make(
                 warnings.simplefilter("ignore")
                 importlib.import_module(cls.LIBRARY.module)
         except ImportError as error:
-            raise ConfigError(
-                f"The {name} searcher needs the library {cls.LIBRARY.module}: "
-                f"{cls.LIBRARY.install}."
-            ) from error
-    return cls(space, options, seed=seed)
+            raise _without_library(name, cls.LIBRARY) from error
+    if not cls.USES:
+        return cls(space, options, seed=seed)
+    return cls(space, options, seed=seed, context=replace(context or Context(), **told))

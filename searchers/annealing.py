@@ -30,6 +30,7 @@ from searchers.options import (
     PositiveShare,
     Presets,
     ShareBelowOne,
+    Sources,
     Temperatures,
 )
 from searchers.shared.asynchronous import Asynchronous, Notes
@@ -64,6 +65,9 @@ class AnnealingOptions(Options):
             "initial_acceptance": 0.98,
             "final_acceptance": 0.0005,
         }
+    }
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Mind Mappings (ASPLOS 2021), Appendix A; defaults of simanneal",
     }
 
     chains: Count = 8

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError, ContractError
+from searchers.context import Context
 from searchers.options import Options
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Searcher(ABC):
 
     Attributes:
         OPTIONS: the model of its hyperparameters, with its presets.
+        USES: what it reads of its context, fields of `Context`; its constructor then takes one.
         SPACES: the kinds of space that it searches; empty: every kind.
         BLACK_BOX: whether it knows the space alone; False if it knows what a buffer, an array or
             a loop's reuse is.
@@ -115,6 +117,7 @@ class Searcher(ABC):
         STATE: names of the attributes that a subclass remembers between calls: arrays, numbers,
             strings, None, and dictionaries and lists of these.
         preparation: what a user waits for when the first object is made and asked.
+        functions: how many are compiled for that in a new installation, about; None: not counted.
         learns: False if losses are only recorded, so that true queries cost nothing.
         failure: why a searcher ended before its budget although it was not done, such as a network
             that diverged; None where nothing failed. It is then exhausted, and what was found so
@@ -122,6 +125,7 @@ class Searcher(ABC):
     """
 
     OPTIONS: ClassVar[type[Options]] = Options
+    USES: ClassVar[frozenset[str]] = frozenset()
     SPACES: ClassVar[tuple[type[Any], ...]] = ()
     BLACK_BOX: ClassVar[bool] = True
     LIBRARY: ClassVar[Library | None] = None
@@ -132,27 +136,47 @@ class Searcher(ABC):
     QUICK: ClassVar[Mapping[str, Any]] = {}
     STATE: ClassVar[tuple[str, ...]] = ()
     preparation: ClassVar[str] = "loading compiled code"
+    functions: ClassVar[int | None] = None
     learns: bool = True
     failure: str | None = None
 
-    def __init__(self, space: Space, options: Options, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: Options, *, seed: int, context: Context | None = None
+    ) -> None:
         """Starts a search; users call `searchers.make`, which checks what it is given.
 
         Args:
             space: where to search, of one of `SPACES`.
             options: hyperparameters, of the class `OPTIONS`.
             seed: non-negative; decides the whole run.
+            context: what the host knows of the run; None: nothing.
 
         Raises:
             ConfigError: the seed is no non-negative integer.
         """
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigError(f"A seed must be a non-negative integer, got {seed!r}.")
+        check_seed(seed)
         self.space = space
         self.options = options
+        self.context = context or Context()
         self.rng = np.random.Generator(np.random.PCG64(int(seed)))
         self.surrogate_queries = 0
         self._asked: Codes | None = None
+
+    @classmethod
+    def check(cls, name: str, space: Space, options: Any) -> None:
+        """Refuses what cannot be searched, before anything is compiled, read or begun.
+
+        Args:
+            name: what the searcher is called.
+            space: where to search.
+            options: hyperparameters, of the class `OPTIONS`.
+
+        Raises:
+            ConfigError: the space is of none of `SPACES`, or nothing that this searcher takes.
+        """
+        if cls.SPACES and not isinstance(space, cls.SPACES):
+            kinds = " or ".join(kind.__name__ for kind in cls.SPACES)
+            raise ConfigError(f"The {name} searcher needs a {kinds}, got {type(space).__name__}.")
 
     @property
     def lower_bound(self) -> float | None:
@@ -310,6 +334,16 @@ class Searcher(ABC):
     @abstractmethod
     def _tell(self, codes: Codes, losses: Losses) -> None:
         """Learns from the losses `[m]` of the codes `[m, D]` that `_ask` returned."""
+
+
+def check_seed(seed: object) -> None:
+    """Refuses what no search can begin from.
+
+    Raises:
+        ConfigError: the seed is no non-negative integer.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"A seed must be a non-negative integer, got {seed!r}.")
 
 
 def log_losses(losses: Losses) -> Losses:

@@ -12,7 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from searchers.options import Count, NonNegative, Positive, PositiveShare, Presets, Share, Whole
+from searchers.options import (
+    Count,
+    NonNegative,
+    Positive,
+    PositiveShare,
+    Presets,
+    Share,
+    Sources,
+    Whole,
+)
 from searchers.reinforcement.ddpg_options import AgentOptions
 from searchers.reinforcement.host import ReinforcementOptions, ReinforcementSearcher
 
@@ -39,6 +48,9 @@ class DDPGOptions(ReinforcementOptions, AgentOptions):
             "warmup_episodes": 20,
             "noise_decay": 0.99,
         }
+    }
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Mind Mappings (ASPLOS 2021), Appendix A; HAQ's agent",
     }
 
     elites: Whole = 4

@@ -10,18 +10,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.space import UNLIMITED, Codes, Losses
-from mapspace.errors import ConfigError, ContractError
+from costmodel.costs import Objective
+from costmodel.space import UNLIMITED, Codes, CostModel, Losses, Space
+from mapspace.arguments import checked, explained
+from mapspace.errors import ConfigError, ContractError, together
 from searchers.compiled.cost_function import Walk, compiled_costs
-
-if TYPE_CHECKING:
-    from costmodel.costs import Objective
-    from costmodel.space import CostModel, Space
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,19 @@ def check_budget(iterations: int | None, seconds: float | None) -> None:
     Raises:
         ConfigError: it says what a budget must be and what came.
     """
-    if iterations is not None and iterations < 1:
-        raise ConfigError(f"A budget must be at least 1 iteration, got {iterations}.")
-    if seconds is not None and not seconds > 0:
-        raise ConfigError(f"A budget must be above 0 seconds, got {seconds}.")
+
+    def check_iterations() -> None:
+        if iterations is not None and iterations < 1:
+            raise ConfigError(f"A budget must be at least 1 iteration, got {iterations}.")
+
+    def check_seconds() -> None:
+        if seconds is not None and not seconds > 0:
+            raise ConfigError(f"A budget must be above 0 seconds, got {seconds}.")
+
+    together(check_iterations, check_seconds)
 
 
+@explained
 class Evaluator:
     """Scores mappings with a cost model under a budget of iterations, of seconds, or of both.
 
@@ -82,8 +87,10 @@ class Evaluator:
         true_queries: mappings scored so far within the budget.
         surrogate_queries: surrogate queries so far.
         iterations_used: surrogate queries plus counted true queries so far.
+        virtual_seconds: virtual query latency so far.
     """
 
+    @checked
     def __init__(
         self,
         model: CostModel,
@@ -95,6 +102,7 @@ class Evaluator:
         query_latency: float = 0.0,
         largest_batch: int = UNLIMITED,
         clock: Callable[[], float] = time.perf_counter,
+        beside: Callable[[], float] | None = None,
         on_improvement: Callable[[Evaluator], None] | None = None,
     ) -> None:
         """Prepares a search.
@@ -109,6 +117,7 @@ class Evaluator:
             largest_batch: what `remaining` says at most under a budget of time: where queries take
                 real seconds, what is asked beyond the budget takes them in vain.
             clock: seconds from any origin.
+            beside: another clock, which runs and stands with it and limits nothing.
             on_improvement: called with this object, off the clock, after a batch that improved.
 
         Raises:
@@ -128,6 +137,8 @@ class Evaluator:
         self.largest_batch = largest_batch
         self.on_improvement = on_improvement
         self._clock = clock
+        self._beside = beside
+        self._beside_at = self._beside_spent = self.virtual_seconds = 0.0
         self._compiled = compiled_costs(model, space, objective)
         self._resumed_at: float | None = None
         self._spent = 0.0
@@ -146,6 +157,14 @@ class Evaluator:
         return self._spent + running
 
     @property
+    def seconds_beside(self) -> float | None:
+        """The same by the other clock, without virtual latency; None where there is none."""
+        if self._beside is None:
+            return None
+        running = 0.0 if self._resumed_at is None else self._beside() - self._beside_at
+        return self._beside_spent + running
+
+    @property
     def remaining(self) -> int:
         """Iterations left, 0 when the budget is spent.
 
@@ -153,7 +172,7 @@ class Evaluator:
         large until the time is spent. The first look starts the clock.
         """
         if self._resumed_at is None:
-            self._resumed_at = self._clock()
+            self._start()
         if self.seconds is not None and self.elapsed >= self.seconds:
             return 0
         left = UNLIMITED
@@ -172,24 +191,37 @@ class Evaluator:
 
         It stands afterwards, until that look.
         """
-        self._resumed_at = self._clock()
+        self._start()
         try:
             yield
         finally:
-            self._spent = self.elapsed
-            self._resumed_at = None
+            self._stop()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stops the clock: for checkpoints, reports and all else that is not searching."""
         was_running = self._resumed_at is not None
-        self._spent = self.elapsed
-        self._resumed_at = None
+        self._stop()
         try:
             yield
         finally:
             if was_running:
-                self._resumed_at = self._clock()
+                self._start()
+
+    def _start(self) -> None:
+        self._resumed_at = self._clock()
+        if self._beside is not None:
+            self._beside_at = self._beside()
+
+    def _stop(self) -> None:
+        self._spent = self.elapsed
+        self._beside_spent = self.seconds_beside or 0.0
+        self._resumed_at = None
+
+    def _wait(self, rows: int) -> None:
+        """Lets so many counted queries take their virtual time."""
+        self._spent += rows * self.query_latency
+        self.virtual_seconds += rows * self.query_latency
 
     def __call__(self, codes: Codes, *, surrogate_queries: int = 0, counted: bool = True) -> Losses:
         """Scores mappings.
@@ -216,17 +248,18 @@ class Evaluator:
         started = self.elapsed
         if counted:
             scores = self._score(codes)
-            self._spent += rows * self.query_latency
-            seconds = started + (self.elapsed - started) * np.arange(1, rows + 1) / max(rows, 1)
-            steps = self.iterations_used + surrogate_queries + np.arange(1, rows + 1)
-        else:
-            with self.paused():
-                scores = self._score(codes)
-            seconds = np.full(rows, started)
-            # Recorded mappings were visited while the surrogate was queried: spread them over it.
-            done = -(-surrogate_queries * np.arange(1, rows + 1) // max(rows, 1))
-            steps = self.iterations_used + done
+            self._wait(rows)
         with self.paused():
+            if counted:
+                seconds = self._spread(started, rows)
+                steps = self.iterations_used + surrogate_queries + np.arange(1, rows + 1)
+            else:
+                scores = self._score(codes)
+                seconds = np.full(rows, started)
+                # Recorded mappings were visited while the surrogate was queried: spread them over
+                # it.
+                done = -(-surrogate_queries * np.arange(1, rows + 1) // max(rows, 1))
+                steps = self.iterations_used + done
             self._count(codes, scores, steps, seconds, surrogate_queries, counted)
         return scores[:, 0].copy()
 
@@ -253,9 +286,9 @@ class Evaluator:
         rows = len(codes)
         if rows > left:
             raise ContractError(f"{rows} iterations were spent in one call, but {left} were left.")
-        self._spent += rows * self.query_latency
-        seconds = started + (self.elapsed - started) * np.arange(1, rows + 1) / max(rows, 1)
+        self._wait(rows)
         with self.paused():
+            seconds = self._spread(started, rows)
             losses = scores[:, 0]
             better = losses < np.minimum.accumulate(np.append(self.best_loss, losses))[:-1]
             better[self._best_row(scores)] = True
@@ -263,6 +296,10 @@ class Evaluator:
                 raise ContractError("A compiled search reported a loss that is not the model's.")
             self._count(codes, scores, self.iterations_used + np.arange(1, rows + 1), seconds)
         return True
+
+    def _spread(self, started: float, rows: int) -> npt.NDArray[np.float64]:
+        """`[rows]` seconds of a batch's queries: evenly from its start until now."""
+        return started + (self._spent - started) * np.arange(1, rows + 1) / max(rows, 1)
 
     def _score(self, codes: Codes) -> Losses:
         """`[m, 2]` objective of the codes `[m, D]`, and what decides between equal ones."""
@@ -360,6 +397,8 @@ class Evaluator:
             "surrogate_queries": self.surrogate_queries,
             "iterations_used": self.iterations_used,
             "seconds": self.elapsed,
+            "seconds_beside": self.seconds_beside,
+            "virtual_seconds": self.virtual_seconds,
             "curve_iteration": np.array(iteration, dtype=np.int64),
             "curve_seconds": np.array(second, dtype=np.float64),
             "curve_loss": np.array(loss, dtype=np.float64),
@@ -374,8 +413,9 @@ class Evaluator:
             began: seconds of this search at which its clock started.
 
         Raises:
-            ContractError: it spent more iterations than are left here.
+            ContractError: it is none, or it spent more iterations than are left here.
         """
+        _check_state(state)
         if self.iterations is not None:
             left = self.iterations - self.iterations_used
             if state["iterations_used"] > left:
@@ -408,7 +448,12 @@ class Evaluator:
                 self.on_improvement(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state_dict()`; the clock starts again at the next look at `remaining`."""
+        """Continues from `state_dict()`; the clock starts again at the next look at `remaining`.
+
+        Raises:
+            ContractError: it is none.
+        """
+        _check_state(state)
         code = state["best_code"]
         self.best_code = None if code is None else np.array(code, dtype=np.int32)
         self.best_loss = float(state["best_loss"])
@@ -418,6 +463,9 @@ class Evaluator:
         self.surrogate_queries = int(state["surrogate_queries"])
         self.iterations_used = int(state["iterations_used"])
         self._spent = float(state["seconds"])
+        # States of before there was another clock hold neither.
+        self._beside_spent = float(state.get("seconds_beside") or 0.0)
+        self.virtual_seconds = float(state.get("virtual_seconds", 0.0))
         self._resumed_at = None
         self._curve = [
             (int(i), float(s), float(loss), int(counted))
@@ -429,3 +477,14 @@ class Evaluator:
                 strict=True,
             )
         ]
+
+
+def _check_state(state: Mapping[str, Any]) -> None:
+    """Refuses what `state_dict` has not returned, if earlier."""
+    needed = (
+        "best_code", "best_loss", "true_queries", "surrogate_queries", "iterations_used", "seconds",
+        "curve_iteration", "curve_seconds", "curve_loss", "curve_counted",
+    )  # fmt: skip
+    missing = [name for name in needed if name not in state]
+    if missing:
+        raise ContractError(f"state: expected what state_dict() returns, got no {missing[0]}.")

@@ -28,22 +28,23 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from costmodel.costs import TIE_BREAKERS, Objective
+from costmodel.costs import TIE_BREAKERS
 from costmodel.exact.face import AnyProof
 from costmodel.exact.parallel_search import thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
 from costmodel.exact.progress import MOST_TOP
-from costmodel.exact_any.choice import is_older, make_prover, why_not
-from costmodel.exact_any.prover import load_compiled
+from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
+from costmodel.exact_any.imperfect_prover import check_top
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.constrained_tables import as_read
 from costmodel.map_space.map_space import MapSpace
-from costmodel.space import Codes, Losses
+from costmodel.space import Codes, Losses, Space
 from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts
-from searchers.first_use import FirstUse
+from searchers.context import Context
+from searchers.first_use import load_proof
 from searchers.options import Count, NonNegative, Options, Text, Whole
 from searchers.structured import Structured, StructuredOptions
 
@@ -60,8 +61,6 @@ WAIT_SECONDS = 0.05
 class ExactOptions(Options):
     """What to prove, and how."""
 
-    objective: Objective = "edp"
-    """What the host minimises."""
     gap: NonNegative = 0.0
     """Exhausted when the best mapping is certainly within this share of the optimum."""
     keep: Mapping[Text, tuple[Text, ...]] | None = None
@@ -84,6 +83,7 @@ class Exact(Searcher):
     """
 
     OPTIONS = ExactOptions
+    USES = frozenset({"objective", "threads"})
     SPACES = (MapSpace,)
     BLACK_BOX = False
     EXHAUSTIBLE = True
@@ -91,7 +91,9 @@ class Exact(Searcher):
     options: ExactOptions
     STATE: ClassVar[tuple[str, ...]] = ("_proof", "_samples", "_proposed", "_sampling")
 
-    def __init__(self, space: MapSpace, options: ExactOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: MapSpace, options: ExactOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Checks that the space can be proven, and loads compiled code, off the search's clock.
 
         The tables are built by the second `ask`, on it.
@@ -100,21 +102,14 @@ class Exact(Searcher):
             space: a loop-nest map space.
             options: what to prove.
             seed: decides the sampled proposals; the optimum does not depend on it.
+            context: what is minimised, and how many may work at a time.
 
         Raises:
             ConfigError: the space cannot be proven.
         """
-        super().__init__(space, options, seed=seed)
-        problem = why_not(space)
-        if problem is not None:
-            raise ConfigError(problem)
-        if is_older(space):
-            for level in (BUFFER, ELEMENT):
-                keep_sets(space, level, options.keep or {})
-            self._first_use = FirstUse()
-        else:
-            keep_choices(space, options.keep)
-            self._first_use = FirstUse(load_compiled)
+        super().__init__(space, options, seed=seed, context=context)
+        self.check("exact", space, options)
+        self._first_use = load_proof(space)
         self._seed = seed
         self._sampler: Structured | None = None
         self._meet_sampler(wait=False)
@@ -129,6 +124,22 @@ class Exact(Searcher):
         self._walk_seconds = 0.0
         self._query_seconds = 0.0
         self._model = LoopNestModel()
+
+    @classmethod
+    def check(cls, name: str, space: Space, options: ExactOptions) -> None:
+        """See `Searcher`; a restriction has to be one that the machine leaves open."""
+        super().check(name, space, options)
+        assert isinstance(space, MapSpace)  # one of `SPACES`
+        problem = why_not(space)
+        if problem is not None:
+            raise ConfigError(problem)
+        if is_older(space):
+            for level in (BUFFER, ELEMENT):
+                keep_sets(space, level, options.keep or {})
+            return
+        keep_choices(space, options.keep)
+        if is_bounded_only(space):
+            check_top(options.top)
 
     def __del__(self) -> None:
         """Frees the tables of a proof that was not finished, which garbage would hold for long."""
@@ -149,6 +160,12 @@ class Exact(Searcher):
             self._sampler = Structured(walked, StructuredOptions(), seed=self._seed)
 
     @property
+    def _threads(self) -> int | None:
+        """What the user says, else what the host does."""
+        said = self.options.threads
+        return self.context.threads if said is None else said
+
+    @property
     def waits_for_walk(self) -> bool:
         """Whether another process is still compiling the structured searcher."""
         self._meet_sampler(wait=False)
@@ -162,7 +179,7 @@ class Exact(Searcher):
         """Codes `[m, D]` of the structured searcher with the tensors that levels keep for it."""
         assert self._sampler is not None  # it has proposed them
         walked = self._sampler.space
-        return codes if walked is self.space else as_read(walked.tables, codes)
+        return codes if walked is self.space else as_read(walked.tables, codes, self.space.tables)
 
     @property
     def _may_sample(self) -> bool:
@@ -176,10 +193,10 @@ class Exact(Searcher):
         if self._prover is None:
             self._prover = make_prover(
                 self.space,
-                objective=self.options.objective,
+                objective=self.context.objective,
                 keep=self.options.keep,
                 top=self.options.top,
-                threads=self.options.threads,
+                threads=self._threads,
                 build=False,
             )
             self._prover.offer(self._proposed)
@@ -228,7 +245,7 @@ class Exact(Searcher):
                         continue
                     beside = self._walks_beside
                     if self.prover.built:
-                        self.prover.threads = thread_count(self.options.threads) - beside
+                        self.prover.threads = thread_count(self._threads) - beside
                     began = evaluate.elapsed
                     proof = pool.submit(self._step)
                     self._await(proof, evaluate, beside)
@@ -248,7 +265,7 @@ class Exact(Searcher):
         Tables are built by one thread, so that another one is free. What queries take is virtual
         and passes for the proof, too, which would not work meanwhile.
         """
-        several = self._sampler is not None and thread_count(self.options.threads) > 1
+        several = self._sampler is not None and thread_count(self._threads) > 1
         free = several and not self._query_seconds
         return free and (self._proof_seconds >= BESIDE_SECONDS or not self.prover.built)
 
@@ -343,7 +360,7 @@ class Exact(Searcher):
         certain = self.prover.value_of(self.prover.lower_outcome)
         if self.prover.built or certain:
             self.gap_left = self.prover.gap
-            unit = 1 if self.options.objective == "latency" else self.prover.unit_pj
+            unit = 1 if self.context.objective == "latency" else self.prover.unit_pj
             self._certain = float(certain * unit)
 
     def _ask(self, n: int) -> Codes:
@@ -396,14 +413,14 @@ class Exact(Searcher):
         """`[1, D]` the best of mappings `[m, D]`, m above 0."""
         costs = self._model.evaluate(self.space, codes)
         tie, loss = (
-            costs.objective(TIE_BREAKERS[self.options.objective]),
-            costs.objective(self.options.objective),
+            costs.objective(TIE_BREAKERS[self.context.objective]),
+            costs.objective(self.context.objective),
         )
         return codes[np.lexsort((tie, loss))[:1]]
 
 
 def kept_space(space: MapSpace, keep: Mapping[str, Sequence[str]]) -> MapSpace:
-    """A map space in which levels keep given tensors; its codes are the same but for these."""
+    """A map space in which levels keep given tensors; `as_read` has its codes in the other's."""
     names, tensors = space.accelerator.level_names, space.workload.tensor_names
     open_levels = {
         level: set(kept)

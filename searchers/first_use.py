@@ -2,15 +2,19 @@
 
 One half is the proof's largest function. Another process takes the rest of the proof and then the
 structured searcher. Both write to the disk cache of `costmodel.compiled`, where the first finds
-what the other made.
+what the other made. The other one then goes on, with less priority, to what proofs of other
+machines need: no later command compiles those.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +22,18 @@ import numba
 
 from costmodel.accelerators import accelerator
 from costmodel.compiled import cache_folder
+from costmodel.exact.branch_and_bound import prove_units
 from costmodel.exact.loading import compile_search, compile_tables, load_compiled
+from costmodel.exact_any import prover as any_levels
+from costmodel.exact_any.choice import is_older
+from costmodel.exact_any.orders import search_orders
 from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import gemm
 from searchers.compiled.structured_walk import walk
 
-_COMMAND = "from searchers.first_use import compile_beside; compile_beside()"
-_PROOF_IS_THERE = b"proof"
+_PROOF_IS_THERE, _STRUCTURED_IS_THERE = b"proof\n", b"structured\n"
+# How much less it counts: somebody who needs what it compiles would wait for it, too.
+BEHIND = 5
 # Whom nobody waits for any more goes on: what it compiles is there the next time.
 _STARTED: list[subprocess.Popen[bytes]] = []
 
@@ -41,57 +50,147 @@ class FirstUse:
         Args:
             load: loads another proof than that for three levels.
         """
-        self._other = _start() if _worth_it() else None
+        self._other = _other_process()
+        if self._other is None and _worth_it(prove_units, search_orders):
+            with _alone() as alone:
+                if alone:
+                    _start("compile_rest")
         if load is not None:
             load()
             return
         if self._other is not None:
             compile_search()
-            assert self._other.stdout is not None  # it is a pipe
-            self._other.stdout.readline()
+            self._other.awaits(_PROOF_IS_THERE)
         load_compiled()
 
     @property
     def structured_is_there(self) -> bool:
         """Whether the structured searcher need not be waited for."""
-        if self._other is not None and self._other.poll() is not None:
-            self.await_structured()
-        return self._other is None
+        return self._other is None or self._other.awaits(_STRUCTURED_IS_THERE, seconds=0)
 
     def await_structured(self) -> None:
         """Returns when it need not be waited for any more."""
         if self._other is not None:
-            self._other.communicate()
-            self._other = None
+            self._other.awaits(_STRUCTURED_IS_THERE)
 
 
-def _start() -> subprocess.Popen[bytes]:
+class _Other:
+    """Another process that compiles, and what it has said so far."""
+
+    def __init__(self) -> None:
+        self._said: set[bytes] = set()
+        self._reading = threading.Lock()
+        self._pipe = _start("compile_beside").stdout
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self._pipe is None
+
+    def awaits(self, line: bytes, seconds: float | None = None) -> bool:
+        """Whether the process has said a line, or has ended, within some seconds."""
+        if not self._reading.acquire(blocking=seconds is None):
+            return False  # another thread waits
+        try:
+            while self._pipe is not None and line not in self._said:
+                if not select.select([self._pipe], [], [], seconds)[0]:
+                    return False
+                found = self._pipe.readline()
+                self._said.add(found)
+                if found in (b"", _STRUCTURED_IS_THERE):
+                    self._pipe.close()
+                    self._pipe = None
+        finally:
+            self._reading.release()
+        return True
+
+
+_others: list[_Other] = []
+
+
+def _other_process() -> _Other | None:
+    """Who compiles the structured searcher: one for all searches of this process; None: nobody."""
+    if not _worth_it(walk):
+        return None
+    if not _others or _others[-1].is_done:
+        _others.append(_Other())
+    return _others[-1]
+
+
+def load_proof(space: MapSpace) -> FirstUse:
+    """Loads the proof that a map space needs, shared out where it is compiled."""
+    return FirstUse() if is_older(space) else FirstUse(any_levels.load_compiled)
+
+
+def _start(what: str) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
     other = subprocess.Popen(
-        [sys.executable, "-P", "-c", _COMMAND],
+        [sys.executable, "-P", "-c", f"from searchers.first_use import {what}; {what}()"],
         env={**os.environ, "PYTHONPATH": paths},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        bufsize=0,
+        # Ctrl-C in a terminal ends who waits: what is compiled is there the next time.
+        start_new_session=True,
     )
     _STARTED.append(other)
     return other
 
 
-def _worth_it() -> bool:
-    """Whether there is something to compile, a place to keep it, and a processor to spare."""
+def _worth_it(*dispatchers: Any) -> bool:
+    """Whether one is to be compiled, with a place to keep it, and a processor to spare."""
     if numba.config.DISABLE_JIT or cache_folder() is None or (os.cpu_count() or 1) < 2:
         return False
-    dispatcher: Any = walk
-    return not any(Path(dispatcher.stats.cache_path).glob("structured_walk.walk-*.nbi"))
+    places = [(Path(each.stats.cache_path or ""), each.py_func.__name__) for each in dispatchers]
+    return not all(any(folder.glob(f"*.{name}-*.nbi")) for folder, name in places)
+
+
+@contextmanager
+def _alone() -> Iterator[bool]:
+    """Whether no other process compiles the rest; none does within the block."""
+    folder = cache_folder()
+    assert folder is not None  # `_worth_it` has looked
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield False
+        return
+    with (folder / "rest.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
 
 
 def compile_beside() -> None:
-    """Compiles for the disk cache, and says on standard output when the proof's half is there."""
+    """Compiles for the disk cache, and says on standard output what is there."""
+    compile_tables()
+    _say(_PROOF_IS_THERE)
+    _compile_structured("mm256")
+    _say(_STRUCTURED_IS_THERE)
+    compile_rest()
+
+
+def _compile_structured(machine: str) -> None:
     from searchers.structured import Structured, StructuredOptions
 
-    compile_tables()
-    sys.stdout.buffer.write(_PROOF_IS_THERE + b"\n")
-    sys.stdout.buffer.flush()
-    space = MapSpace(gemm(M=2, N=2, K=2), accelerator("mm256"))
+    space = MapSpace(gemm(M=2, N=2, K=2), accelerator(machine))
     Structured(space, StructuredOptions(), seed=0)
+
+
+def _say(line: bytes) -> None:
+    with suppress(BrokenPipeError):  # who has asked has ended
+        os.write(sys.stdout.fileno(), line)
+
+
+def compile_rest() -> None:
+    """Compiles what proofs of any machine need, as long as nothing else needs the processor."""
+    with _alone() as alone:
+        if alone:
+            os.nice(BEHIND)
+            load_compiled()
+            _compile_structured("eyeriss")  # whose moves are others, as of all deeper machines
+            any_levels.load_compiled()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
-from searchers.options import Count, Flag, Options, Presets, Whole
+from searchers.options import Count, Flag, Options, Presets, Sources, Whole
 from searchers.shared.batches import BatchSearcher
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ class GBFSOptions(Options):
     """Hyperparameters of greedy best-first search."""
 
     PRESETS: ClassVar[Presets] = {"paper": {"rho": 5, "starts": 1, "reopen": False, "patience": 0}}
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Zhang et al. (2019), Algorithm 1 and section 5",
+    }
 
     rho: Count = 10
     """Neighbours measured per expansion."""

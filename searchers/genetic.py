@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from costmodel.space import Codes, Losses
 from searchers.base import MOVE_ATTEMPTS
-from searchers.options import Count, Options, Presets, Share, Whole
+from searchers.options import Count, Options, Presets, Share, Sources, Whole
 from searchers.shared.asynchronous import Asynchronous, Notes
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class GeneticOptions(Options):
             "replacement": "generational",
             "elite": 1,
         }
+    }
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Mind Mappings (ASPLOS 2021), Appendix A",
     }
 
     population: Annotated[Count, Field(ge=2)] = 100

@@ -8,14 +8,16 @@ side.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from costmodel.space import Codes, Losses
 from searchers.base import Searcher
-from searchers.options import Presets
-from searchers.shared.predictors import Predictor, fitting
+from searchers.context import Context, Predictor
+from searchers.options import Presets, Sources
+from searchers.shared.predictors import fitting
 from searchers.shared.projected_descent import DescentOptions, ProjectedDescent
 from searchers.shared.screened_descent import ScreenedDescent, ScreenedOptions
 
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     from costmodel.space import Space
 
 __all__ = ["Gradient", "GradientOptions", "Predictor", "fitting"]
+
+
+_OWN = {
+    "screened": set(ScreenedOptions.model_fields) - set(DescentOptions.model_fields),
+    "descent": set(DescentOptions.model_fields) - set(ScreenedOptions.model_fields),
+}
 
 
 class GradientOptions(ScreenedOptions, DescentOptions):
@@ -41,15 +49,28 @@ class GradientOptions(ScreenedOptions, DescentOptions):
             "chains": 1,
             "step": "whitened",
             "accounting": "visited",
-            "objective": "sum",
+            "gradient_of": "sum",
             "double_on_stall": True,
             "always_inject": True,
         },
+    }
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Mind Mappings (ASPLOS 2021), section 4.2",
+        "released": "the released code of Mind Mappings",
+    }
+    OF: ClassVar[Mapping[str, str]] = {
+        name: f"method {method}" for method, own in _OWN.items() for name in own
     }
 
     method: Literal["screened", "descent"] | None = None
     """`screened`: children ranked by first-order estimates; `descent`: projected descent. Not
     given, it is `descent` where one of its own parameters is given, else `screened`."""
+
+    def resolved(self) -> dict[str, Any]:
+        """The method and its hyperparameters; the other method's are none of this search."""
+        other = _OWN["screened" if self.chosen == "descent" else "descent"]
+        told = {name: value for name, value in super().resolved().items() if name not in other}
+        return {**told, "method": self.chosen}
 
     @property
     def chosen(self) -> Literal["screened", "descent"]:
@@ -68,15 +89,11 @@ class GradientOptions(ScreenedOptions, DescentOptions):
         return self
 
 
-_OWN = {
-    "screened": set(ScreenedOptions.model_fields) - set(DescentOptions.model_fields),
-    "descent": set(DescentOptions.model_fields) - set(ScreenedOptions.model_fields),
-}
 _METHODS: dict[str, type[Searcher]] = {"screened": ScreenedDescent, "descent": ProjectedDescent}
 
 
 class Gradient(Searcher):
-    """Search along the gradient of predicted EDP.
+    """Search along the gradient of what a surrogate predicts of the objective.
 
     An iteration is one surrogate query. `accounting` says what else is spent:
 
@@ -88,17 +105,21 @@ class Gradient(Searcher):
     """
 
     OPTIONS = GradientOptions
+    USES = frozenset({"objective", "predictor"})
     options: GradientOptions
+    functions = 71
     STATE: ClassVar[tuple[str, ...]] = ("_memory",)
 
-    def __init__(self, space: Space, options: GradientOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: GradientOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Prepares the method.
 
         Raises:
             ConfigError: no surrogate, or one that does not fit the space or the objective.
         """
-        super().__init__(space, options, seed=seed)
-        self._method = _METHODS[options.chosen](space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
+        self._method = _METHODS[options.chosen](space, options, seed=seed, context=context)
         self.learns = self._method.learns
 
     @property

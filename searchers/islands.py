@@ -21,6 +21,7 @@ from pydantic import Field
 from costmodel.space import UNLIMITED, Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher
+from searchers.context import Context
 from searchers.options import Count, Options, Text
 
 if TYPE_CHECKING:
@@ -152,25 +153,35 @@ class Islands(Searcher):
     """
 
     OPTIONS = IslandsOptions
+    USES = frozenset({"objective"})
     QUICK: ClassVar[Mapping[str, Any]] = {"islands": 3, "every": 60}
     options: IslandsOptions
     STATE: ClassVar[tuple[str, ...]] = ("_exchanges",)
 
-    def __init__(self, space: Space, options: IslandsOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: IslandsOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Makes the searches; see `Searcher`.
 
         Raises:
             ConfigError: no searcher of that name or none that can be on an island, or a
                 hyperparameter that it does not take.
         """
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self.seeds = seeds_of(seed, options.islands)
         self.islands = [
-            Island(island_searcher(space, options.of, options.parameters, one))
-            for one in self.seeds
+            Island(island_searcher(space, options, one, self.context)) for one in self.seeds
         ]
         self.learns = self.islands[0].searcher.learns
         self._exchanges = 0
+
+    @classmethod
+    def check(cls, name: str, space: Space, options: IslandsOptions) -> None:
+        """See `Searcher`; what is on every island, too."""
+        from searchers import check
+
+        preset, own = on_island(options)
+        check(options.of, space, preset=preset, **own)
 
     def legs(self, n: int) -> list[Island]:
         """The islands that have a leg to spend, in their order.
@@ -260,22 +271,35 @@ def seeds_of(seed: int, islands: int) -> list[int]:
     return [int(one.generate_state(1, np.uint64)[0]) for one in spawned]
 
 
-def island_searcher(space: Space, of: str, parameters: Mapping[str, Any], seed: int) -> Searcher:
+def island_searcher(space: Space, options: IslandsOptions, seed: int, context: Context) -> Searcher:
     """The search on one island.
 
     Args:
         space: where to search.
-        of: its name.
-        parameters: its hyperparameters, and `preset`.
+        options: of the islands: its name, hyperparameters and preset.
         seed: its own.
+        context: what the host knows of the run.
 
     Raises:
         ConfigError: it cannot be on an island, or as `searchers.make` says.
     """
-    from searchers import make, searcher_class
+    from searchers import make
 
+    preset, own = on_island(options)
+    return make(options.of, space, seed=seed, preset=preset, context=context, **own)
+
+
+def on_island(options: IslandsOptions) -> tuple[str | None, dict[str, Any]]:
+    """The preset and the hyperparameters of the searcher on every island.
+
+    Raises:
+        ConfigError: it cannot be on an island, or has no such hyperparameters.
+    """
+    from searchers import searcher_class
+
+    of, parameters = options.of, options.parameters
     cls = searcher_class(of)
-    if cls.EXHAUSTIBLE or issubclass(cls, Islands) or "predictor" in cls.OPTIONS.model_fields:
+    if cls.EXHAUSTIBLE or issubclass(cls, Islands) or "predictor" in cls.USES:
         raise ConfigError(
             "searcher islands: of: expected a searcher that neither proves or enumerates nor needs "
             f"a surrogate, such as genetic or annealing, got {of}."
@@ -285,4 +309,4 @@ def island_searcher(space: Space, of: str, parameters: Mapping[str, Any], seed: 
         raise ConfigError(f"searcher islands: parameters: preset: expected a name, got {preset!r}.")
     own = {name: value for name, value in parameters.items() if name != "preset"}
     cls.OPTIONS.check_names(of, own)
-    return make(of, space, seed=seed, preset=preset, **own)
+    return preset, own

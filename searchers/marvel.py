@@ -23,7 +23,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import LARGEST_BATCH, Searcher
-from searchers.options import Count, Flag, Options, Positive, Presets, Share
+from searchers.options import Count, Flag, Options, Positive, Presets, Share, Sources
 from searchers.shared.decoupled_subspaces import (
     Array,
     Pruning,
@@ -45,6 +45,9 @@ class MarvelOptions(Options):
     """Hyperparameters of Marvel's search; on an on-chip space the off-chip ones say nothing."""
 
     PRESETS: ClassVar[Presets] = {"paper": {"buffering": 2, "utilisation_bound": 0.1}}
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Marvel (2020), section 3",
+    }
 
     tiles: Count = 1
     """How many of the best off-chip tiles to go through, one after another."""

@@ -35,7 +35,8 @@ from mapspace.extras import install
 from searchers.base import MOVE_ATTEMPTS, Library, log_losses, metropolis
 from searchers.compiled.structured_state import make_hand
 from searchers.compiled.structured_walk import propose
-from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne
+from searchers.context import Context
+from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne, Sources
 from searchers.scales import refused_as_worse
 from searchers.shared import nest_features
 from searchers.shared.asynchronous import Asynchronous, Notes
@@ -109,6 +110,9 @@ class ModelGuidedOptions(GuidedOptions):
         # A law is right far from what was evaluated, a process near it.
         "black-box": {"features": "black-box", "restart_share": 0.5, "fresh_share": 0.3}
     }
+    SOURCES: ClassVar[Sources] = {
+        "black-box": "mapspace: without what is known of buffers and loops",
+    }
 
     features: Literal["auto", "traffic", "black-box"] = "auto"
     """`traffic`: the grey-box model, on loop nests only; `black-box`: the other one; `auto`: the
@@ -130,9 +134,11 @@ class GuidedSearcher(Asynchronous, BatchSearcher):
     LIBRARY = Library("scipy", install("baselines"))
     options: GuidedOptions
 
-    def __init__(self, space: Space, options: GuidedOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: GuidedOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Prepares the first batch; see `Searcher`."""
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self._nest = space if isinstance(space, MapSpace) else None
         # Whether the words that a mapping moves are features too.
         self._traffic = False

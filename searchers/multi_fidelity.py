@@ -22,18 +22,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from costmodel.costs import Objective
+from costmodel.costs import POWERS
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tiling.space import TilingSpace
 from mapspace.errors import ConfigError
+from searchers.context import Context
 from searchers.model_guided import GuidedOptions, GuidedSearcher, Reals
 from searchers.options import Count, Flag, ShareBelowOne
 from searchers.scales import refused_as_worse
 from searchers.shared.calibration import (
     FORMS,
     LEAST_CHOICE,
-    POWERS,
     Calibrated,
     Correction,
     Form,
@@ -57,8 +57,6 @@ class MultiFidelityOptions(GuidedOptions):
     of chains and random shares. `auto`: that one on tilings, law and process on mappings."""
     shuffled: Flag = False
     """Evaluate what the chains have met in random order: what the ranking is worth."""
-    objective: Objective = "edp"
-    """What is minimised; a host that knows it says so."""
     batch: Count = 6
     random_share: ShareBelowOne = 0.25
 
@@ -67,6 +65,7 @@ class MultiFidelity(GuidedSearcher):
     """Evaluates what a cheap model, corrected by the evaluations so far, predicts to be best."""
 
     OPTIONS = MultiFidelityOptions
+    USES = frozenset({"objective"})
     SPACES: ClassVar[tuple[type[Any], ...]] = (MapSpace, TilingSpace)
     BLACK_BOX = False
     # To choose among laws takes what only a dear truth is worth.
@@ -74,14 +73,19 @@ class MultiFidelity(GuidedSearcher):
     options: MultiFidelityOptions
 
     def __init__(
-        self, space: MapSpace | TilingSpace, options: MultiFidelityOptions, *, seed: int
+        self,
+        space: MapSpace | TilingSpace,
+        options: MultiFidelityOptions,
+        *,
+        seed: int,
+        context: Context | None = None,
     ) -> None:
         """Prepares the cheap model; see `Searcher`.
 
         Raises:
             ConfigError: bodies are asked for of another space.
         """
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self.prior = prior_of(space, options.prior)
         self.correction: Correction = "law+process"
         # What chooses tilings by their bodies, where that is asked for.
@@ -134,7 +138,7 @@ class MultiFidelity(GuidedSearcher):
             self._forms[count] = choose_form(
                 self.prior(self._codes[rows]),
                 self._logs[rows],
-                self.options.objective,
+                self.context.objective,
                 process=self.correction.endswith("process"),
             )
         return self._forms[count]
@@ -151,7 +155,8 @@ class Corrected:
         """Calibrates with what the searcher has evaluated."""
         self._prior, options = searcher.prior, searcher.options
         codes, logs = searcher.evaluated()
-        self._powers = POWERS[options.objective]
+        objective = searcher.context.objective
+        self._powers = POWERS[objective]
         self._calibrated: Calibrated | None = None
         finite = np.isfinite(logs)
         if searcher.correction == "none" or not finite.any():
@@ -161,7 +166,7 @@ class Corrected:
         self._calibrated = Calibrated(
             self._prior(codes[kept]),
             logs[kept],
-            options.objective,
+            objective,
             form=searcher.form() if searcher.correction.startswith("law") else None,
             correction=searcher.correction,
         )

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
 from searchers.base import log_losses
-from searchers.options import Count, NonNegative, Options, Positive, Presets, Share, Whole
+from searchers.options import Count, NonNegative, Options, Positive, Presets, Share, Sources, Whole
 from searchers.shared.batches import BatchSearcher
 from searchers.shared.small_networks import (
     Features,
@@ -55,6 +55,9 @@ class NA2COptions(Options):
 
     PRESETS: ClassVar[Presets] = {
         "paper": {"walk": 3, "starts": 1, "reward": "inverse", "patience": 0}
+    }
+    SOURCES: ClassVar[Sources] = {
+        "paper": "Zhang et al. (2019), Algorithm 2 and section 5",
     }
 
     walk: Count = 3

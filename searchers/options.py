@@ -9,12 +9,12 @@ class AnnealingOptions(Options):
 ```
 
 A field has its type with its range, its default, and a docstring that says what it is;
-`mapspace list searchers --long` prints them.
+`mapspace describe searcher NAME` prints them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -33,7 +33,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import StrictModel, plain_integer, validate
+from mapspace.strict_yaml import StrictModel, nearest, plain_integer, validate
 
 # Far beyond every sensible one, and small enough to be multiplied by another one.
 LARGEST_WHOLE_NUMBER = 2**31
@@ -76,9 +76,6 @@ Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
 """Text."""
 
-Surrogate = Annotated[Any, "a surrogate"]
-"""A trained surrogate, `searchers.gradient.Predictor`; None: the host joins one that fits."""
-
 
 def _descending(temperatures: tuple[float, float]) -> tuple[float, float]:
     if temperatures[0] < temperatures[1]:
@@ -90,6 +87,7 @@ Temperatures = Annotated[tuple[Positive, Positive], AfterValidator(_descending)]
 """(highest, lowest), both above 0."""
 
 Presets = Mapping[str, Mapping[str, Any]]
+Sources = Mapping[str, str]
 
 
 class Options(StrictModel):
@@ -97,10 +95,14 @@ class Options(StrictModel):
 
     Attributes:
         PRESETS: named sets of hyperparameters, such as `paper`, that differ from the defaults.
+        SOURCES: where each preset's values come from: paper and section, or a library.
+        OF: what hyperparameters belong to that are not for every search, such as a method.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
     PRESETS: ClassVar[Presets] = {}
+    SOURCES: ClassVar[Sources] = {}
+    OF: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def read(cls, name: str, preset: str | None, parameters: Mapping[str, Any]) -> Self:
@@ -119,10 +121,15 @@ class Options(StrictModel):
         if preset is not None and preset not in cls.PRESETS:
             raise ConfigError(
                 f"Unknown preset {preset!r} of searcher {name}; known: "
-                f"{', '.join(sorted(cls.PRESETS)) or 'none'}."
+                f"{', '.join(sorted(cls.PRESETS)) or 'none'}.{_hint([preset], cls.PRESETS)}"
             )
-        chosen = {**cls.PRESETS.get(preset or "", {}), **parameters}
-        return validate(cls, chosen, f"searcher {name}")
+        named = cls.PRESETS.get(preset or "", {})
+        try:
+            return validate(cls, {**named, **parameters}, f"searcher {name}")
+        except ConfigError as error:
+            validate(cls, parameters, f"searcher {name}")  # wrong without the preset, too
+            sets = [f"{key}={_value(named[key])}" for key in named if key not in parameters]
+            raise ConfigError(f"{error} Preset {preset} sets {', '.join(sets)}.") from None
 
     @classmethod
     def check_names(cls, name: str, parameters: Mapping[str, Any]) -> None:
@@ -136,7 +143,12 @@ class Options(StrictModel):
             raise ConfigError(
                 f"Unknown hyperparameter {', '.join(unknown)} of searcher {name}; known: "
                 f"{', '.join(sorted(cls.model_fields)) or 'none'}."
+                f"{_hint(unknown, cls.model_fields)}"
             )
+
+    def resolved(self) -> dict[str, Any]:
+        """Every hyperparameter of the search with its value, as JSON types."""
+        return self.model_dump(mode="json", fallback=str)
 
     @classmethod
     def explained(cls) -> list[Hyperparameter]:
@@ -152,6 +164,7 @@ class Options(StrictModel):
                     if name in values
                 },
                 sentence=cls._sentence(name),
+                of=cls.OF.get(name),
             )
             for name, field in cls.model_fields.items()
         ]
@@ -171,9 +184,15 @@ class Options(StrictModel):
         return ""
 
 
+def _hint(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """The names that were perhaps meant, as a sentence."""
+    close = [found for name in unknown for found in nearest(name, known)]
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
 @dataclass(frozen=True)
 class Hyperparameter:
-    """A hyperparameter as `mapspace list searchers --long` prints it.
+    """A hyperparameter as `mapspace describe searcher NAME` prints it.
 
     Attributes:
         name: its name.
@@ -181,6 +200,7 @@ class Hyperparameter:
         default: its default as text; None: it must be given.
         presets: its value as text by preset, for presets that set it.
         sentence: what it is.
+        of: what it belongs to, such as a method; None: every search has it.
     """
 
     name: str
@@ -188,6 +208,7 @@ class Hyperparameter:
     default: str | None
     presets: Mapping[str, str]
     sentence: str
+    of: str | None
 
 
 _TYPES: Mapping[Any, str] = {

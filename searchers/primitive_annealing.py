@@ -29,7 +29,7 @@ from searchers.compiled.primitive_list import (
     make_layout,
     propose,
 )
-from searchers.options import Count, Flag, Options, Positive, PositiveShare, Presets, Share
+from searchers.options import Count, Flag, Options, Positive, PositiveShare, Presets, Share, Sources
 from searchers.shared.perfect_only import refuse_remainders
 
 # Rounds of shuffling after which starts that are still missing are drawn uniformly.
@@ -58,6 +58,9 @@ class PrimitiveAnnealingOptions(Options):
             "merged": 0.0,
             "distinct": False,
         }
+    }
+    SOURCES: ClassVar[Sources] = {
+        "paper": "the report on simulated annealing in Timeloop and its tuning script",
     }
 
     chains: Count = 4

@@ -30,6 +30,7 @@ from searchers.options import (
     Positive,
     Presets,
     ShareBelowOne,
+    Sources,
     Whole,
 )
 from searchers.shared.batches import BatchSearcher
@@ -108,6 +109,9 @@ class RNNOptions(Options):
 
     PRESETS: ClassVar[Presets] = {
         "nas": {"hidden": 35, "learning_rate": 0.0006, "elites": 0, "entropy": 0.0}
+    }
+    SOURCES: ClassVar[Sources] = {
+        "nas": "Neural architecture search with reinforcement learning (ICLR 2017)",
     }
 
     batch: Count = 16

@@ -33,7 +33,7 @@ from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts, compiled_costs
 from searchers.compiled.structured_state import Chains, Hand, Schedule, is_deep, make_hand
 from searchers.compiled.structured_walk import propose, settle, walk
-from searchers.options import Count, Options, Presets, Share, Temperatures, Whole
+from searchers.options import Count, Options, Presets, Share, Sources, Temperatures, Whole
 from searchers.shared.padded_sizes import Padded, PaddedSizes
 
 # Mappings that one compiled walk scores at most: a millisecond or two between looks at the clock.
@@ -53,6 +53,9 @@ class StructuredOptions(Options):
     PRESETS: ClassVar[Presets] = {
         # The sampler alone, without feedback: how much the proposals are worth.
         "samples": {"chains": 256, "initial": 1, "length": 0}
+    }
+    SOURCES: ClassVar[Sources] = {
+        "samples": "mapspace: the proposals alone",
     }
 
     chains: Count = 1

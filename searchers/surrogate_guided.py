@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from costmodel.space import Codes
+from searchers.context import Context
 from searchers.model_guided import GuidedOptions, GuidedSearcher, Predictive, Reals, fit_process
-from searchers.options import Presets, Surrogate
+from searchers.options import Presets, Sources
 from searchers.shared.predictors import fitting
 
 if TYPE_CHECKING:
@@ -33,31 +34,39 @@ class SurrogateGuidedOptions(GuidedOptions):
         # Where a true query takes seconds: longer walks, and more of them for as many queries.
         "patient": {"steps": 300, "batch": 4}
     }
-
-    predictor: Surrogate = None
-    """The surrogate, of EDP."""
+    SOURCES: ClassVar[Sources] = {
+        "patient": "mapspace: for queries that take seconds",
+    }
 
 
 class SurrogateGuided(GuidedSearcher):
     """Evaluates what a surrogate, corrected by the evaluations so far, predicts to be best."""
 
     OPTIONS = SurrogateGuidedOptions
+    USES = frozenset({"objective", "predictor"})
     options: SurrogateGuidedOptions
 
-    def __init__(self, space: Space, options: SurrogateGuidedOptions, *, seed: int) -> None:
+    def __init__(
+        self,
+        space: Space,
+        options: SurrogateGuidedOptions,
+        *,
+        seed: int,
+        context: Context | None = None,
+    ) -> None:
         """Prepares the first batch.
 
         Raises:
             ConfigError: no surrogate, or one for another space.
         """
-        super().__init__(space, options, seed=seed)
-        self.predictor = fitting(options.predictor, space, "surrogate-guided")
+        super().__init__(space, options, seed=seed, context=context)
+        self.predictor = fitting(self.context, space, "surrogate-guided")
 
     def _fit(self) -> Predictive:
         return Corrected(self)
 
     def expected(self, codes: Codes) -> Reals:
-        """What the surrogate predicts of codes `[M, D]`: ln EDP `[M]`, up to a constant."""
+        """What the surrogate predicts of codes `[M, D]`: ln losses `[M]`, up to a constant."""
         if not len(codes):
             return np.empty(0)
         values: Reals = np.nan_to_num(self.predictor.value(self.space.encode(codes)))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from costmodel.space import Codes, Losses
 from mapspace.extras import install
 from searchers.base import Library, log_losses, metropolis
-from searchers.options import Count, Options, Positive, PositiveShare, Presets, Share
+from searchers.options import Count, Options, Positive, PositiveShare, Presets, Share, Sources
 from searchers.scales import refused_as_worse
 from searchers.shared.batches import BatchSearcher
 
@@ -49,6 +49,9 @@ class XGBoostOptions(Options):
             "diversity": 1,
             "restart_share": 0.0,
         }
+    }
+    SOURCES: ClassVar[Sources] = {
+        "tvm": "AutoTVM's XGBTuner (TVM)",
     }
 
     batch: Count = 64

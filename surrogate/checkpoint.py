@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from mapspace.bounded_reading import read_text
 from mapspace.errors import DataError
 from mapspace.strict_yaml import StrictModel
 from surrogate.options import CurvePoint, FitOptions
@@ -67,7 +68,7 @@ def load(folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> 
         DataError: If a file is missing or damaged.
     """
     try:
-        state = State.model_validate_json((folder / STATE_FILE).read_text())
+        state = State.model_validate_json(read_text(folder / STATE_FILE, DataError))
         network.load_state_dict(load_file(folder / NETWORK_FILE))
         slots: dict[int, dict[str, torch.Tensor]] = {}
         for key, value in load_file(folder / OPTIMISER_FILE).items():

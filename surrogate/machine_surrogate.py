@@ -6,6 +6,7 @@ Letters: `B` points, `F` raw values per point, `G` columns of the description.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from functools import lru_cache
 from pathlib import Path
@@ -20,9 +21,10 @@ from safetensors.torch import load, save
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.bounds import algorithmic_minimum
+from costmodel.costs import POWERS, Objective
 from costmodel.levels import Level
 from costmodel.map_space.map_space import MapSpace
-from mapspace.bounded_reading import read_json
+from mapspace.bounded_reading import LARGEST_FILE, read_bytes, read_json
 from mapspace.errors import ConfigError, ContractError, DataError
 from mapspace.storage import Place, write_atomically
 from mapspace.strict_yaml import PositiveNumber, Size, StrictModel, validate
@@ -135,7 +137,10 @@ class MachinePredictor:
     Attributes:
         card: what the surrogate is.
         scale: [F] standard deviations of raw values of feasible mappings, all > 0.
+        objective: what it predicts; where the methods say EDP, read this.
     """
+
+    objective: Objective = "edp"
 
     def __init__(self, card: MachineCard, network: CountNetwork, space: MapSpace) -> None:
         """Lays the space's counts out.
@@ -151,11 +156,29 @@ class MachinePredictor:
             )
         self.card = card
         self.readout = Readout(space, network).eval().requires_grad_(False)
-        least = algorithmic_minimum(space.workload, space.accelerator)
-        self._least = float(np.log(least.energy_pj * least.latency_cycles))
+        self._minimum = algorithmic_minimum(space.workload, space.accelerator)
         drawn = space.encode(space.sample(np.random.default_rng(0), DRAWN, feasible=True))
         spread = drawn.astype(np.float64).std(axis=0)
         self.scale: npt.NDArray[np.float64] = np.where(spread > 0, spread, 1.0)
+
+    def for_objective(self, objective: Objective) -> MachinePredictor:
+        """The same networks as a predictor of another objective over its algorithmic minimum."""
+        other = copy.copy(self)
+        other.objective = objective
+        return other
+
+    @property
+    def _least(self) -> float:
+        """Logarithm of the objective's algorithmic minimum."""
+        energy, latency = POWERS[self.objective]
+        least = self._minimum
+        return float(np.log(least.energy_pj**energy * least.latency_cycles**latency))
+
+    def _log(self, described: torch.Tensor) -> torch.Tensor:
+        """Logarithm of the objective of a description [B, G], [E, B]."""
+        energy, cycles = self.readout.energy_and_cycles(described)
+        of_energy, of_cycles = POWERS[self.objective]
+        return of_energy * energy + of_cycles * cycles
 
     def value(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """`[B]` predicted ln EDP over the algorithmic minimum, of points `[B, F]`."""
@@ -170,7 +193,7 @@ class MachinePredictor:
         with torch.no_grad():
             for at in range(0, len(points), ROWS_AT_ONCE):
                 rows = slice(at, at + ROWS_AT_ONCE)
-                found = self.readout.log_edp(self.readout.describe(_tensor(points[rows]))).double()
+                found = self._log(self.readout.describe(_tensor(points[rows]))).double()
                 values[rows] = found.mean(0).numpy() - self._least
                 spreads[rows] = found.std(0, unbiased=False).numpy()
         return values, np.hypot(self.card.spread * spreads, self.card.floor)
@@ -181,7 +204,7 @@ class MachinePredictor:
         """Predicted ln EDP `[B]`, and the gradient `[B, F]` of the EDP over its minimum."""
         self._check_points(points)
         raw = _tensor(points).requires_grad_(True)
-        log_edp = self.readout.log_edp(self.readout.describe(raw)).mean(0)
+        log_edp = self._log(self.readout.describe(raw)).mean(0)
         (gradient,) = torch.autograd.grad(log_edp.sum(), raw)
         values = log_edp.detach().double().numpy() - self._least
         scaled = np.exp(np.minimum(values, LARGEST_LOG_EDP))[:, None] * gradient.double().numpy()
@@ -202,7 +225,7 @@ class MachinePredictor:
         with torch.no_grad():
             described = self.readout.describe(_tensor(points))
         seen = described.detach().requires_grad_(True)
-        log_edp = self.readout.log_edp(seen).mean(0)
+        log_edp = self._log(seen).mean(0)
         (slopes,) = torch.autograd.grad(log_edp.sum(), seen)
         values = log_edp.detach().double().numpy() - self._least
         return values, described.numpy(), slopes.numpy()
@@ -249,7 +272,7 @@ def load_network(path: Path = SHIPPED) -> tuple[MachineCard, CountNetwork]:
     where = str(path)
     card = read_card(path)
     try:
-        weights = path.with_suffix(".safetensors").read_bytes()
+        weights = read_bytes(path.with_suffix(".safetensors"), LARGEST_FILE)
     except OSError as error:
         raise DataError(f"{where} cannot be read: {error}") from error
     if (card.format, card.members, card.width) != (FORMAT, MEMBERS, WIDTH):

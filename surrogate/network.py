@@ -133,11 +133,15 @@ class SurrogateNetwork(nn.Module):
 
     def log_edp_of(self, outputs: torch.Tensor) -> torch.Tensor:
         """The same, of whitened targets [B, O]."""
+        return self.log_costs_of(outputs).sum(1)
+
+    def log_costs_of(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Logarithms of predicted energy and cycles over their minima, [B, 2]."""
         pair = self._pair(outputs)
         if self.config.targets == "log":
-            return pair.sum(1)
+            return pair
         # A network of raw targets may predict a cost below zero, which has no logarithm.
-        return pair.clamp(min=SMALLEST_COST).log().sum(1)
+        return pair.clamp(min=SMALLEST_COST).log()
 
     def energy_and_cycles(self, points: torch.Tensor) -> torch.Tensor:
         """Predicted energy and cycles as targets (raw or logarithms), [B, 2]."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
+from mapspace.bounded_reading import LARGEST_FILE, parse_json, read_bytes
 from mapspace.errors import DataError
 from mapspace.storage import Place, write_atomically
 from mapspace.strict_yaml import PositiveNumber, StrictModel
@@ -76,7 +77,8 @@ def read_curve(folder: Place) -> tuple[CurvePoint, ...]:
     """
     path = folder / CURVE_FILE
     try:
-        return tuple(CurvePoint.model_validate(point) for point in json.loads(path.read_text()))
+        points = parse_json(read_bytes(path, LARGEST_FILE), str(path), DataError)
+        return tuple(CurvePoint.model_validate(point) for point in points)
     except FileNotFoundError:
         raise DataError(f"{path} is missing.") from None
     except (OSError, TypeError, ValueError, ValidationError) as error:

@@ -17,7 +17,8 @@ from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from mapspace.bounded_reading import read_json
+from costmodel.costs import POWERS, Objective
+from mapspace.bounded_reading import LARGEST_BINARY, LARGEST_FILE, read_bytes, read_json
 from mapspace.errors import ConfigError, ContractError, DataError
 from mapspace.storage import Place, make_folder, place, write_atomically
 from mapspace.strict_yaml import PositiveNumber, Size, StrictModel, validate
@@ -79,7 +80,7 @@ class Card(StrictModel):
 
 
 class SurrogatePredictor:
-    """Predicted ln EDP of encoded points, and its gradient.
+    """Predicted ln EDP of encoded points, or of another objective, and its gradient.
 
     Bound to a workload family and an accelerator, not to a problem: the sizes are part of a
     point. Satisfies the `Predictor` protocol of `searchers.gradient`. Deterministic for a given
@@ -89,12 +90,19 @@ class SurrogatePredictor:
         card: What the surrogate is.
         network: The network, in evaluation mode, without parameter gradients.
         scale: [F] float64 standard deviations of the raw values in training, all > 0.
+        objective: What it predicts; where the methods say EDP, read this.
     """
 
-    def __init__(self, card: Card, network: SurrogateNetwork) -> None:
+    def __init__(self, card: Card, network: SurrogateNetwork, objective: Objective = "edp") -> None:
         self.card = card
         self.network = network.eval().requires_grad_(False)
         self.scale = np.array(card.scale)
+        self.objective = objective
+        self._powers = torch.tensor(POWERS[objective], dtype=torch.float32)
+
+    def for_objective(self, objective: Objective) -> SurrogatePredictor:
+        """The same network as a predictor of another objective over its algorithmic minimum."""
+        return SurrogatePredictor(self.card, self.network, objective)
 
     def value(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Predicted ln of EDP over the algorithmic minimum.
@@ -112,7 +120,7 @@ class SurrogatePredictor:
         values = np.empty(len(points))
         with torch.no_grad():
             for at in range(0, len(points), ROWS_AT_ONCE):
-                predicted = self.network.log_edp(_tensor(points[at : at + ROWS_AT_ONCE]))
+                predicted = self._log(self.network(_tensor(points[at : at + ROWS_AT_ONCE])))
                 values[at : at + ROWS_AT_ONCE] = predicted.numpy()
         return values
 
@@ -141,14 +149,15 @@ class SurrogatePredictor:
             raw = _tensor(points[rows]).requires_grad_(True)
             pair = self.network.energy_and_cycles(raw)
             if self.card.network.targets == "log":
-                log_edp = pair.sum(1)
+                log_edp = (pair * self._powers).sum(1)
                 (gradient,) = torch.autograd.grad(log_edp.sum(), raw)
                 # d EDP = EDP d ln EDP, in double precision: EDP spans many orders of magnitude.
                 log_edp = log_edp.detach().double()
                 gradient = gradient * log_edp.clamp(max=LARGEST_LOG_EDP).exp().unsqueeze(1)
             else:
-                (gradient,) = torch.autograd.grad(pair.prod(1).sum(), raw)
-                log_edp = pair.detach().double().clamp(min=SMALLEST_COST).log().sum(1)
+                (gradient,) = torch.autograd.grad((pair**self._powers).prod(1).sum(), raw)
+                logs = pair.detach().double().clamp(min=SMALLEST_COST).log()
+                log_edp = (logs * self._powers).sum(1)
             values[rows] = log_edp.numpy()
             gradients[rows] = gradient.numpy()
         return values, gradients
@@ -174,7 +183,7 @@ class SurrogatePredictor:
         raw = _tensor(points).requires_grad_(True)
         outputs = self.network(raw)
         (gradient,) = torch.autograd.grad(outputs.sum(), raw)
-        log_edp = self.network.log_edp_of(outputs.detach())
+        log_edp = self._log(outputs.detach())
         return log_edp.double().numpy(), gradient.double().numpy()
 
     def describe(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -214,9 +223,13 @@ class SurrogatePredictor:
         with torch.no_grad():
             described = self.network.describe(_tensor(points))
         seen = described.detach().requires_grad_(True)
-        log_edp = self.network.log_edp_of(self.network.body(seen))
+        log_edp = self._log(self.network.body(seen))
         (slopes,) = torch.autograd.grad(log_edp.sum(), seen)
         return log_edp.detach().double().numpy(), described.numpy(), slopes.numpy()
+
+    def _log(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Logarithm of the objective, [B], of whitened targets [B, O]."""
+        return (self.network.log_costs_of(outputs) * self._powers).sum(1)
 
     def check(self, workload: Workload, accelerator: Accelerator) -> None:
         """Refuses what this surrogate was not trained for.
@@ -310,7 +323,8 @@ def load_surrogate(path: Place | str) -> SurrogatePredictor:
     card = read_card(path)
     weights_path = path.with_suffix(".safetensors")
     try:
-        weights = weights_path.read_bytes()
+        most = min(LARGEST_BINARY, 4 * card.network.least_bytes + LARGEST_FILE)
+        weights = read_bytes(weights_path, most)
     except OSError as error:
         raise DataError(f"{weights_path} cannot be read: {error.strerror}.") from error
     if hashlib.sha256(weights).hexdigest() != card.sha256:

@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError
 from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
+from mapspace.bounded_reading import LARGEST_FILE, read_bytes
 from mapspace.errors import ContractError, DataError
 from mapspace.storage import Place, place, write_atomically
 from mapspace.strict_yaml import StrictModel
@@ -218,7 +219,7 @@ class Manifest(StrictModel):
         """
         path = folder / MANIFEST
         try:
-            manifest = cls.model_validate_json(path.read_bytes())
+            manifest = cls.model_validate_json(read_bytes(path, LARGEST_FILE))
         except FileNotFoundError:
             raise DataError(f"{folder} holds no data set: {MANIFEST} is missing.") from None
         except (OSError, ValidationError) as error:
@@ -355,7 +356,7 @@ def _content(folder: Place, entry: ShardEntry, *, check: bool) -> bytes:
     """A shard's file, compared with the manifest's checksum if wanted."""
     path = folder / entry.file
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError:
         raise _damaged(path, "the file is missing") from None
     except OSError as error:

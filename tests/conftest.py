@@ -10,11 +10,12 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 from parts import in_part, part_of
 from processes import Nodes
 from ray_forks import Forks
@@ -50,6 +51,10 @@ LONG = (
     "test_public_names.py",
 )
 
+# Of every test with `@given`: on a busy machine an example takes any time.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
+
 # Tests start hundreds of processes: where no bytecode is kept, each of them compiles all that it
 # imports, and pytest every test.
 sys.dont_write_bytecode = False
@@ -58,6 +63,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # Ray makes its workers nice, and beside other tests they would hardly get a processor.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Texts for people are as wide as the terminal: no test depends on that of whoever runs it, and what
+# is looked for in them stands in one line. `COLUMNS` of 80 is what users have who say nothing.
+os.environ["COLUMNS"] = "400"
 # No test reads or feeds the user's own store; one that wants a store names it. Processes that tests
 # start inherit it.
 os.environ["MAPSPACE_STORE"] = "off"
@@ -83,6 +91,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-tvm", action="store_true", help="fail the tests marked `tvm` where TVM is absent"
     )
+
+
+# Cases of the searchers' contract that the parts of the slow tests take in turn.
+IN_TURN: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "test_budget_is_kept": lambda case: case["n"] in (3, 17, 101),
+    "test_resume_is_exact": lambda case: (
+        (case["at"], case["steps"]) not in {("before ask", 9), ("before tell", 1)}
+    ),
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.path.name != "test_searchers_contract.py" or not isinstance(item, pytest.Function):
+        return
+    takes_turns = IN_TURN.get(item.originalname)
+    if takes_turns is not None and takes_turns(item.callspec.params):
+        item.add_marker(pytest.mark.slow)
 
 
 # After markers and keywords have chosen.

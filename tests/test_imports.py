@@ -37,7 +37,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "orchestrator.report orchestrator.runs",
         "orchestrator.comparison orchestrator.imports orchestrator.pool orchestrator.watch",
         "orchestrator.benchmark orchestrator.records",
-        "orchestrator.map_space",
+        "orchestrator.kept orchestrator.map_space",
         "orchestrator.marvel orchestrator.sweep orchestrator.training "
         "orchestrator.answers orchestrator.bypass orchestrator.proofs",
         "orchestrator.design orchestrator.explain orchestrator.search",
@@ -54,6 +54,7 @@ RAISED = {
     "costmodel.models": "costmodel.models",
     "orchestrator.schemas.published": "orchestrator.commands",
     "searchers.base": "searchers.base",
+    "searchers.context": "searchers.base",
     "searchers.options": "searchers.base",
     "searchers.scales": "searchers.base",
     "searchers.evaluator": "searchers.base",

@@ -79,3 +79,29 @@ def test_shards_share_a_sample_and_survivors_run_again(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "15 survived" in done.stdout
+
+
+# Where mutants survived that the whole suite kills.
+SELECTED = {
+    "orchestrator/store/compaction.py": "tests/orchestrator/store/test_store_folder.py",
+    "orchestrator/store/address.py": "tests/orchestrator/store/test_addresses.py",
+    "orchestrator/store/proofs.py": "tests/orchestrator/store/test_stored_searches.py",
+    "orchestrator/networks/result.py": "tests/orchestrator/networks/test_network.py",
+    "orchestrator/sweep/fitting.py": "tests/orchestrator/sweep/test_sweep_results.py",
+    "orchestrator/comparison/results.py": "tests/orchestrator/comparison/test_results.py",
+}
+
+
+def test_tests_that_import_a_module_are_selected_first() -> None:
+    code = (
+        "import mutants, json, sys\n"
+        "found = {w[0].file: w[1] for pool in mutants.every_mutant([]) for w in pool}\n"
+        "print(json.dumps(found))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=RUNNER.parent, capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    for file, tests in SELECTED.items():
+        assert tests in found[file]
+        assert found[file].index(tests) < len(found[file]) - (file.split("/")[1] != "comparison")

@@ -9,6 +9,7 @@ from typing import Any
 
 import conftest
 import pytest
+from hypothesis import settings
 from parts import in_part, part_of
 
 ALWAYS = [False, True, False, False, True, False, False, False]
@@ -47,3 +48,8 @@ def test_a_library_that_must_be_there_is_no_reason_to_skip(
         conftest.pytest_runtest_setup(item)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     conftest.pytest_runtest_setup(item)
+
+
+def test_no_drawn_example_has_a_deadline() -> None:
+    """On a busy machine an example takes any time: one profile says so for every test."""
+    assert settings().deadline is None

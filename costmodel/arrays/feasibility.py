@@ -114,7 +114,7 @@ def check_capacity(
     kept: Flags,
     tile: Array,
 ) -> int:
-    """Words by which a level overflows; fills kept and tile `[T]` of that level.
+    """What a level lacks of room; fills kept and tile `[T]` of that level.
 
     Where the machine bypasses on overflow a tensor that no longer fits is dropped from the level,
     in the workload's order of tensors, and nothing ever overflows.
@@ -138,6 +138,7 @@ def check_capacity(
             continue
         words = footprint(tables, t, slot, rows) if level > 0 else tables.words[t]
         tile[t] = words
+        words *= tables.machine.room[level, t]
         if capacity < 0:
             continue
         if bank_row >= 0:
@@ -201,7 +202,7 @@ def _check_rules(
     if status != STATUS_OK:
         return status, excess
     for level in range(levels):
-        missing = _missing_words(tables, level, tile[level])
+        missing = _missing_room(tables, level, tile[level])
         if missing > 0:
             return STATUS_CAPACITY + levels + level, missing
     for t in range(tensors):
@@ -214,16 +215,16 @@ def _check_rules(
 
 
 @part
-def _missing_words(
+def _missing_room(
     tables: NestTables,
     level: int,
     tile: Array,
 ) -> int:
-    """Words by which the tiles `[T]` of a level stay below its least utilisation (0: enough)."""
-    least = tables.machine.least_words[level]
+    """Room by which the tiles `[T]` of a level stay below its least utilisation (0: enough)."""
+    least = tables.machine.least_room[level]
     used = 0
     for t in range(tile.size):
-        used += tile[t]
+        used += tile[t] * tables.machine.room[level, t]
     return 0 if used >= least else int(np.ceil(least)) - used
 
 
@@ -287,10 +288,10 @@ def _check_as_timeloop(
                 tile[level, t] = 1
                 for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
                     tile[level, t] *= axis_extent(tables, axis, tables.temporal_slot[level], rows)
-            used += tile[level, t]
+            used += tile[level, t] * tables.machine.room[level, t]
         if tables.capacity[level] >= 0 and used > tables.capacity[level]:
             return STATUS_CAPACITY + level, used - tables.capacity[level]
-        missing = _missing_words(tables, level, tile[level])
+        missing = _missing_room(tables, level, tile[level])
         if missing > 0:
             return STATUS_CAPACITY + levels + level, missing
         excess = _check_meshes(tables, code, rows, level, level)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from costmodel.accelerators import Accelerator
 from costmodel.compiled.by_reference import read_by_reference
 from costmodel.levels import Level
+from costmodel.packing import Packing, pack
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
@@ -36,16 +37,17 @@ class MachineTables(NamedTuple):
     barred `[L]` bit d: dimension d runs along the width only, the height only, or not at all;
     placed_start `[L]` (-1: everything is left) into placed: on a mesh, per set of dimensions the
     nearest one that may run along the height; in a row, per set whether all of it may have loops;
-    least_units multiply-accumulate units that must work; least_words `[L]` words that a level must
-    hold; mesh `[L + 1, 3]` instances of a level, their
+    least_units multiply-accumulate units that must work; room `[L, T]` what a value takes of a
+    capacity; least_room `[L]` what a level must hold; mesh `[L + 1, 3]` instances of a level, their
     width and height, the MACs last.
 
-    Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; block `[L]` words of
-    an access; clusters `[L]` groups of instances that one access serves; address `[L]` per word;
-    leakage `[L]` per cycle and instance; router and ingress `[L]` per word; dram `[L]` 1 outside
-    the chip.
+    Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; parts over block
+    `[L, T]` accesses of a value; clusters `[L]` groups of instances that one access serves; address
+    `[L]` per value; leakage `[L + 1]` per cycle and instance in use, the MACs last; router and
+    ingress `[L]` per value; dram `[L]` 1 outside the chip.
 
-    Time: shared `[L]` words per cycle read and written together (inf: unlimited); waiting the
+    Time: shared `[L]` words per cycle read and written together (inf: unlimited); words `[L, T]`
+    of a value on its way; waiting the
     cycles before the first and after the last word; cycles_per_mac; charged 1 where the first
     fills of outputs count.
 
@@ -65,9 +67,11 @@ class MachineTables(NamedTuple):
     placed_start: Array
     placed: Array
     least_units: int
-    least_words: FloatArray
+    room: Array
+    least_room: FloatArray
     mesh: Array
     action: FloatArray
+    parts: Array
     block: Array
     clusters: Array
     address: FloatArray
@@ -76,6 +80,7 @@ class MachineTables(NamedTuple):
     ingress: FloatArray
     dram: Array
     shared: FloatArray
+    words: FloatArray
     waiting: int
     cycles_per_mac: int
     charged: int
@@ -95,6 +100,7 @@ def machine_tables(
     *,
     indexing: Mapping[str, Collection[str]] | None = None,
     as_timeloop: bool = False,
+    packing: Packing | None = None,
 ) -> MachineTables:
     """A machine's arrays for an operation.
 
@@ -105,26 +111,14 @@ def machine_tables(
         indexing: which dimensions index each tensor, where a level's fan-out asks for it.
         as_timeloop: judge and account mappings as timeloop-model does, which does not look at each
             fan-out by itself.
+        packing: how values lie in words; None: each is one.
 
     Raises:
         ConfigError: a level keeps or bypasses, or spreads, something that there is not.
     """
     levels = accelerator.levels
-    always = [_tensor_mask(accelerator, i, "keep", roles) for i in range(len(levels))]
-    never = [_tensor_mask(accelerator, i, "bypass", roles) for i in range(len(levels))]
-    for t, tensor in enumerate(roles):
-        if all((mask >> t) & 1 for mask in never):
-            raise ConfigError(
-                f"accelerator.levels[{levels[0].name}].bypass: every level of {accelerator.name} "
-                f"bypasses {tensor}; one at least must hold it: take it out of one of them."
-            )
-    for position, level in enumerate(levels):
-        if always[position] & never[position]:
-            t = (always[position] & never[position]).bit_length() - 1
-            raise ConfigError(
-                f"accelerator.levels[{level.name}].bypass: {list(roles)[t]} is both kept and "
-                "bypassed there, by its name and by its role; name it once."
-            )
+    packing = packing or pack(accelerator, [None] * len(roles))
+    always, never = _kept_masks(accelerator, roles)
     lacked = _lacked(roles, dimensions, indexing or {})
     spread = [_axis_masks(level, dimensions, lacked) for level in levels]
     actions = np.array([level.energies for level in levels])
@@ -137,10 +131,16 @@ def machine_tables(
         or level.leakage_pj > 0
         for level in levels
     )
-    # The first machines count hops alone, as their proofs do.
+    separate = separate or not packing.is_of_words
+    leakage = [*(level.leakage_pj for level in levels), accelerator.mac_leakage_pj]
+    # Hops alone are the same and quicker, where every level takes part in what passes through it.
     networks = any(level.hop_energy_pj or level.router_pj or level.ingress_pj for level in levels)
-    classed = as_timeloop or (networks and accelerator.further_key is not None)
-    least = [level.min_utilisation * usable_words(level) for level in levels]
+    further = accelerator.skips or accelerator.further_key is not None
+    classed = as_timeloop or (networks and further)
+    least = [
+        level.min_utilisation * usable_words(level, int(unit))
+        for level, unit in zip(levels, packing.unit, strict=True)
+    ]
     bandwidths = [lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels]
     return MachineTables(
         always_kept=np.array(always, dtype=np.int64),
@@ -151,21 +151,24 @@ def machine_tables(
         placed_start=np.full(len(levels), -1, dtype=np.int64),
         placed=np.zeros(0, dtype=np.int64),
         least_units=1,
-        least_words=np.array(least, dtype=np.float64),
+        room=packing.room,
+        least_room=np.array(least, dtype=np.float64),
         mesh=mesh,
         action=actions,
-        block=np.array([level.block_words for level in levels], dtype=np.int64),
+        parts=packing.parts,
+        block=packing.block,
         clusters=mesh[:-1, 0] // np.array([level.cluster_size for level in levels], dtype=np.int64),
         address=np.array([level.address_pj for level in levels]),
-        leakage=np.array([level.leakage_pj for level in levels]),
+        leakage=np.array(leakage),
         router=np.array([level.router_pj for level in levels]),
         ingress=np.array([level.ingress_pj for level in levels]),
         dram=np.array([level.is_dram for level in levels], dtype=np.int64),
         shared=np.array([level.bandwidth or math.inf for level in levels]),
+        words=_words(levels, packing),
         waiting=sum(level.fill_latency + level.drain_latency for level in levels),
         cycles_per_mac=accelerator.cycles_per_mac,
         charged=int(accelerator.output_fills == "charged"),
-        separate=int(as_timeloop or separate),
+        separate=int(as_timeloop or separate or accelerator.mac_leakage_pj > 0),
         limited=int(any(bandwidths)),
         bounded=np.array([bool(bandwidth) for bandwidth in bandwidths], dtype=np.int64),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
@@ -182,13 +185,51 @@ def _network_kind(level: Level, classed: bool) -> int:
     return NETWORK_OF_HOPS if level.hop_energy_pj > 0 and level.fanout > 1 else NETWORK_IS_FREE
 
 
-def usable_words(level: Level) -> int:
-    """Words of tiles that a level takes, each held as often as it is buffered; 0 if unlimited."""
+def _kept_masks(accelerator: Accelerator, roles: Mapping[str, str]) -> tuple[list[int], list[int]]:
+    """Tensors, as bits, that each level always keeps, and that it never keeps."""
+    levels = accelerator.levels
+    always = [_tensor_mask(accelerator, i, "keep", roles) for i in range(len(levels))]
+    never = [_tensor_mask(accelerator, i, "bypass", roles) for i in range(len(levels))]
+    for t, tensor in enumerate(roles):
+        if all((mask >> t) & 1 for mask in never):
+            raise ConfigError(
+                f"accelerator.levels[{levels[0].name}].bypass: every level of {accelerator.name} "
+                f"bypasses {tensor}; one at least must hold it: take it out of one of them."
+            )
+    for position, level in enumerate(levels):
+        if always[position] & never[position]:
+            t = (always[position] & never[position]).bit_length() - 1
+            raise ConfigError(
+                f"accelerator.levels[{level.name}].bypass: {list(roles)[t]} is both kept and "
+                "bypassed there, by its name and by its role; name it once."
+            )
+    return always, never
+
+
+def _words(levels: Sequence[Level], packing: Packing) -> FloatArray:
+    """`[L, T]` words of a level that go with a value on its way."""
+    blocks = np.array([[level.block_words] for level in levels])
+    return np.asarray(packing.parts * blocks / packing.block, dtype=np.float64)
+
+
+def prices_of_values(machine: MachineTables) -> FloatArray:
+    """`[L, T, 3]` energy of reading, filling and updating a value, pJ, its blocks not rounded."""
+    accesses = machine.parts / machine.block
+    return np.asarray(machine.action[:, None, :] * accesses[:, :, None])
+
+
+def usable_words(level: Level, unit: int = 1) -> int:
+    """Words of tiles that a level takes, each held as often as it is buffered; 0 if unlimited.
+
+    Args:
+        level: the level.
+        unit: parts of a word to count instead of words.
+    """
     if level.capacity_words is None:
         return 0
     if level.multiple_buffering == 1.0:
-        return level.capacity_words
-    return math.floor(level.capacity_words / level.multiple_buffering)
+        return level.capacity_words * unit
+    return math.floor(level.capacity_words * unit / level.multiple_buffering)
 
 
 def _instances(levels: Sequence[Level]) -> Array:

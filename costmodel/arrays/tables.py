@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,11 +41,15 @@ from costmodel.arrays.projections import (
     projections_of,
 )
 from costmodel.compiled.by_reference import read_by_reference
+from costmodel.packing import Packing, pack
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
 
 UNBOUNDED = -1
+
+MOST_FACTORS = 1 << 24
+"""Numbers in the table of all factorisations, and in that of the allocations of a level's banks."""
 
 
 @read_by_reference
@@ -64,9 +69,10 @@ class NestTables(NamedTuple):
 
     Slots and levels:
         slot_level `[S]`, slot_spatial `[S]`; temporal_slot `[L]`, spatial_slot `[L]` (-1: none);
-        capacity `[L]` words (-1: unbounded); fanout `[L]`; mesh `[L, 2]`; energy `[L]`, hop_energy
-        `[L]` pJ; bandwidth `[L, 2]` words per cycle read and written (inf: unlimited); mac_energy
-        `[1]` pJ; macs `[1]`; bypass_on_overflow 0 or 1; machine, what later machines have beyond.
+        capacity `[L]` in words, or in bits where `machine.room` is (-1: unbounded); fanout `[L]`;
+        mesh `[L, 2]`; energy `[L]`, hop_energy `[L]` pJ; bandwidth `[L, 2]` words per cycle read
+        and written (inf: unlimited); mac_energy `[1]` pJ; macs `[1]`; bypass_on_overflow 0 or 1;
+        machine, what later machines have beyond.
 
     Factorisations:
         row_start `[n + 1]`; factors `[rows, S]` ordered exact factorisations of each dimension in
@@ -80,7 +86,7 @@ class NestTables(NamedTuple):
         each of all; order_column `[L]`, banks_column `[L]`, keep_column `[L]`,
         spatial_order_column `[L]`, spatial_axis_column `[L]` (-1: no such attribute);
         allocation_start `[L + 1]` into allocations `[rows, T]` banks per tensor; bank_words `[L]`
-        words of a bank (0: unbanked).
+        room of a bank (0: unbanked).
 
     Moves:
         prime_dimension, prime_value: every prime factor of every dimension, with multiplicity;
@@ -207,6 +213,7 @@ def imperfect_factorisations(size: int, whole: tuple[bool, ...]) -> Array:
         if outer * block > size * (1 + IDLE_SHARE) or listed > MOST_ROWS:
             break
         for leading in range(slots - (block > 1)):
+            _check_room([block], slots, f"{size:,} with remainders")
             inner = ordered_factorisations(block, max(1, slots - leading - 1))
             rows = np.ones((len(inner), slots), dtype=np.int64)
             rows[:, leading] = outer
@@ -234,6 +241,23 @@ def _padded_blocks(size: int) -> Iterator[tuple[int, int]]:
                 yield padded // block, block
 
 
+def _check_room(sizes: Iterable[int], parts: int, title: str) -> None:
+    """Refuses sizes whose factorisations have no room in a table.
+
+    Raises:
+        ConfigError: what there would be.
+    """
+    count = 0
+    for size in sizes:
+        exponents = Counter(prime_factors(size)).values()
+        count += parts * math.prod(math.comb(e + parts - 1, parts - 1) for e in exponents)
+    if count > MOST_FACTORS:
+        raise ConfigError(
+            f"{title}: the factorisations of its sizes over {parts} loops are {count:.3g} numbers; "
+            f"expected at most {MOST_FACTORS:,}: search smaller sizes, or on fewer levels."
+        )
+
+
 @lru_cache(maxsize=16)
 def _permutations(count: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """All permutations in lexicographic order `[count!, count]`, and their inverses."""
@@ -245,12 +269,20 @@ def _permutations(count: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8
 
 
 @lru_cache(maxsize=64)
-def level_tables(accelerator: Accelerator) -> dict[str, Any]:
-    """The fields of `NestTables` that are about the machine alone, but for its choices."""
+def level_tables(accelerator: Accelerator, units: tuple[int, ...]) -> dict[str, Any]:
+    """The fields of `NestTables` that are about the machine alone, but for its choices.
+
+    Args:
+        accelerator: the machine.
+        units: `[L]` parts of a word that capacities are counted in.
+    """
     levels = accelerator.levels
     return {
         "capacity": np.array(
-            [UNBOUNDED if lv.capacity_words is None else usable_words(lv) for lv in levels],
+            [
+                UNBOUNDED if lv.capacity_words is None else usable_words(lv, unit)
+                for lv, unit in zip(levels, units, strict=True)
+            ],
             dtype=np.int64,
         ),
         "fanout": np.array([level.fanout for level in levels], dtype=np.int64),
@@ -269,21 +301,22 @@ def level_tables(accelerator: Accelerator) -> dict[str, Any]:
 
 
 def _check_utilisation(
-    workload: Workload, accelerator: Accelerator, machine: MachineTables
+    workload: Workload, accelerator: Accelerator, machine: MachineTables, packing: Packing
 ) -> None:
     """Refuses a level that must hold more than all tensors that it can hold are together."""
     for index, level in enumerate(accelerator.levels):
-        words = sum(
-            workload.words(t)
+        room = sum(
+            workload.words(t) * int(machine.room[index, t])
             for t in range(len(workload.tensors))
             if not machine.never_kept[index] >> t & 1
         )
-        least = machine.least_words[index]
-        if least > words:
+        least = machine.least_room[index]
+        if least > room:
+            kind = "words" if packing.is_of_words else "bits"
             raise ConfigError(
                 f"accelerator.levels[{level.name}].min_utilisation: {level.min_utilisation:g} asks "
-                f"for {least:g} words, and the whole tensors of {workload.name} that it can hold "
-                f"have {words}; expected at most {words / usable_words(level):.2g}."
+                f"for {least:g} {kind}, and the whole tensors of {workload.name} that it can hold "
+                f"have {room}; expected at most {room * level.min_utilisation / least:.2g}."
             )
 
 
@@ -305,8 +338,9 @@ def build_tables(
     names = workload.dimension_names
     tensor_names = workload.tensor_names
     indexing = {tensor.name: tensor.dimensions for tensor in workload.tensors}
-    machine = machine_tables(accelerator, workload.roles, names, indexing=indexing)
-    _check_utilisation(workload, accelerator, machine)
+    packing = pack(accelerator, workload.bits_by_tensor)
+    machine = machine_tables(accelerator, workload.roles, names, indexing=indexing, packing=packing)
+    _check_utilisation(workload, accelerator, machine, packing)
     slots: list[tuple[int, int]] = []
     temporal_slot, spatial_slot = [], []
     for index, level in enumerate(levels):
@@ -346,7 +380,7 @@ def build_tables(
         output=len(tensor_names) - 1,
         output_words=workload.words(len(tensor_names) - 1),
         macs=workload.macs,
-        **level_tables(accelerator),
+        **level_tables(accelerator, tuple(packing.unit.tolist())),
         machine=machine,
         slot_level=np.array([level for level, _ in slots], dtype=np.int64),
         slot_spatial=np.array([spatial for _, spatial in slots], dtype=np.int64),
@@ -369,7 +403,8 @@ def build_tables(
         allocations=np.concatenate(allocations),
         bank_words=np.array(
             [(lv.capacity_words or 0) // lv.banks if lv.banks else 0 for lv in levels], np.int64
-        ),
+        )
+        * packing.unit,
         prime_dimension=np.array([d for d, _ in primes], dtype=np.int64),
         prime_value=np.array([prime for _, prime in primes], dtype=np.int64),
         imperfect=int(imperfect),
@@ -397,6 +432,12 @@ def _allocation_tables(workload: Workload, accelerator: Accelerator) -> list[Arr
             )
         if level.capacity_words is None:
             raise ConfigError(f"Level {level.name} has banks but no capacity to split.")
+        if (count := tensors * math.comb(level.banks - 1, tensors - 1)) > MOST_FACTORS:
+            raise ConfigError(
+                f"Level {level.name} of {accelerator.name} can give its {level.banks:,} banks to "
+                f"{tensors} tensors in ways of {count:.3g} numbers; expected at most "
+                f"{MOST_FACTORS:,}."
+            )
         tables.append(_compositions(level.banks - tensors, tensors) + 1)
     return tables
 
@@ -437,6 +478,7 @@ def _tilings(
 ) -> tuple[list[Array], Array, Array]:
     """The factorisations of every dimension, all of them, and the extents of their blocks."""
     sizes = workload.dimensions.values()
+    _check_room(sizes, len(slots), f"{workload.name} on {accelerator.name}")
     if accelerator.factors == "perfect":
         return _perfect_tilings(tuple(sizes), len(slots))
     innermost = slots[-1][0]

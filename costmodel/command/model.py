@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from costmodel.command.process import LARGEST_OUTPUT, Finished, Processes
 from costmodel.command.settings import COSTS, STANDARD_OUTPUT, ReadCost, Simulator
 from costmodel.command.templates import Templates
 from mapspace.errors import ConfigError, DataError
+from mapspace.left_behind import scratch_folder
 
 
 class CommandModel(OwnModel):
@@ -60,8 +60,7 @@ class CommandModel(OwnModel):
         simulator = self.simulator
         words, files = self._templates.filled(record)
         environment = {**os.environ, **simulator.environment}
-        with tempfile.TemporaryDirectory(prefix="mapspace-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        with scratch_folder("simulator") as folder:
             for file, text in files.items():
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_text(text)

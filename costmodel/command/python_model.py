@@ -24,6 +24,7 @@ from costmodel.command.own_model import Answer, OwnModel
 from costmodel.command.settings import COSTS, Cost
 from costmodel.command.templates import FORMS
 from costmodel.loop_nest.nest_loops import Nest, nest_of
+from mapspace.bounded_reading import LARGEST_FILE, read_bytes
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Size, StrictModel
 
@@ -195,7 +196,7 @@ def loaded(simulator: PythonSimulator) -> Callable[..., Any]:
 
 def _of_file(file: Path) -> Any:
     """The module of a file, under a name that no other file has."""
-    content = file.resolve(strict=True).read_bytes()
+    content = read_bytes(file, LARGEST_FILE, ConfigError)
     name = f"mapspace_own_{hashlib.sha256(content + str(file.resolve()).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -220,7 +221,7 @@ def version_of(simulator: PythonSimulator) -> str:
     content = attribute.encode()
     if module.endswith(".py"):
         try:
-            content += Path(module).read_bytes()
+            content += read_bytes(Path(module), LARGEST_FILE, ConfigError)
         except OSError as error:
             raise ConfigError(f"call: {module}: {error.strerror}.") from error
     else:

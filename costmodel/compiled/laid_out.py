@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 from numba import config, typeof
-from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from costmodel.compiled import lean
 from costmodel.compiled.by_reference import Address, address_class
+from costmodel.compiled.internals import usable
 
 Value = TypeVar("Value", bound=tuple[Any, ...])
 
@@ -43,10 +43,15 @@ def laid_out(value: Value) -> Value:
 
 
 _classes: dict[bytes, type[Address]] = {}
+_FINGERPRINTS = usable("fingerprints")
 
 
 def _class_of(value: tuple[Any, ...]) -> type[Address]:
     """To find its type takes longer than all else: what Numba itself looks it up by is kept."""
+    if not _FINGERPRINTS:
+        return address_class(typeof(value))
+    from numba._dispatcher import compute_fingerprint
+
     fingerprint = type(value).__module__.encode() + compute_fingerprint(value)
     if fingerprint not in _classes:
         _classes[fingerprint] = address_class(typeof(value))

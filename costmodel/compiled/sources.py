@@ -4,7 +4,7 @@ Numba's disk cache looks only at the file of the function itself, so a change in
 calls, in a constant that it reads or in the fields of a named tuple would go unnoticed. The digest
 of this file follows names from the compiled functions of a module through the modules of the same
 project. A statement that no compiled function reaches, an error message or a docstring, changes
-nothing.
+nothing, nor does a library: where a project is installed among others, its own packages count.
 
 Reading the statements of two dozen files takes as long as all other imports, so what a file says is
 remembered on disk under the digest of its content.
@@ -16,13 +16,41 @@ import ast
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict
 
+import platformdirs
+
+from mapspace.private_folder import private_folder, temporary_folder
+
 _PROJECT = Path(__file__).resolve().parents[2]
-_FORMAT = "1"
+_PACKAGES = frozenset(("costmodel", "mapspace", "orchestrator", "searchers", "surrogate"))
+_FORMAT = "2"
+Root = tuple[Path, frozenset[str] | None]
+"""A folder in which modules are looked for, and the top packages that count (None: all of them)."""
+
+
+@lru_cache(maxsize=1)
+def cache_folder() -> Path | None:
+    """The folder of compiled code; None where there is no folder that can be trusted.
+
+    A folder that cannot be written, or that somebody else could write to, is replaced by one in
+    the system's temporary folder, with a line on standard error.
+    """
+    usual = Path(platformdirs.user_cache_path("mapspace")) / "compiled"
+    folder = private_folder(usual)
+    if folder is None:
+        folder = temporary_folder("compiled")
+        instead = "is not kept" if folder is None else f"is kept in {folder}"
+        print(
+            f"mapspace: compiled code {instead}: {usual} cannot be written by this user alone.",
+            file=sys.stderr,
+        )
+    return folder
 
 
 class Source(TypedDict):
@@ -57,7 +85,9 @@ class Sources:
             64 hexadecimal digits.
         """
         path = path.resolve()
-        roots = (_package_parent(path), _PROJECT)
+        beside = _package_parent(path)
+        own = frozenset((path.relative_to(beside).with_suffix("").parts[0],))
+        roots = (_root(beside, own), _root(_PROJECT, _PACKAGES))
         waiting = [(path, name) for name in self._source(path)["roots"]]
         reached: set[tuple[Path, str]] = set()
         parts: list[str] = []
@@ -76,11 +106,11 @@ class Sources:
         return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
     def _origin(
-        self, where: Path, module: str, original: str, level: int, roots: tuple[Path, ...]
+        self, where: Path, module: str, original: str, level: int, roots: tuple[Root, ...]
     ) -> list[tuple[Path, str]]:
         """Where a name that was imported is bound, as far as that lies in the project."""
         if level:
-            roots = (where.parents[level - 1],)
+            roots = ((where.parents[level - 1], None),)
         inner = _file_of(f"{module}.{original}".strip("."), roots)
         if inner is not None:  # a whole module: everything in it counts
             return [(inner, name) for name in self._source(inner)["statements"]]
@@ -104,9 +134,12 @@ def _remembered(file: Path | None) -> Source | None:
     if file is None:
         return None
     try:
-        source: Source = json.loads(file.read_bytes())
+        digest, _, text = file.read_text().partition("\n")
     except (OSError, ValueError):
         return None
+    if digest != hashlib.sha256(text.encode()).hexdigest():
+        return None
+    source: Source = json.loads(text)
     return source
 
 
@@ -116,10 +149,12 @@ def _remember(file: Path | None, source: Source) -> None:
     part = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        part.write_text(json.dumps(source))
+        text = json.dumps(source)
+        part.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
         part.replace(file)
     except OSError:  # a full disk costs time, nothing else
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _package_parent(path: Path) -> Path:
@@ -136,9 +171,20 @@ def _module_of(path: Path) -> str:
     return ".".join(path.relative_to(_package_parent(path)).with_suffix("").parts)
 
 
+@lru_cache(maxsize=64)
+def _root(folder: Path, own: frozenset[str]) -> Root:
+    """A folder as a root: of a checkout all, of an installation what is named.
+
+    Elsewhere `import numpy` would lead through all of NumPy and what that imports.
+    """
+    return folder, own if any(folder.glob("*.dist-info")) else None
+
+
 @lru_cache(maxsize=4096)
-def _file_of(module: str, roots: tuple[Path, ...]) -> Path | None:
-    for root in roots:
+def _file_of(module: str, roots: tuple[Root, ...]) -> Path | None:
+    for root, own in roots:
+        if own is not None and module.partition(".")[0] not in own:
+            continue
         base = root.joinpath(*module.split("."))
         for path in (base.with_suffix(".py"), base / "__init__.py"):
             if module and path.is_file():

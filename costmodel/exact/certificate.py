@@ -46,6 +46,8 @@ FORMAT: Final = "mapspace-certificate-2"
 NEST_FORMAT: Final = "mapspace-certificate-3"
 # Likewise, of buffers side by side in every order: the others speak of the order in the file.
 ORDERS_FORMAT: Final = "mapspace-certificate-4"
+FORMATS = (FORMAT, NEST_FORMAT, ORDERS_FORMAT)
+"""Those that are written."""
 # Says `proven` of a mapping that is the best under a restriction only, and has no problem hash.
 FIRST_FORMAT = "mapspace-certificate-1"
 
@@ -213,9 +215,9 @@ def parse_certificate(text: str, where: str) -> Certificate:
 
 
 def _certificate(data: Any, path: str) -> Certificate:
-    formats = (FORMAT, FIRST_FORMAT, NEST_FORMAT, ORDERS_FORMAT)
-    if not isinstance(data, dict) or data.get("format") not in formats:
-        raise ConfigError(f"{path}: format: expected {FORMAT!r}; this is no certificate.")
+    if not isinstance(data, dict) or data.get("format") not in (FIRST_FORMAT, *FORMATS):
+        known = f"{', '.join(map(repr, FORMATS[:-1]))} or {FORMATS[-1]!r}"
+        raise ConfigError(f"{path}: format: expected {known}; this is no certificate.")
     found = validate(Certificate, data, path)
     return _of_today(found) if found.format == FIRST_FORMAT else found
 

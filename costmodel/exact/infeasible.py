@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from costmodel.arrays.machine_tables import usable_words
 from costmodel.map_space.map_space import MapSpace
+from costmodel.packing import pack
 
 
 def why_infeasible(space: MapSpace, keep: Mapping[str, Sequence[str]] | None = None) -> str | None:
@@ -26,20 +26,22 @@ def why_infeasible(space: MapSpace, keep: Mapping[str, Sequence[str]] | None = N
     machine = space.tables.machine
     everything = (1 << len(space.workload.tensors)) - 1
     for index, level in enumerate(accelerator.levels):
-        never, always = int(machine.never_kept[index]), int(machine.always_kept[index])
-        fewest = (everything & ~never).bit_count()
+        held = everything & ~int(machine.never_kept[index])
         if keep is not None and level.name in keep:
-            fewest = len(set(keep[level.name]))
+            names = space.workload.tensor_names
+            held = sum(1 << t for t, name in enumerate(names) if name in keep[level.name])
         elif index > 0 and accelerator.bypass == "searched":
-            fewest = always.bit_count()
-        if level.capacity_words is not None and usable_words(level) < fewest:
+            held = int(machine.always_kept[index])
+        needs = machine.room[index] * [held >> t & 1 for t in range(len(machine.room[index]))]
+        if 0 <= space.tables.capacity[index] < needs.sum():
+            unit = pack(accelerator, space.workload.bits_by_tensor).unit[index]
             buffered = level.multiple_buffering
             times = f", each held {buffered:g} times" if buffered > 1 else ""
-            needed = math.ceil(fewest * buffered)
+            needed = math.ceil(needs.sum() / unit * buffered)
             return (
                 f"No mapping of {space.workload.name} on {accelerator.name} is feasible: "
                 f"{level.name} holds {level.capacity_words} words, and the smallest tile has one "
-                f"word of each of {fewest} tensors{times}. A capacity of {needed} words would "
-                "admit one."
+                f"{'word' if unit == 1 else 'value'} of each of {held.bit_count()} tensors{times}. "
+                f"A capacity of {needed} words would admit one."
             )
     return None

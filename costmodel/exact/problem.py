@@ -106,6 +106,8 @@ def why_not(space: MapSpace) -> str | None:
     name = space.accelerator.name
     if len(levels) != LEVELS:
         return f"{name} has {len(levels)} memory levels; the exact search is for {LEVELS}."
+    if any(space.workload.bits_by_tensor):
+        return f"{space.workload.name} has tensors of bits; the exact search is for words."
     if levels[DRAM].fanout > 1 or levels[ELEMENT].fanout > 1:
         return f"{name} fans out elsewhere than below its second level; the exact search does not."
     if space.orders is not None:
@@ -119,6 +121,11 @@ def why_not(space: MapSpace) -> str | None:
         return f"{name} has {further}; the exact search does not know it."
     if space.accelerator.overflow != "invalid":
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
+    if space.tables.machine.classed:
+        return (
+            f"{name} has a network with hops that tensors may pass on their way past a level; "
+            "the exact search counts hops between levels that hold them."
+        )
     if levels[BUFFER].fanout > MOST_ELEMENTS:
         return (
             f"{name} has {levels[BUFFER].fanout:.3g} elements below {levels[BUFFER].name}; "

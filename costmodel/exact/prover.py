@@ -261,7 +261,11 @@ class Prover(ProofRun):
     def _until(self, seconds: float | None) -> Iterator[float]:
         """When so many seconds have passed, by the monotonic clock; halts what runs then."""
         # A step is short on a processor of its own, not on one that is shared.
-        timer = None if seconds is None else threading.Timer(seconds, self.halt)
+        timer = (
+            None
+            if seconds is None
+            else threading.Timer(min(seconds, threading.TIMEOUT_MAX), self.halt)
+        )
         if timer is not None:
             timer.daemon = True
             timer.start()

@@ -66,7 +66,8 @@ def among(restricted: Restriction | None, constraints: int = 0) -> str:
         restricted: what `restriction` returned.
         constraints: how many of them the machine has.
     """
-    obey = f"obey the machine's {constraints} constraints" if constraints else ""
+    several = "s" if constraints > 1 else ""
+    obey = f"obey the machine's {constraints} constraint{several}" if constraints else ""
     if restricted is None:
         return f"mappings that {obey}" if obey else "all mappings"
     kept = [f"{name}: {', '.join(tensors) or 'nothing'}" for name, tensors in restricted.items()]

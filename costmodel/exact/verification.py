@@ -241,11 +241,14 @@ def _check_mapping(certificate: Certificate, prover: AnyProof, findings: _Findin
         findings.check(False, "", f"the mapping is none of this problem: {error}")
         return
     found = prover.outcomes(code[None])[0]
+    takes = "is infeasible"
+    if found is not None:
+        takes = f"takes {float(found[0] * prover.unit_pj):.9g} pJ and {found[1]:,} cycles"
     findings.check(
         found == claimed and Fraction(certificate.unit_pj) == prover.unit_pj,
         f"the mapping takes {certificate.energy_pj:.9g} pJ and {claimed[1]:,} cycles",
-        f"the mapping takes {found} (energy in units of {prover.unit_pj} pJ, cycles), "
-        f"not {claimed}",
+        f"the mapping {takes}, not {certificate.energy_pj:.9g} pJ and {claimed[1]:,} cycles; the "
+        f"proof counts in {prover.unit_pj} pJ, the certificate in {certificate.unit_pj} pJ",
     )
     if _is_narrow(prover):
         findings.check(

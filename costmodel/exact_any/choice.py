@@ -52,6 +52,11 @@ def load_prover(space: MapSpace) -> None:
         any_levels.load_compiled()
 
 
+def functions_of_proof(space: MapSpace) -> int:
+    """How many functions that compiles at most."""
+    return loading.FUNCTIONS if is_older(space) else any_levels.FUNCTIONS
+
+
 def make_prover(
     space: MapSpace,
     *,

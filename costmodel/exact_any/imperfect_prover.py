@@ -21,7 +21,7 @@ from costmodel.exact.objective import objective_kind
 from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
-from costmodel.exact_any.problem import energy_unit, floor_outcome
+from costmodel.exact_any.problem import energy_unit, floor_outcome, why_too_many_keeps
 from costmodel.exact_any.scored_run import ScoredRun
 from costmodel.exact_imperfect.boundaries import Boundaries
 from costmodel.exact_imperfect.boxes import Piece, Queue, best_halves, narrowed, whole_box
@@ -54,7 +54,17 @@ def why_not_imperfect(space: MapSpace) -> str | None:
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
-    return None
+    return why_too_many_keeps(space)
+
+
+def check_top(top: int) -> None:
+    """Refuses more than the best mapping.
+
+    Raises:
+        ConfigError: `top` is not 1.
+    """
+    if top != 1:
+        raise ConfigError(f"top: expected 1 where there is a bound and no proof, got {top}.")
 
 
 class _Order:
@@ -155,8 +165,7 @@ class ImperfectProver(ScoredRun):
         problem = why_not_imperfect(space)
         if problem is not None:
             raise ConfigError(problem)
-        if top != 1:
-            raise ConfigError("top: expected 1 where there is a bound and no proof.")
+        check_top(top)
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)

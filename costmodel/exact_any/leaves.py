@@ -217,7 +217,7 @@ class Leaves:
         kept = assignment.keeps[level]
         banks = [
             int(-(-words // size)) if (kept >> t) & 1 else 1
-            for t, words in enumerate(tiling.words[level])
+            for t, words in enumerate(tiling.words[level] * tables.machine.room[level])
         ]
         banks[-1] += int(self._space.accelerator.levels[level].banks or 0) - sum(banks)
         return int(moves.allocation_row(tables, level, np.array(banks)))

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from costmodel.arrays.machine_tables import prices_of_values
 from costmodel.bounds import floor
 from costmodel.exact.decode import Outcome
 from costmodel.exact.energy_units import why_too_slow
@@ -16,7 +17,10 @@ from costmodel.exact_any.known import SLACK
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS
-from costmodel.tile_chains.spatial import keep_choices
+from costmodel.tile_chains.spatial import count_keeps
+
+MOST_KEEPS = 100_000
+"""Sets of kept tensors that are listed: six levels of a product with all of it open are 32,768."""
 
 MOST_ENERGY = 2.0**500
 """pJ; times the square of 2^62 cycles it is still a number."""
@@ -49,9 +53,11 @@ def why_too_large(space: MapSpace) -> str | None:
             f"{space.workload.name} has {cells:.3g} tiles per level; "
             f"the exact search on this machine holds tables of at most {MOST_CELLS:.3g}."
         )
+    if many := why_too_many_keeps(space):
+        return many
     spreads = assignments = 0
     for one in (space,) if space.orders is None else space.orders.spaces:
-        count, kept = Spreads(one, Rules(one)).count(), len(keep_choices(one))
+        count, kept = Spreads(one, Rules(one)).count(), count_keeps(one)
         # Those with one set of kept tensors take a tenth of the room.
         spreads += count // 10 if kept == 1 else count
         assignments += count * kept
@@ -62,6 +68,17 @@ def why_too_large(space: MapSpace) -> str | None:
             "factors."
         )
     return None
+
+
+def why_too_many_keeps(space: MapSpace) -> str | None:
+    """Why not even bounds have room for all sets of kept tensors, in one line; None if they do."""
+    count = max(map(count_keeps, (space,) if space.orders is None else space.orders.spaces))
+    if count <= MOST_KEEPS:
+        return None
+    return (
+        f"{space.accelerator.name} leaves open {count:.3g} ways to keep the tensors of "
+        f"{space.workload.name}; the exact search looks at {MOST_KEEPS:,} at most."
+    )
 
 
 def energy_unit(space: MapSpace) -> Fraction:
@@ -83,9 +100,10 @@ def _largest_energy(space: MapSpace) -> float:
     tables, machine = space.tables, space.tables.machine
     tensors = int(tables.sliding.size)
     with np.errstate(over="ignore"):
-        per_word = float((machine.action.sum(axis=1) + machine.address).sum())
+        most = prices_of_values(machine).max(axis=1).sum()
+        per_word = float(most + machine.action.sum() + machine.address.sum())
         network = float((machine.router + machine.ingress + tables.hop_energy).sum())
-        leaking = float((machine.leakage * machine.mesh[:-1, 0]).sum())
+        leaking = float((machine.leakage * machine.mesh[:, 0]).sum())
     overlap = math.prod(
         int(tables.term_coefficient[start:end].sum())
         for start, end in zip(tables.term_start[:-1], tables.term_start[1:], strict=True)

@@ -61,7 +61,8 @@ class Boundaries:
         capacity = int(charges.tables.capacity[level])
         if capacity >= 0:
             kept = [t for t in range(charges.tensors) if level in charges.kept[t]]
-            words = sum((charges.tile(t) for t in kept), np.zeros((1,) * found.ndim))
+            room = charges.tables.machine.room[level]
+            words = sum((charges.tile(t) * room[t] for t in kept), np.zeros((1,) * found.ndim))
             found = np.where(np.broadcast_to(words, found.shape) > capacity, np.inf, found)
         return found
 

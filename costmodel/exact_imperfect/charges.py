@@ -15,6 +15,7 @@ from functools import reduce
 
 import numpy as np
 
+from costmodel.arrays.machine_tables import prices_of_values
 from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
 from costmodel.exact_imperfect.cells import Cells
@@ -79,23 +80,24 @@ class Charges:
         ]
         self._price(space)
         machine = self.tables.machine
-        working = self.ends.low[:-1].prod(axis=1)
+        working = self.ends.low.prod(axis=1)
         leaking = float((machine.leakage * working).sum()) * least_cycles(space, spread)
         self.fixed = float(self.tables.macs) * float(self.tables.mac_energy) + leaking
         self.fixed += sum(self._of_macs(t) for t in range(self.tensors))
 
     def _price(self, space: MapSpace) -> None:
-        """Sets pJ per word of all instances together `[L]`: clusters share an access."""
+        """Sets pJ per word of all instances together `[L, T]`: clusters share an access."""
         machine = self.tables.machine
-        action = machine.action / machine.block[:, None]
+        action = prices_of_values(machine)
         instances = [1]
         for level in range(self.levels - 1):
             part = Spread(self.spread.least[: level + 1], self.spread.most[: level + 1])
             instances.append(_elements_within(space, part))
         share = np.minimum(1.0, machine.clusters / np.array(instances))
-        self.read, self.update = action[:, 0] * share, action[:, 2] * share
         self.address = machine.address * share
-        self.fill = (action[:, 1] + machine.address) * share
+        action = action * share[:, None, None]
+        self.read, self.update = action[:, :, 0], action[:, :, 2]
+        self.fill = action[:, :, 1] + self.address[:, None]
 
     def is_output(self, t: int) -> bool:
         """Whether a tensor is produced."""
@@ -218,8 +220,8 @@ class Charges:
         found = np.zeros((1,) * len(self.sizes))
         still = self._still(t)
         for price, elided, base, words in (
-            (self.fill[level], self._elides_fills(t), level, entering),
-            (self.read[parent], self.is_output(t), parent, handed),
+            (self.fill[level, t], self._elides_fills(t), level, entering),
+            (self.read[parent, t], self.is_output(t), parent, handed),
             (self._handing(t, parent), False, parent, handed),
         ):
             every, more = self._passes(t, base, boundary)
@@ -229,7 +231,7 @@ class Charges:
         return found
 
     def _handing(self, t: int, parent: int) -> float:
-        price = self.address[parent] + (self.update[parent] if self.is_output(t) else 0.0)
+        price = self.address[parent] + (self.update[parent, t] if self.is_output(t) else 0.0)
         return float(price)
 
     def _elides_fills(self, t: int) -> bool:
@@ -344,10 +346,10 @@ class Charges:
             words *= math.prod(max(self._at_work(d, level), self.sizes[d] / most[d]) for d in terms)
             if not self.tables.truly:
                 words *= 1 + int((least[terms] - 1).sum())
-        found = words * float(self.read[level] + self._handing(t, level))
+        found = words * float(self.read[level, t] + self._handing(t, level))
         if self.is_output(t):
             first *= float(self.ends.high[level, self._still(t)].prod())
-            found -= min(words, first) * float(self.read[level])
+            found -= min(words, first) * float(self.read[level, t])
         return found
 
 

@@ -97,6 +97,7 @@ def fits(tables: NestTables, grid: Grid, level: int, kept: int, banks: int) -> F
     banked = int(tables.bank_words[level])
     for t in range(tables.sliding.size):
         words = grid.words(tables, t) if (kept >> t) & 1 else np.ones_like(need) * (banked > 0)
+        words = words * tables.machine.room[level, t]
         need = need + (np.ceil(words / banked) if banked else words)
     room = banks if banked else tables.capacity[level]
     free = np.zeros(grid.shape)

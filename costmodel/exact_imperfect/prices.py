@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.machine_tables import prices_of_values
 from costmodel.arrays.projections import GROUPS_PER_AXIS, GROUPS_PER_CHILD, PART_OF_INPUT
 from costmodel.arrays.tables import Array, NestTables
 from costmodel.exact_imperfect.grid import FloatArray
@@ -128,11 +129,12 @@ def _transfer_cycles(tables: NestTables) -> int:
     kept = int(machine.always_kept[0])
     if tables.keep_column[0] < 0:
         kept = ~int(machine.never_kept[0])
-    words = [0, 0]
+    words = [0.0, 0.0]
     for t in range(tables.sliding.size):
         # Of tensors whose axes share a dimension it is not known which words there are.
         if (kept >> t) & 1 and not tables.tangled[t]:
-            words[int(tables.part_kind[t] != PART_OF_INPUT)] += whole_words(tables, t)
+            moved = whole_words(tables, t) * machine.words[0, t]
+            words[int(tables.part_kind[t] != PART_OF_INPUT)] += moved
     cycles = max(
         words[0] / tables.bandwidth[0, 0],
         words[1] / tables.bandwidth[0, 1],
@@ -163,21 +165,21 @@ def prices(
     rooms = np.minimum(box.high.prod(axis=1), tables.fanout)
     most = np.concatenate([[1], np.cumprod(rooms)])[:levels]
     share = np.minimum(1.0, machine.clusters / most)
-    action = machine.action / machine.block[:, None]
+    action = prices_of_values(machine)
     price = np.zeros((levels, tables.sliding.size))
     fixed = float(tables.macs) * float(tables.mac_energy)
     cycles, dropped = least_cycles(tables, box), False
-    instances = outer_low[:levels].prod(axis=1)
+    instances = outer_low.prod(axis=1)
     fixed += float((machine.leakage * instances).sum()) * cycles
     for t in range(tables.sliding.size):
         output = tables.part_kind[t] != PART_OF_INPUT
         kept = [level for level in range(levels) if (keeps[level] >> t) & 1]
         alone = tables.relevant[t] == 0
         for place, level in enumerate(kept):
-            filled = share[level] * (action[level, 1] + machine.address[level])
+            filled = share[level] * (action[level, t, 1] + machine.address[level])
             child = kept[place + 1] if place + 1 < len(kept) else levels
             served = math.prod(_served(tables, f, t, box.high[f]) for f in range(level, child))
-            read = action[level, 0] + machine.address[level] + output * action[level, 2]
+            read = action[level, t, 0] + machine.address[level] + output * action[level, t, 2]
             if output:
                 first = _first_words(tables, t, box, outer_high, level)
                 filling = place > 0 and not machine.charged
@@ -187,9 +189,9 @@ def prices(
                     asked = whole_words(tables, t) * float(outer_low[child, alone].prod()) / served
                 if sure and first > 1.5 * min(asked, entering if filling else asked):
                     dropped = True
-                    filled, read = 0.0 if filling else filled, read - action[level, 0]
+                    filled, read = 0.0 if filling else filled, read - action[level, t, 0]
                 else:
-                    fixed -= first * (share[level] * action[level, 0] + filling * filled)
+                    fixed -= first * (share[level] * action[level, t, 0] + filling * filled)
             if place > 0:
                 price[level, t] += filled
             per_word = share[level] * read / served

@@ -42,6 +42,7 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.impossible import conflict_text
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
+from costmodel.packing import pack
 from costmodel.tile_chains.rules import Decision
 from mapspace.errors import ConfigError
 
@@ -174,7 +175,7 @@ class _Explainer:
             space = MapSpace(self._work, resource.grown(self._machine, amount))
         except ConfigError as error:
             return self._answer(str(error), amount)
-        self._say(f"{resource.name}: {amount:g} {resource.unit}")
+        self._say(f"{resource.name}: {resource.text_of(amount)}")
         proof = self._prove(space, seconds, also=also)
         if not isinstance(proof, str) and proof.best_outcome is not None:
             self._best[resource.name] = space.describe(proof.codes(1)[0])
@@ -275,7 +276,7 @@ class _Explainer:
             middle = math.isqrt(max(1, low + 1) * (high + 1)) - 1
             middle = min(max(middle, low + 1), high - 1)
             space = MapSpace(self._work, resource.grown(self._machine, grid[middle]))
-            self._say(f"{resource.name}: {grid[middle]} {resource.unit}")
+            self._say(f"{resource.name}: {resource.text_of(grid[middle])}")
             left = max(0.0, ends - time.monotonic())
             proof = self._prove(space, left / _PROBES, until_better=True)
             found = self._answer(proof, grid[middle])
@@ -300,7 +301,8 @@ class _Explainer:
         space = MapSpace(self._work, resource.grown(self._machine, grid[most]))
         costs = LoopNestModel().evaluate(space, space.code(mapping)[None], detail=True)
         assert costs.detail is not None  # it was asked for
-        held = int(costs.detail.tile[0, resource.level].sum())
+        packing = pack(self._machine, self._work.bits_by_tensor)
+        held = math.ceil(packing.words(costs.detail.tile[0])[resource.level].sum())
         return grid.index(needed(resource, self._machine, held, grid[most]))
 
 

@@ -62,6 +62,10 @@ class Resource:
         units = {"capacity": "words", "elements": "instances", "bandwidth": "words per cycle"}
         return units[self.kind]
 
+    def text_of(self, amount: float) -> str:
+        """So much of it, in words."""
+        return "without limit" if math.isinf(amount) else f"{amount:.10g} {self.unit}"
+
     def grown(self, machine: Accelerator, amount: float) -> Accelerator:
         """The machine with another amount of it; inf: a bandwidth without limit."""
         data: dict[str, Any] = machine.model_dump()
@@ -112,7 +116,7 @@ def resources(machine: Accelerator) -> list[Resource]:
 
 def _is_free(machine: Accelerator) -> bool:
     """Whether no figure of a mapping depends on instances that are not in use."""
-    return not any(
+    return not machine.mac_leakage_pj and not any(
         level.hop_energy_pj
         or level.router_pj
         or level.ingress_pj
@@ -159,7 +163,7 @@ def needed(resource: Resource, machine: Accelerator, held: int, most: int) -> in
     Args:
         resource: a capacity.
         machine: the machine.
-        held: words of all tiles, each once.
+        held: words that all tiles take, each once.
         most: a capacity that takes it.
     """
     level = machine.levels[resource.level]

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
@@ -25,7 +24,7 @@ from costmodel.independent.mappings import (
     order_count,
     random_orders,
 )
-from costmodel.map_space.mapping import mapping_from_record
+from costmodel.map_space.mapping import Mapping as Nest
 from mapspace.errors import ConfigError
 
 Rank = tuple[Fraction, ...]
@@ -50,7 +49,7 @@ class Claim:
         accelerator: the machine.
         keep: tensors kept by level, where the claim is about such mappings only.
         objective: what was minimised.
-        mapping: the `mapping` part of a mapping record.
+        mapping: the mapping.
         cost: what the mapping is said to cost.
         bound: no mapping's objective is said to be below that of this cost.
         ties: whether none of an equal objective is said to have less energy (of equal energy:
@@ -63,7 +62,7 @@ class Claim:
     accelerator: Accelerator
     keep: Mapping[str, Sequence[str]] | None
     objective: Objective
-    mapping: Mapping[str, Any]
+    mapping: Nest
     cost: Cost
     bound: Cost
     ties: bool = False
@@ -195,15 +194,8 @@ class _Look:
     def claimed(self) -> Tiling:
         """Counts the claimed mapping."""
         claim = self.claim
-        workload, accelerator = claim.workload, claim.accelerator
-        mapping = mapping_from_record(
-            claim.mapping,
-            accelerator.level_names,
-            workload.dimension_names,
-            workload.tensor_names,
-            tuple(level.fanout > 1 for level in accelerator.levels),
-        )
-        tiling, orders = tiling_of(mapping, workload)
+        workload = claim.workload
+        tiling, orders = tiling_of(claim.mapping, workload)
         factors = zip(workload.dimensions.items(), self.space.shape_of(tiling), strict=True)
         for (name, size), row in factors:
             product = 1
@@ -211,7 +203,7 @@ class _Look:
                 product *= factor
             if product != size:
                 raise ConfigError(f"mapping: the factors of {name} multiply to {product}.")
-        problem = self.counter.why_not(tiling, [level.banks for level in mapping.levels])
+        problem = self.counter.why_not(tiling, [level.banks for level in claim.mapping.levels])
         if problem is not None:
             self.check(False, "", f"independent: the mapping is infeasible: {problem}")
             return tiling

@@ -87,10 +87,7 @@ def why_not_counted(workload: Workload, accelerator: Accelerator) -> str | None:
         accelerator: the machine.
     """
     levels = accelerator.levels
-    networks = any(level.hop_energy_pj or level.router_pj or level.ingress_pj for level in levels)
     further = accelerator.further_key is not None or len(levels) != 3
-    if networks and further:
-        return f"{accelerator.name} has networks that cost energy"
     if accelerator.constraints:
         return f"{accelerator.name} has constraints"
     if accelerator.factors == "imperfect":
@@ -116,16 +113,19 @@ class Counter:
     _energy: list[tuple[int, int, int]] = field(init=False)
     _address: list[int] = field(init=False)
     _leakage: list[int] = field(init=False)
-    _hop: list[int] = field(init=False)
+    _way: list[tuple[int, int, int]] = field(init=False)
     _mac: int = field(init=False)
     _instances: list[int] = field(init=False)
+    _bits: list[int] = field(init=False)
+    _shares: list[list[tuple[int, int]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._axes = [self._terms(tensor) for tensor in self.workload.tensors]
         levels = self.accelerator.levels
-        said = [self.accelerator.mac_energy_pj]
+        said = [self.accelerator.mac_energy_pj, self.accelerator.mac_leakage_pj]
         for level in levels:
-            said += [*level.energies, level.address_pj, level.leakage_pj, level.hop_energy_pj]
+            said += [*level.energies, level.address_pj, level.leakage_pj]
+            said += [level.hop_energy_pj, level.router_pj, level.ingress_pj]
         # Sums of fractions took half of the time: energies are whole multiples of this part of a
         # picojoule, and those of half a hop.
         self._unit = 2 * math.lcm(*(Fraction(repr(energy)).denominator for energy in said))
@@ -135,8 +135,22 @@ class Counter:
             read, fill, update = (self._units(energy) for energy in level.energies)
             self._energy.append((read, fill, update))
         self._address = [self._units(level.address_pj) for level in levels]
-        self._leakage = [self._units(level.leakage_pj) for level in levels]
-        self._hop = [self._units(level.hop_energy_pj) for level in levels]
+        leaks = [*(level.leakage_pj for level in levels), self.accelerator.mac_leakage_pj]
+        self._leakage = [self._units(leakage) for leakage in leaks]
+        self._way = []
+        for level in levels:
+            way = (level.hop_energy_pj, level.router_pj, level.ingress_pj)
+            hop, router, ingress = map(self._units, way)
+            self._way.append((hop, router, ingress))
+        tensors = self.workload.tensors
+        self._bits = [
+            (level.word_bits or self.accelerator.word_bits) if any(t.bits for t in tensors) else 1
+            for level in levels
+        ]
+        self._shares = [
+            [self._share(tensor.bits, index).as_integer_ratio() for index in range(len(levels))]
+            for tensor in tensors
+        ]
         fanouts = [level.fanout for level in levels]
         self._instances = [math.prod(fanouts[:index]) for index in range(len(levels))]
 
@@ -178,13 +192,17 @@ class Counter:
             if level.capacity_words is None:
                 continue
             extent = tiling.extent(index)
-            tiles = {t: math.prod(self.box(t, extent)) for t in tiling.keep[index]}
+            tiles = {
+                t: math.prod(self.box(t, extent)) * self._width(t, index)
+                for t in tiling.keep[index]
+            }
             if level.banks is None:
-                most = math.floor(level.capacity_words / level.multiple_buffering)
+                room = level.capacity_words * self._bits[index]
+                most = math.floor(room / level.multiple_buffering)
                 held = sum(tiles.values())
                 fits = level.min_utilisation * most <= held <= most
             else:
-                words = level.capacity_words // level.banks
+                words = level.capacity_words // level.banks * self._bits[index]
                 names = self.workload.tensor_names
                 needed = [-(-tiles.get(t, 1) // words) for t in range(len(names))]
                 given = banks[index] if banks else {}
@@ -226,18 +244,21 @@ class Counter:
         levels = self.accelerator.levels
         cycles = math.prod(itertools.chain(*tiling.temporal))
         instances = [
-            math.prod(itertools.chain(*tiling.spatial[:index])) for index in range(len(levels))
+            math.prod(itertools.chain(*tiling.spatial[:index])) for index in range(len(levels) + 1)
         ]
-        energy = self.workload.macs * self._mac
+        energy: Fraction | int = self.workload.macs * self._mac
         steps = cycles * self.accelerator.cycles_per_mac
         read, written = [0.0] * len(levels), [0.0] * len(levels)
         for t in range(len(self._axes)):
-            energy += self._hops(tiling, orders, t, cycles, instances, known)
+            if any(map(any, self._way)):
+                energy += self._networks(tiling, orders, t, cycles, instances, known)
             for index, reads, fills, updates in self._accesses(tiling, orders, t, cycles, known):
                 energy += self._charge(t, index, (reads, fills, updates), instances[index])
                 # The model rounds here, in this order, and so does Timeloop.
-                read[index] += float(reads) / float(steps)
-                written[index] += float(fills + updates) / float(steps)
+                accesses, values = self._shares[t][index]
+                width = accesses * levels[index].block_words / values
+                read[index] += width * float(reads) / float(steps)
+                written[index] += width * float(fills + updates) / float(steps)
         slowest = steps
         for level, reading, writing in zip(levels, read, written, strict=True):
             rates = [1.0]
@@ -255,15 +276,29 @@ class Counter:
 
     def _charge(self, t: int, index: int, words: tuple[int, int, int], working: int) -> int:
         """Energy of what one of so many working instances of a level reads, fills and updates."""
-        level = self.accelerator.levels[index]
+        level, energy = self.accelerator.levels[index], 0
         clusters = min(working, self._instances[index] // level.cluster_size)
-        energy = 0
+        accesses, values = self._shares[t][index]
         for count, price in zip(words, self._energy[index], strict=True):
             # A block is read or written as a whole.
-            energy += -(-count // level.block_words) * price
+            energy += -(-count * accesses // values) * price
         reads, fills, updates = words
         addressed = fills + (updates if t == len(self._axes) - 1 else reads)
         return clusters * (energy + self._address[index] * addressed)
+
+    def _width(self, t: int, index: int) -> int:
+        """What a value of a tensor takes of a level's capacity, in parts of a word."""
+        return self.workload.tensors[t].bits or self._bits[index]
+
+    def _share(self, bits: int | None, index: int) -> Fraction:
+        """Accesses of a level that a value of so many bits takes, before a run's are rounded up."""
+        level = self.accelerator.levels[index]
+        access = level.block_words * self._bits[index]
+        if bits is None:
+            return Fraction(1, level.block_words)
+        if (level.packing or self.accelerator.packing) == "dense":
+            return Fraction(bits, access)
+        return Fraction(1, access // bits) if bits <= access else Fraction(-(-bits // access))
 
     def _accesses(
         self, tiling: Tiling, orders: Orders, t: int, cycles: int, known: dict[object, int]
@@ -280,9 +315,7 @@ class Counter:
             served = passing * self._copies(tiling, t, (index, inner), known)
             own = self._entering(tiling, orders, t, index, known) if position else 0
             if output:
-                first = self.workload.words(t)
-                for spatial in tiling.spatial[:index]:
-                    first //= math.prod(spatial[d] for terms in self._axes[t] for d, _ in terms)
+                first = self._first_words(tiling, index)
                 elided = 0 if self.accelerator.output_fills == "charged" else first
                 yield index, served - first, own - elided if position else 0, served
             else:
@@ -357,7 +390,7 @@ class Counter:
             tiles *= len(offsets)
         return tiles
 
-    def _hops(
+    def _networks(
         self,
         tiling: Tiling,
         orders: Orders,
@@ -365,45 +398,79 @@ class Counter:
         cycles: int,
         instances: Sequence[int],
         known: dict[object, int],
-    ) -> int:
-        """Energy of a tensor's words on the networks below the levels."""
-        energy = 0
+    ) -> Fraction:
+        """Energy of what the networks below the levels carry of a tensor."""
+        energy = Fraction(0)
+        keepers = [level for level in range(len(tiling.keep)) if t in tiling.keep[level]]
+        last = len(tiling.keep) - 1
         for index, level in enumerate(self.accelerator.levels):
-            if level.hop_energy_pj == 0 or level.fanout == 1:
+            hop, router, ingress = self._way[index]
+            if index < keepers[0] or not (hop or router or ingress):
                 continue
-            inner = [k for k in range(index + 1, len(tiling.keep)) if t in tiling.keep[k]]
-            words = self._entering(tiling, orders, t, inner[0], known) if inner else cycles
-            halves = self._half_hops(tiling, t, index, known)
-            energy += halves * self._hop[index] // 2 * words * instances[index]
+            classes = self._classes(tiling, t, index)
+            # Into the tiles right below, also where the tensor passes them by.
+            delivered = cycles
+            if index < last:
+                delivered = self._entering(tiling, orders, t, index + 1, known)
+            scale = 1.0
+            if index < last and t not in tiling.keep[index + 1]:
+                below = next((keeper for keeper in keepers if keeper > index), last + 1)
+                through = (
+                    cycles if below > last else self._entering(tiling, orders, t, below, known)
+                )
+                through *= self._copies(tiling, t, (index + 1, below), known)
+                served = sum(members * groups * delivered for members, groups, _ in classes)
+                scale = float(through) * math.prod(tiling.spatial[index]) / served
+            routed, carried = 0.0, Fraction(0)
+            for _, groups, halves in classes:
+                hops, accesses = halves * delivered / 2, groups * delivered * scale
+                if t == len(self._axes) - 1 and level.is_dram:
+                    # What lies there is read before it is updated, but for what is new.
+                    first = self._first_words(tiling, index) if index in keepers else 0
+                    accesses = 2 * accesses - first
+                carried += hop * Fraction(halves * delivered, 2) + ingress * Fraction(accesses)
+                if accesses > 0:
+                    # Timeloop cuts the hops of an access off, and then the sum.
+                    routed = math.floor(routed + (1 + math.floor(hops / accesses)) * accesses)
+            energy += (carried + router * Fraction(routed)) * instances[index]
         return energy
 
-    def _half_hops(self, tiling: Tiling, t: int, index: int, known: dict[object, int]) -> int:
-        """Twice the hops by which one delivery reaches all children of an instance."""
-        key = ("hops", t, index)
-        if key not in known:
-            known[key] = self._count_half_hops(tiling, t, index)
-        return known[key]
+    def _first_words(self, tiling: Tiling, index: int) -> int:
+        """Words of the output that one instance of a level is the first to see."""
+        words = self.workload.words(len(self._axes) - 1)
+        for spatial in tiling.spatial[:index]:
+            words //= math.prod(spatial[d] for terms in self._axes[-1] for d, _ in terms)
+        return words
 
-    def _count_half_hops(self, tiling: Tiling, t: int, index: int) -> int:
+    def _classes(self, tiling: Tiling, t: int, index: int) -> list[tuple[int, int, int]]:
+        """Children per group with one tile, such groups, and twice the hops to each, ascending."""
         factors, order = tiling.spatial[index], tiling.spatial_order[index]
-        width, height = self.accelerator.levels[index].mesh or (
-            self.accelerator.levels[index].fanout, 1,
-        )  # fmt: skip
-        if math.prod(factors) == 1:
-            return 0
+        level = self.accelerator.levels[index]
+        rules, output = level.spatial, t == len(self._axes) - 1
+        apart = rules is not None and not (rules.reduction if output else rules.multicast)
+        width, height = level.mesh or (level.fanout, 1)
         rows = math.prod(factors[d] for d in tiling.upwards[index])
         width, height = max(width, math.prod(factors) // rows), max(height, rows)
+        # Loops along the height stand outside those along the width.
+        order = (
+            *(d for d in order if d in tiling.upwards[index]),
+            *(d for d in order if d not in tiling.upwards[index]),
+        )
         extent = tiling.extent(index, children=True)
-        columns: dict[tuple[int, ...], dict[int, list[int]]] = {}
+        groups: dict[object, dict[int, list[int]]] = {}
         for number, at in enumerate(itertools.product(*(range(factors[d]) for d in order))):
             where = dict(zip(order, at, strict=True))
             tile = tuple(sum(c * extent[d] * where[d] for d, c in ts) for ts in self._axes[t])
-            columns.setdefault(tile, {}).setdefault(number % width, []).append(number // width)
-        return sum(
-            2 * max(group)
-            + sum(
+            columns = groups.setdefault(number if apart else tile, {})
+            columns.setdefault(number % width, []).append(number // width)
+        found: dict[int, tuple[int, int]] = {}
+        alone = math.prod(factors) == 1
+        for columns in groups.values():
+            halves = 2 * max(columns) + sum(
                 max(0, height - 1 - 2 * min(ys)) + max(0, 2 * max(ys) - (height - 1))
-                for ys in group.values()
+                for ys in columns.values()
             )
-            for group in columns.values()
-        )
+            members = sum(map(len, columns.values()))
+            count, hops = found.get(members, (0, 0))
+            found[members] = count + 1, hops + (0 if alone else halves)
+        return [(members, *found[members]) for members in sorted(found)]

@@ -205,12 +205,14 @@ class Mappings:
                 for count in range(len(loops) + 1)
                 for chosen in itertools.combinations(loops, count)
             ]
-        orders: Iterator[tuple[int, ...]] = iter([tuple(loops)])
-        if level.hop_energy_pj > 0:
-            orders = itertools.permutations(loops)
-        for order in orders:
-            for up in upwards:
-                yield (*order, *still), up
+        for up in upwards:
+            # Loops along the height stand outside those along the width.
+            parts = [d for d in loops if d in up], [d for d in loops if d not in up]
+            orders: Iterator[tuple[Sequence[int], ...]] = iter([parts])
+            if level.hop_energy_pj or level.router_pj:
+                orders = itertools.product(*map(itertools.permutations, parts))
+            for tall, wide in orders:
+                yield (*tall, *wide, *still), up
 
 
 def order_count(tiling: Tiling) -> int:

@@ -212,7 +212,9 @@ def _charge_network(
         if again:
             # A memory outside the chip is read before it is updated, but for what is new.
             accesses = 2 * accesses - (scratch.part[level] if scratch.kept[level, t] else 0)
-        energy += hops * tables.hop_energy[level] + machine.ingress[level] * accesses
+        # Timeloop skips the hops of what has no accesses: all words of those children are new.
+        carried = hops if accesses > 0 else 0.0
+        energy += carried * tables.hop_energy[level] + machine.ingress[level] * accesses
         if accesses > 0:
             routed = np.floor(routed + (1 + np.floor(hops / accesses)) * accesses)
         if details.classes.shape[3] > i:
@@ -357,8 +359,9 @@ def _count_tensor(
         scratch.accesses[level] += reads + fills + updates
         if machine.bounded[level]:
             # Summed per tensor, as Timeloop does: the rounding up below shows it.
-            scratch.reading[level] += reads / steps
-            scratch.writing[level] += (fills + updates) / steps
+            width = machine.words[level, t]
+            scratch.reading[level] += width * reads / steps
+            scratch.writing[level] += width * (fills + updates) / steps
         if noted:
             counts[0, level, t] = reads
             counts[1, level, t] = fills
@@ -378,16 +381,16 @@ def _charge_level(
     """
     machine, counts, charges = tables.machine, scratch.counts, scratch.charges
     clusters = min(scratch.above[level], machine.clusters[level])
-    block = machine.block[level]
     energy = 0.0
     for t in range(counts.shape[2]):
+        parts, block = machine.parts[level, t], machine.block[level, t]
         charges[0, level, t] = charges[1, level, t] = 0.0
         if not scratch.kept[level, t]:
             continue
         charge = 0.0
         for action in range(3):
             # Rounded up once, over the whole run: a block is read or written as a whole.
-            accesses = counts[action, level, t]
+            accesses = counts[action, level, t] * parts
             if block > 1:
                 accesses = -(-accesses // block)
             charge += accesses * machine.action[level, action]
@@ -518,6 +521,8 @@ def evaluate_mappings(
         if machine.separate:
             for level in range(levels):
                 total += machine.leakage[level] * slowest * scratch.above[level]
+            units = scratch.above[levels - 1] * scratch.spread[levels - 1]
+            total += machine.leakage[levels] * slowest * units
         if details.tiles.shape[0] > 0:
             _write_details(tables, scratch, b, steps, details)
         costs.energy[b] = total

@@ -16,6 +16,7 @@ from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
 from costmodel.map_space.map_space import MapSpace, contiguous
 from costmodel.space import Codes
+from mapspace.arguments import check, checked
 from mapspace.errors import ConfigError, ContractError
 
 # Where multiply-accumulates are not counted.
@@ -41,6 +42,7 @@ class LoopNestModel:
     name = "loopnest"
     version = "1"
 
+    @checked
     def __init__(
         self,
         *,
@@ -67,6 +69,8 @@ class LoopNestModel:
         """
         if not isinstance(space, MapSpace):
             raise ContractError(f"LoopNestModel needs a MapSpace, got {type(space).__name__}.")
+        if type(detail) is not bool:
+            check("detail", detail, bool)
         space.check(codes)
         if space.orders is not None:
             return space.orders.evaluate(self.evaluate, codes, detail)

@@ -17,6 +17,7 @@ from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
 from costmodel.map_space.constraint_reading import read_constraints
 from costmodel.map_space.mapping import LevelMapping
 from costmodel.map_space.mapping import Mapping as WholeMapping
+from costmodel.map_space.meant_entries import meant
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate
 
@@ -39,8 +40,11 @@ def read_problem(line: object) -> tuple[Workload, Accelerator]:
     arch = validate(HasNestArch, {"arch": line["arch"]}, "").arch
     problem = validate(HasNestProblem, {"problem": line["problem"]}, "").problem
     entries = validate(HasConstraints, {"constraints": line.get("constraints") or ()}, "")
-    workload, machine = workload_of(problem), nest_accelerator(arch)
-    read_constraints(entries.constraints, workload.dimensions, workload.roles, machine)
+    workload = workload_of(problem)
+    machine = nest_accelerator(arch, of_bits=any(problem.bits_by_tensor))
+    read_constraints(
+        meant(entries.constraints, workload), workload.dimensions, workload.roles, machine
+    )
     return workload, searched_machine(machine, entries.constraints)
 
 
@@ -80,7 +84,8 @@ def workload_of(problem: NestProblem) -> Workload:
                 )
             if axis:
                 axes.append({"terms": axis})
-        tensors.append({"name": tensor.name, "axes": axes, "output": tensor.output})
+        whole = {"name": tensor.name, "axes": axes, "output": tensor.output}
+        tensors.append({**whole, "bits": tensor.bits})
     content = {"name": problem.name, "family": "einsum", "dimensions": problem.dims}
     return validate(Workload, {**content, "tensors": tensors}, "problem")
 

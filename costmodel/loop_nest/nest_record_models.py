@@ -10,12 +10,12 @@ import itertools
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS
+from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS, Bits
 from costmodel.arrays.projections import Projection
-from costmodel.levels import ActionEnergies, Cycles, Words
+from costmodel.levels import ActionEnergies, Cycles, Packing, Words
 from costmodel.machine import Counting
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
@@ -29,7 +29,7 @@ Coefficient = Annotated[int, Field(strict=True, gt=-(2**31), lt=2**31)]
 
 
 _Remainder = Annotated[int, Field(strict=True)]
-_Remainders = SkipJsonSchema[tuple[_Remainder, ...] | None]
+_Remainders = Annotated[SkipJsonSchema[tuple[_Remainder, ...] | None], Field(exclude=True)]
 """No key of a record: taken out of its loops."""
 
 _COUNT = {"type": "integer", "minimum": 1}
@@ -50,10 +50,8 @@ class NestNetwork(StrictModel):
     ingress_pj: NonNegativeNumber = 0.0
 
 
-class _Instances(BaseModel):
-    """Instances of a level, as a mesh; keys that change no figure are not read."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class _Instances(StrictModel):
+    """Instances of a level, as a mesh."""
 
     name: Name
     instances: Annotated[Size, Field(le=MOST_INSTANCES)]
@@ -77,6 +75,8 @@ class NestLevel(_Instances):
     size_words: Words | None = None
     word_bits: Size = 16
     energy_pj: ActionEnergies
+    packing: Packing = "whole"
+    """How values of so many bits lie in words."""
     block_size: Size = 1
     cluster_size: Size = 1
     read_bandwidth: PositiveNumber | None = None
@@ -98,13 +98,12 @@ class NestMacs(_Instances):
     """`arch.mac`."""
 
     energy_pj: NonNegativeNumber
+    leakage_pj: NonNegativeNumber = 0.0
     cycles_per_mac: Size = 1
 
 
-class NestArch(BaseModel):
+class NestArch(StrictModel):
     """A record's `arch`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: Name = "record"
     levels: tuple[NestLevel, ...] = Field(min_length=1, max_length=MOST_LEVELS)
@@ -132,22 +131,20 @@ class NestArch(BaseModel):
         return self
 
 
-class NestTensor(BaseModel):
+class NestTensor(StrictModel):
     """An entry of `problem.tensors`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: Name
     axes: tuple[
         Annotated[tuple[tuple[Name, Coefficient], ...], Field(max_length=MAX_DIMENSIONS)], ...
     ] = Field(max_length=MOST_AXES)
     output: Annotated[bool, Field(strict=True)] = False
+    bits: Bits | None = None
+    """Of a value; null: a word of whatever level it lies in."""
 
 
-class NestProblem(BaseModel):
+class NestProblem(StrictModel):
     """A record's `problem`: any affine nest, also what no map space is searched of."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: Name = "record"
     dims: dict[str, Size] = Field(min_length=1, max_length=MAX_DIMENSIONS)
@@ -189,6 +186,11 @@ class NestProblem(BaseModel):
             )
 
     @property
+    def bits_by_tensor(self) -> tuple[int | None, ...]:
+        """`[T]` bits of a value of each tensor; None: one word."""
+        return tuple(tensor.bits for tensor in self.tensors)
+
+    @property
     def macs(self) -> int:
         """Points of the iteration space."""
         return math.prod(self.dims.values())
@@ -199,14 +201,12 @@ class NestProblem(BaseModel):
         return tuple(Projection(t.name, t.axes, t.output) for t in self.tensors)
 
 
-class NestLoops(BaseModel):
+class NestLoops(StrictModel):
     """An entry of `mapping`: what one level keeps, and its loops.
 
     A loop may have a remainder, `[dim, factor, remainder]` or `[dim, factor, axis, remainder]`: how
     often it runs in the last pass. They are held beside the loops, None where none is given.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     level: Name
     keep: tuple[Name, ...] = Field(max_length=MOST_TENSORS)
@@ -227,7 +227,10 @@ class NestLoops(BaseModel):
         """Takes the remainders out of the loops, where any loop has one."""
         if not isinstance(given, dict):
             return given
-        parted = {key: value for key, value in given.items() if not key.endswith("_rests")}
+        parted = dict(given)
+        for key in ("temporal_rests", "spatial_rests"):
+            if key in given:
+                raise ValueError(f"{key}: unknown key; a loop's own list has its remainder.")
         for key, length in (("temporal", 3), ("spatial", 4)):
             loops = given.get(key)
             if not isinstance(loops, list | tuple):

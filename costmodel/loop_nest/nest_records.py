@@ -37,6 +37,7 @@ from costmodel.loop_nest.nest_record_models import (
 from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
 from costmodel.loop_nest.nest_validity import why_invalid
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
+from costmodel.packing import Packing, pack
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 
@@ -69,6 +70,7 @@ class _Scored(NamedTuple):
     costs: CostArrays
     details: DetailArrays
     macs: FloatArray
+    packing: Packing
 
 
 def is_nest_record(record: object) -> bool:
@@ -131,7 +133,8 @@ def _group(record: Record, counting: Literal["timeloop", "true"] | None) -> _Gro
     arch = validate(HasNestArch, {"arch": record.get("arch")}, "").arch
     if counting is not None:
         arch = arch.model_copy(update={"counting": counting})
-    return _Group(problem, arch, nest_accelerator(arch), [], [])
+    machine = nest_accelerator(arch, of_bits=any(problem.bits_by_tensor))
+    return _Group(problem, arch, machine, [], [])
 
 
 def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
@@ -143,6 +146,7 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
     # Children are counted anew for every set of dimensions in their last pass.
     sets = 2 ** len(group.problem.dims) if imperfect else 1
     batch = max(1, _MOST_CELLS // (cells * room * sets))
+    packing = pack(group.machine, group.problem.bits_by_tensor)
     results = []
     for first in range(0, len(group.mappings), batch):
         mappings = group.mappings[first : first + batch]
@@ -159,7 +163,7 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
             links = make_links(tables) if link_transfers else None
             details = make_details(tables, len(codes), classes=room)
             evaluate_mappings(tables, scratch, codes, costs, details, links)
-        scored = _Scored(group, tables, costs, details, macs)
+        scored = _Scored(group, tables, costs, details, macs, packing)
         for row, mapping in enumerate(mappings):
             full = _full_banks(scored, mapping, row)
             if costs.status[row] == STATUS_OK and full is not None:
@@ -167,7 +171,7 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
             elif costs.status[row] == STATUS_OK:
                 results.append(_result(scored, mapping, row))
             else:
-                why = why_invalid(group.problem, group.arch, mapping)
+                why = why_invalid(group.problem, group.arch, mapping, packing)
                 results.append({"valid": False, "why": why})
     return results
 
@@ -193,8 +197,9 @@ def _full_banks(scored: _Scored, mapping: NestMapping, row: int) -> str | None:
         for t, tensor in enumerate(group.problem.tensors):
             if level.banks is None or tensor.name not in loops.keep:
                 continue
-            room = loops.banks[tensor.name] * ((level.size_words or 0) // level.banks)
-            tile = int(scored.details.tiles[row, index, t])
+            units = scored.packing.unit[index], scored.packing.room[index, t]
+            room = loops.banks[tensor.name] * ((level.size_words or 0) // level.banks) * units[0]
+            tile = int(scored.details.tiles[row, index, t]) * units[1]
             if tile > room:
                 return f"{level.name}: tile of {tensor.name} of {tile} exceeds its banks of {room}"
     return None

@@ -26,6 +26,7 @@ from costmodel.loop_nest.nest_record_models import (
     NestProblem,
     is_imperfect,
 )
+from costmodel.packing import pack
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
@@ -33,8 +34,12 @@ NestMapping = tuple[NestLoops, ...]
 """What every level keeps and loops over, outermost first."""
 
 
-def nest_accelerator(arch: NestArch) -> Accelerator:
+def nest_accelerator(arch: NestArch, *, of_bits: bool = False) -> Accelerator:
     """The machine of a record.
+
+    Args:
+        arch: what the record says of it.
+        of_bits: whether a tensor says bits, so that the widths of words count.
 
     Raises:
         ConfigError: a cluster size that does not divide the instances.
@@ -49,6 +54,7 @@ def nest_accelerator(arch: NestArch) -> Accelerator:
             )
         levels.append(
             _level(level)
+            | ({"word_bits": level.word_bits, "packing": level.packing} if of_bits else {})
             | {
                 "fanout": instances // level.instances,
                 "mesh": (width // level.meshX, height // level.meshY),
@@ -59,6 +65,7 @@ def nest_accelerator(arch: NestArch) -> Accelerator:
             "name": arch.name,
             "levels": levels,
             "mac_energy_pj": arch.mac.energy_pj,
+            "mac_leakage_pj": arch.mac.leakage_pj,
             "cycles_per_mac": arch.mac.cycles_per_mac,
             "output_fills": arch.output_fills,
             "counting": arch.counting,
@@ -223,6 +230,7 @@ def tables_of(
     columns = n + np.arange(4 * levels).reshape(4, levels)
     roles = {tensor.name: "output" if tensor.output else "input" for tensor in problem.tensors}
     outputs = [t for t, tensor in enumerate(problem.tensors) if tensor.output]
+    packing = pack(machine, problem.bits_by_tensor)
     projected = projection_tables(problem.dims, problem.projections)
     none = np.zeros(0, dtype=np.int64)
     return NestTables(
@@ -230,9 +238,9 @@ def tables_of(
         grouping=grouping_table(projected, served_apart(machine)),
         output=outputs[-1],
         output_words=int(projected["words"][outputs[-1]]),
-        **level_tables(machine),
+        **level_tables(machine, tuple(packing.unit.tolist())),
         macs=math.prod(problem.dims.values()),
-        machine=machine_tables(machine, roles, names, as_timeloop=True),
+        machine=machine_tables(machine, roles, names, as_timeloop=True, packing=packing),
         slot_level=np.repeat(np.arange(levels), 2),
         slot_spatial=np.tile([0, 1], levels),
         temporal_slot=2 * np.arange(levels),

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
+from costmodel.packing import Packing
 
 NO_FIGURES = (
     "an output at a sum of dimensions is read or filled a negative number of times; Timeloop has "
@@ -16,8 +18,17 @@ NO_FIGURES = (
 )
 
 
-def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, ...]) -> str:
-    """Why Timeloop refuses a mapping that the pass refused."""
+def why_invalid(
+    problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, ...], packing: Packing
+) -> str:
+    """Why Timeloop refuses a mapping that the pass refused.
+
+    Args:
+        problem: the operation.
+        arch: its machine.
+        mapping: of it.
+        packing: how values lie in words.
+    """
     used = [
         tuple(math.prod(f for _, f, a in loops.spatial if a == axis) for axis in "XY")
         for loops in mapping
@@ -36,7 +47,11 @@ def why_invalid(problem: NestProblem, arch: NestArch, mapping: tuple[NestLoops, 
         extents = _largest_extents(problem, mapping, position)
         width //= used[position][0]
         height //= used[position][1]
-        why_not = _held(problem, level, loops, extents)
+        takes = {
+            p.name: p.words(extents) * int(room)
+            for p, room in zip(problem.projections, packing.room[position], strict=True)
+        }
+        why_not = _held((level, int(packing.unit[position])), takes, loops)
         why = _beyond(width, height, (level.instances, level.meshX, level.meshY))
         if why:
             words = ("instances", "X expansion", "Y expansion")
@@ -77,17 +92,25 @@ def _beyond(width: int, height: int, limits: tuple[int, int, int]) -> tuple[int,
     return None
 
 
-def _held(problem: NestProblem, level: NestLevel, loops: NestLoops, extents: dict[str, int]) -> str:
-    """What is wrong with the tiles of a level; empty where nothing is."""
+def _held(room: tuple[NestLevel, int], takes: Mapping[str, int], loops: NestLoops) -> str:
+    """What is wrong with the tiles of a level; empty where nothing is.
+
+    Args:
+        room: the level, and in how many parts of a word what tiles take is counted.
+        takes: of every tensor's tile, kept or not.
+        loops: what is kept.
+    """
+    level, unit = room
     if level.size_words is None:
         return ""
-    words = sum(p.words(extents) for p in problem.projections if p.name in loops.keep)
-    most = math.floor(level.size_words / level.multiple_buffering)
-    if words > most:
-        return f"mapped tile size {words} exceeds buffer capacity {most}"
-    if words < most * level.min_utilization:
+    kind = "size" if unit == 1 else "bits"
+    used = sum(takes[name] for name in takes if name in loops.keep)
+    most = math.floor(level.size_words * unit / level.multiple_buffering)
+    if used > most:
+        return f"mapped tile {kind} {used} exceeds buffer capacity {most}"
+    if used < most * level.min_utilization:
         return (
-            f"mapped tile size {words} is less than constrained minimum utilization "
+            f"mapped tile {kind} {used} is less than constrained minimum utilization "
             f"{most * level.min_utilization:g}"
         )
     return ""

@@ -28,7 +28,11 @@ def problem_record(workload: Workload) -> Record:
     for tensor in workload.tensors:
         axes = [[[name, factor] for name, factor in axis.terms] for axis in tensor.axes]
         entry: Record = {"name": tensor.name, "axes": axes}
-        tensors.append({**entry, "output": True} if tensor.output else entry)
+        if tensor.output:
+            entry["output"] = True
+        if tensor.bits is not None:
+            entry["bits"] = tensor.bits
+        tensors.append(entry)
     return {"name": workload.name, "dims": dict(workload.dimensions), "tensors": tensors}
 
 
@@ -44,6 +48,8 @@ def arch_of(machine: Accelerator) -> Record:
         height *= level.width_height[1]
     mac: Record = {"name": "MAC", "instances": instances, "meshX": width, "meshY": height}
     mac["energy_pj"] = machine.mac_energy_pj
+    if machine.mac_leakage_pj:
+        mac["leakage_pj"] = machine.mac_leakage_pj
     if machine.cycles_per_mac != 1:
         mac["cycles_per_mac"] = machine.cycles_per_mac
     arch = {"name": machine.name, "levels": levels, "mac": mac}
@@ -71,6 +77,7 @@ def _level(machine: Accelerator, level: Level) -> Record:
         "energy_pj": {"read": read, "fill": fill, "update": update},
     }
     further = {
+        "packing": (level.packing or machine.packing, "whole"),
         "block_size": (level.block_words, 1),
         "cluster_size": (level.cluster_size, 1),
         "read_bandwidth": (level.read_bandwidth, None),

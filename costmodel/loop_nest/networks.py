@@ -88,20 +88,23 @@ def hops_per_delivery(
     while begin < children:
         end = begin
         furthest = 0
-        for x in range(width):
-            lowest[x] = height
-            highest[x] = -1
         while end < children and tile_of[end] // children == tile_of[begin] // children:
             x = tile_of[end] % children % width
-            y = tile_of[end] % children // width
+            lowest[x] = height
+            highest[x] = -1
+            end += 1
+        for i in range(begin, end):
+            x = tile_of[i] % children % width
+            y = tile_of[i] % children // width
             furthest = max(furthest, x)
             lowest[x] = min(lowest[x], y)
             highest[x] = max(highest[x], y)
-            end += 1
         hops += furthest
-        for x in range(width):
+        for i in range(begin, end):
+            x = tile_of[i] % children % width
             if highest[x] >= 0:
                 hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
+                highest[x] = -1
         begin = end
     return hops
 
@@ -283,7 +286,9 @@ def _hops_of_group(
     if children == 1:
         return 0.0
     furthest = 0
-    for x in range(min(width, children)):
+    # Columns of these children alone: a row of a million has as many groups, and columns.
+    for i in range(begin, end):
+        x = keys[i] % children % width
         lowest[x] = height
         highest[x] = -1
     for i in range(begin, end):
@@ -296,9 +301,11 @@ def _hops_of_group(
         highest[x] = max(highest[x], y)
     centre = (height - 1) / 2
     hops = float(furthest)
-    for x in range(min(width, children)):
+    for i in range(begin, end):
+        x = keys[i] % children % width
         if highest[x] >= 0:
             hops += max(0.0, centre - lowest[x]) + max(0.0, highest[x] - centre)
+            highest[x] = -1
     return hops
 
 

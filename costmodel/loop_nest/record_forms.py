@@ -15,11 +15,19 @@ from costmodel.affine import Workload
 from costmodel.arrays.machine_tables import machine_tables
 from costmodel.loop_nest.nest_records import is_nest_record
 from costmodel.loop_nest.nest_writing import arch_of, nest_record, problem_record
-from costmodel.loop_nest.records import VERSION, arch_record, read_mapping
+from costmodel.loop_nest.records import (
+    VERSION,
+    arch_record,
+    mapping_record,
+    needs_nest,
+    read_mapping,
+    record_code,
+)
 from costmodel.loop_nest.records import problem_record as problem_by_kind
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import shown
+from mapspace.strict_yaml import nearest, shown
 
 Record = dict[str, Any]
 
@@ -82,6 +90,10 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
     if version != VERSION or isinstance(version, bool):
         raise ConfigError(f"version: expected {VERSION}, got {shown(version)}.")
     named = {key: record[key] for key in _FULL if key in record}
+    for part, full in (*_FULL.items(), ("mapping", "mapping")):
+        close = [] if {part, full} & record.keys() else nearest(part, record)
+        if close:
+            raise ConfigError(f"{close[0]}: unknown key; did you mean {part}?")
     for key in named:
         if _FULL[key] in record:
             raise ConfigError(f"{key}: {_FULL[key]} says it as well; give one of them.")
@@ -103,6 +115,10 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
             accelerator(named["accelerator"]) if "accelerator" in named else None,
         )
     work, machine = known[key]
+    if work is not None and machine is not None and not nest and needs_nest(machine, work):
+        space = MapSpace(work, machine)
+        rest = {key: value for key, value in record.items() if key not in (*_FULL, "mapping")}
+        return rest | mapping_record(space, record_code(space, dict(record)))
     whole = {key: value for key, value in record.items() if key not in _FULL}
     if work is not None:
         whole["problem"] = problem_record(work) if nest else problem_by_kind(work)

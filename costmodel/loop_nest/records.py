@@ -28,7 +28,7 @@ from costmodel.space import Codes
 from costmodel.workload_families import from_sizes
 from costmodel.workloads import workload
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import shown, validate
+from mapspace.strict_yaml import shown, unknown_name, validate
 
 Record = dict[str, Any]
 
@@ -129,6 +129,11 @@ def accelerator_from_record(
         missing = [level for level in names if level not in getattr(part, key)]
         if missing:
             raise ConfigError(f"arch.{key}: {missing[0]!r} is missing.")
+    by_level = ("instances", "size_words", "energy_pj_per_word_access", "banks")
+    for key in (*by_level, "bandwidth_words_per_cycle"):
+        for level in getattr(part, key) or {}:
+            if level not in names:
+                raise unknown_name(f"level of arch.{key}", level, names)
     bandwidths = part.bandwidth_words_per_cycle or {}
     levels = []
     for index, level in enumerate(names):
@@ -206,6 +211,13 @@ def arch_record(source: Accelerator) -> Record:
     return record
 
 
+def needs_nest(machine: Accelerator, workload: Workload) -> bool:
+    """Whether a mapping is recorded as a whole nest: it has no shorter form."""
+    spread = [level.fanout > 1 for level in machine.levels]
+    beyond = machine.further_key is not None or any(workload.bits_by_tensor)
+    return beyond or sum(spread) > 1 or spread[-1]
+
+
 def mapping_record(space: MapSpace, code: Codes) -> Record:
     """One mapping `[D]` of a space as a whole record, without a result.
 
@@ -213,8 +225,7 @@ def mapping_record(space: MapSpace, code: Codes) -> Record:
     innermost level, it is a record of a whole nest. Buffers side by side have the mapping's order.
     """
     space, code = space.in_order(code)
-    spread = [level.fanout > 1 for level in space.accelerator.levels]
-    if space.accelerator.further_key is not None or sum(spread) > 1 or spread[-1]:
+    if needs_nest(space.accelerator, space.workload):
         return nest_record(space.workload, space.accelerator, space.describe(code))
     return {
         "problem": problem_record(space.workload),
@@ -340,14 +351,14 @@ def record_code(space: MapSpace, record: MappingType[str, Any]) -> Codes:
     Raises:
         ConfigError: the record has no mapping of this space.
     """
+    if isinstance(record["mapping"], list):
+        return nest_code(space, record["mapping"])
     if space.orders is not None:
         order = space.orders.order_of(record["arch"].get("levels_outer_to_inner", ()))
         inside = record_code(space.orders.spaces[order], record)
         code: Codes = space.orders.codes(order, inside[None])[0]
         return code
     accelerator = space.accelerator
-    if isinstance(record["mapping"], list):
-        return nest_code(space, record["mapping"])
     return space.code(
         mapping_from_record(
             record["mapping"],

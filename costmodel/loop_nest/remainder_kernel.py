@@ -218,6 +218,9 @@ def _charge_classes(
         accesses, hops = walk.classes[level, i, 2], walk.classes[level, i, 3]
         if again:
             accesses = 2 * accesses - (scratch.part[level] if scratch.kept[level, t] else 0)
+        if accesses <= 0:
+            # Timeloop skips the children of a last pass, all of whose words are new.
+            hops = 0.0
         energy += hops * tables.hop_energy[level] + machine.ingress[level] * accesses
         if accesses > 0:
             routed = np.floor(routed + (1 + np.floor(hops / accesses)) * accesses)
@@ -343,14 +346,15 @@ def _write_details(
 
 
 @part
-def _add_traffic(scratch: Scratch, level: int, steps: int) -> None:
+def _add_traffic(tables: NestTables, scratch: Scratch, level: int, steps: int) -> None:
     """Sums what a level reads and writes, in all and per cycle, tensor by tensor."""
     for t in range(scratch.counts.shape[2]):
         read = scratch.counts[0, level, t]
         written = scratch.counts[1, level, t] + scratch.counts[2, level, t]
         scratch.accesses[level] += read + written
-        scratch.reading[level] += read / steps
-        scratch.writing[level] += written / steps
+        width = tables.machine.words[level, t]
+        scratch.reading[level] += width * read / steps
+        scratch.writing[level] += width * written / steps
 
 
 @lean
@@ -402,7 +406,7 @@ def evaluate_imperfect(
         total = macs[b] * tables.mac_energy + hop_energy
         slowest = float(steps)
         for level in range(tables.capacity.size):
-            _add_traffic(scratch, level, steps)
+            _add_traffic(tables, scratch, level, steps)
             if machine.separate:
                 total += _charge_level(tables, scratch, level)
             else:
@@ -412,6 +416,9 @@ def evaluate_imperfect(
         if machine.separate:
             for level in range(tables.capacity.size):
                 total += machine.leakage[level] * slowest * scratch.above[level]
+            last = machine.leakage.size - 2
+            units = scratch.above[last] * scratch.spread[last]
+            total += machine.leakage[last + 1] * slowest * units
         if details.tiles.shape[0] > 0:
             _write_details(tables, scratch, b, steps, details)
         costs.energy[b] = total

@@ -158,7 +158,7 @@ def _crossed(walk: WalkScratch, j: int, level: int) -> int:
 
 @part
 def _enter(
-    walk: WalkScratch, axes: int, kind: int, before: int, after: int, corners: bool
+    walk: WalkScratch, axes: int, kind: int, before: int, after: int, corners: bool, rests: bool
 ) -> tuple[int, int]:
     """Words that enter at a visit, from the box at `here` to that at `there`; and what is known.
 
@@ -169,8 +169,10 @@ def _enter(
         before: set at the visit before.
         after: set at this one.
         corners: whether displacements are those of the boxes' corners, in place of their centres.
+        rests: whether nothing enters a box that is where it was, however it came there.
     """
     same = kind != OTHER
+    moves = False
     overlap = 1
     for a in range(axes):
         old = walk.here[a] + walk.low[before, a]
@@ -180,11 +182,12 @@ def _enter(
             twice = 2 * (walk.there[a] - walk.here[a])
         # The centres' displacement, halves rounded away from zero.
         walk.move[a] = (twice + 1) // 2 if twice >= 0 else -((1 - twice) // 2)
+        moves = moves or old != new or walk.width[before, a] != walk.width[after, a]
         same = same and (kind != KNOWN or walk.state[a] == walk.move[a])
         common = min(old + walk.width[before, a], new + walk.width[after, a]) - max(old, new)
         overlap *= max(0, common)
     if not same:
-        return walk.volume[after], FRESH
+        return walk.volume[after] if moves or not rests else 0, FRESH
     for a in range(axes):
         walk.state[a] = walk.move[a]
     return walk.volume[after] - overlap, KNOWN
@@ -254,7 +257,9 @@ def _sum_loop(
             if k > 0:
                 for a in range(axes):
                     walk.there[a] = index * tables.axis_coefficient[begin + a, d] * walk.step[j]
-                entering, known = _enter(walk, axes, known, walk.end[j, inside], first, False)
+                entering, known = _enter(
+                    walk, axes, known, walk.end[j, inside], first, False, False
+                )
                 if many == 0:
                     for a in range(axes):
                         walk.second[j, inside, a] = walk.move[a]

@@ -3,8 +3,9 @@
 Timeloop counts the first child of every fan-out and takes the others for its equals: seven rows on
 two children of four are eight. Here every child is walked through its own loops, pass by pass, by
 the same rule of what enters a tile, but that corners tell how a tile has moved: the centre of a
-shorter one moves otherwise. Of a dimension children differ in few ways only: in the last pass those
-ahead of its end are full, one is the last, those behind it wait. So they are counted by kinds.
+shorter one moves otherwise; and a tile that is where it was takes nothing in. Of a dimension
+children differ in few ways only: in the last pass those ahead of its end are full, one is the last,
+those behind it wait. So they are counted by kinds.
 
 A read serves all children of an instance that hold the same tile, and of those that differ only in
 dimensions that the tensor has not, what the first of them needs: it works whenever any of them
@@ -198,7 +199,8 @@ def _sum_passes(tables: NestTables, walk: WalkScratch, t: int, j: int, inside: i
                 for a in range(axes):
                     walk.there[a] = k * tables.axis_coefficient[begin + a, d] * walk.step[j]
                 first = walk.first[inner, set_now]
-                added, known = _enter(walk, axes, known, walk.end[j, inside], first, True)
+                before, rests = walk.end[j, inside], not walk.even[0]
+                added, known = _enter(walk, axes, known, before, first, True, rests)
                 if many == 0:
                     for a in range(axes):
                         walk.second[j, inside, a] = walk.move[a]
@@ -439,12 +441,13 @@ def _charge(
     if not machine.separate:
         accesses = counts[0, level, t] + counts[1, level, t] + counts[2, level, t]
         return accesses * tables.energy[level], 0.0
-    working, block = walk.working[level], machine.block[level]
+    working = walk.working[level]
+    parts, block = machine.parts[level, t], machine.block[level, t]
     clusters = min(working, machine.clusters[level])
     charge = 0.0
     for action in range(3):
         # Of an instance on average; rounded up once.
-        accesses = counts[action, level, t] / working
+        accesses = counts[action, level, t] / working * parts
         if block > 1:
             accesses = np.ceil(accesses / block)
         charge += accesses * machine.action[level, action]
@@ -488,10 +491,10 @@ def cost_truly(
                 details.charges[b, 0, level, t], details.charges[b, 1, level, t] = charge, address
                 for action in range(3):
                     details.counts[b, action, level, t] = scratch.counts[action, level, t]
-            scratch.reading[level] += walk.busiest[0, level, t] / steps
-            scratch.writing[level] += (
-                walk.busiest[1, level, t] + walk.busiest[2, level, t]
-            ) / steps
+            width = tables.machine.words[level, t]
+            written = walk.busiest[1, level, t] + walk.busiest[2, level, t]
+            scratch.reading[level] += width * walk.busiest[0, level, t] / steps
+            scratch.writing[level] += width * written / steps
         total += energy if tables.machine.separate else accesses * tables.energy[level]
         cycles = _level_cycles(tables, scratch, level, steps)
         slowest = max(slowest, cycles)
@@ -502,5 +505,7 @@ def cost_truly(
     if tables.machine.separate:
         for level in range(levels):
             total += tables.machine.leakage[level] * slowest * scratch.above[level]
+        units = scratch.above[levels - 1] * scratch.spread[levels - 1]
+        total += tables.machine.leakage[levels] * slowest * units
     costs.energy[b] = total
     costs.latency[b] = slowest

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from costmodel.affine import Workload
+from costmodel.bits import check_words
 from costmodel.maestro.dataflow_text import Layer, read_network_file
 from costmodel.network_files import ReadLayer, ReadNetwork
 from costmodel.workloads import workload
@@ -148,6 +149,7 @@ def layer_of_workload(source: Workload) -> Layer:
     Raises:
         ConfigError: MAESTRO has no such layer, and why.
     """
+    check_words(source, "MAESTRO")
     name = re.sub(r"[^A-Za-z0-9_]+", "_", source.name).strip("_") or "Layer"
     sizes = source.dimensions
     if source.family == "gemm":

@@ -40,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.affine import Workload
+from costmodel.bits import check_words
 from mapspace.errors import ConfigError, ContractError
 
 IntArray = npt.NDArray[np.int64]
@@ -148,6 +149,7 @@ def layer_of(
     Raises:
         ConfigError: the workload is of another kind.
     """
+    check_words(workload, "Marvel")
     sizes = workload.dimensions
     if residual_as not in ("depthwise", "convolution"):
         raise ConfigError(

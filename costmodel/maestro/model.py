@@ -21,6 +21,7 @@ from costmodel.maestro.counts import Counts, Delays, Energies, FloatArray, energ
 from costmodel.maestro.mappings import ClusterMappings, IntArray
 from costmodel.maestro.on_chip import OnChipSpace
 from costmodel.space import Codes
+from mapspace.arguments import checked, explained
 from mapspace.errors import ConfigError, ContractError
 
 Fidelity = Literal["maestro", "corrected"]
@@ -66,6 +67,7 @@ class MaestroCosts:
         )
 
 
+@explained
 class MaestroModel:
     """Energy and cycles of cluster mappings by MAESTRO's counting, in closed form.
 
@@ -91,6 +93,7 @@ class MaestroModel:
 
     version = "2"
 
+    @checked
     def __init__(
         self,
         *,

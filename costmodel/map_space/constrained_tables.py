@@ -16,7 +16,7 @@ import numpy.typing as npt
 from costmodel.arrays.tables import Array, NestTables
 from costmodel.map_space.constraints import Constraints, LoopRules
 from costmodel.map_space.mapping import Mapping
-from costmodel.map_space.moves import order_index
+from costmodel.map_space.moves import find_row, order_index
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
@@ -139,9 +139,20 @@ def _placed(tables: NestTables, rules: Constraints) -> tuple[Array, Array]:
     return start, np.concatenate(parts)
 
 
-def as_read(tables: NestTables, codes: Codes) -> Codes:
-    """Codes `[B, D]` with orders, axes and kept tensors as they are read; new."""
+def as_read(tables: NestTables, codes: Codes, whole: NestTables | None = None) -> Codes:
+    """Codes with orders, axes and kept tensors as they are read; new.
+
+    Args:
+        tables: of the map space.
+        codes: `[B, D]` of it.
+        whole: of the map space that it was narrowed from, whose codes are wanted; None: its own.
+    """
     machine, read = tables.machine, codes.copy()
+    if whole is not None:
+        for d in np.flatnonzero(np.diff(tables.row_start) < np.diff(whole.row_start)).tolist():
+            rows, place = np.unique(codes[:, d], return_inverse=True)
+            found = [find_row(whole, d, tables.factors[tables.row_start[d] + row]) for row in rows]
+            read[:, d] = (np.array(found, np.int64) - whole.row_start[d])[place]
     columns = (tables.order_column, tables.spatial_order_column)
     for kind, listed in enumerate(columns):
         for first, column in zip(tables.order_start[kind], listed, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from costmodel.accelerators import Accelerator
@@ -38,6 +39,8 @@ def read_constraints(
     dimensions: Mapping[str, int],
     tensors: Sequence[str] | Mapping[str, str],
     machine: Accelerator,
+    *,
+    every_row: bool = False,
 ) -> Constraints:
     """What entries in Timeloop's words leave of a map space.
 
@@ -46,6 +49,8 @@ def read_constraints(
         dimensions: the problem's sizes.
         tensors: its tensors; with their roles, where entries may name these.
         machine: the machine; what it says itself of its levels is not looked at.
+        every_row: loops across a row of children stand in every order where nothing is said of it,
+            as they do without entries; Timeloop's mapper takes the problem's order alone.
 
     Raises:
         ConfigError: an entry that cannot be read or names what there is not, a thing said twice, or
@@ -68,9 +73,7 @@ def read_constraints(
             for level in levels
         ),
         spatial=tuple(
-            _rules(said, level, "spatial", dimensions, free=_plane(machine, level))
-            if fans[level]
-            else None
+            _across(said, level, dimensions, machine, every_row=every_row) if fans[level] else None
             for level in levels
         ),
         keep=tuple(told[level][0] for level in levels),
@@ -85,8 +88,22 @@ def read_constraints(
     return result
 
 
-def _plane(machine: Accelerator, level: int) -> bool:
-    return min(machine.levels[level].width_height) > 1
+def _across(
+    said: _Said, level: int, dimensions: Mapping[str, int], machine: Accelerator, *, every_row: bool
+) -> LoopRules:
+    """What was said of the loops across the children of a level."""
+    width, height = machine.levels[level].width_height
+    plane = min(width, height) > 1
+    rules = _rules(said, level, "spatial", dimensions, free=plane)
+    if plane or not every_row or said.get(level, "spatial", "permutation") is not None:
+        return rules
+    # A split of the problem's order leaves those dimensions alone that it puts along the row.
+    split = rules.split
+    most = tuple(
+        top if split is None or (d < split) == (height == 1) else 1
+        for d, top in enumerate(rules.most)
+    )
+    return replace(rules, most=most, inner=(), split=None)
 
 
 def _say(
@@ -165,16 +182,26 @@ def _factors(
         if match is None:
             raise ConfigError(
                 f"{where}: expected factors such as {names[0]}=4, {names[0]}<=4 or {names[0]}>=2 "
-                f"of {', '.join(names)}, got {shown(joined[at:].strip())}."
+                f"of {', '.join(names)}, got {shown(joined[at:].strip())}{_others(joined, names)}."
             )
         found.append((names.index(match[1]), match[2] or "=", int(match[3])))
         at = match.end()
     return found
 
 
-def single_factors(text: str | tuple[str, ...], names: Sequence[str]) -> list[str]:
+def _others(text: str, names: Sequence[str]) -> str:
+    """Which names of a text the operation lacks."""
+    letters = all(len(name) == 1 for name in names)  # which may stand in a row
+    words = dict.fromkeys(re.findall(r"[A-Za-z]" if letters else r"[A-Za-z]\w*", text))
+    others = ", ".join(word for word in words if word not in names)
+    return f"; the operation has no {others}" if others else ""
+
+
+def single_factors(
+    text: str | tuple[str, ...], names: Sequence[str], where: str = "factors"
+) -> list[str]:
     """What a text says of factors, one by one."""
-    read = _factors(text, names, "factors")
+    read = _factors(text, names, where)
     return [f"{names[d]}{operator}{number}" for d, operator, number in read]
 
 
@@ -200,7 +227,7 @@ def named_order(
         if match is None or match[1] in seen:
             raise ConfigError(
                 f"{where}: expected each of {', '.join(names)} at most once, and {REST} where the "
-                f"others stand, got {shown(text)}."
+                f"others stand, got {shown(text)}{_others(text, names)}."
             )
         seen.add(match[1])
         at = match.end()

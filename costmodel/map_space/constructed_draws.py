@@ -192,7 +192,7 @@ def grows_with_extents(tables: NestTables) -> bool:
     """
     machine = tables.machine
     return (
-        not bool(machine.least_words.any())
+        not bool(machine.least_room.any())
         and machine.least_units <= 1
         and bool((tables.banks_column < 0).all())
         and all(_all_outermost(tables, d) is not None for d in range(tables.sizes.size))

@@ -131,7 +131,7 @@ def countable(tables: NestTables) -> bool:
     held = int(np.bitwise_or.reduce(machine.always_kept))
     if int(machine.never_kept[0]) & ~held:
         return False
-    if tables.bypass_on_overflow and machine.least_words.any():
+    if tables.bypass_on_overflow and machine.least_room.any():
         return False
     lattice = make_lattice(tables)
     slots, n, vectors = _shape(lattice, tables)
@@ -139,6 +139,11 @@ def countable(tables: NestTables) -> bool:
         int(lattice.below[lattice.start[d + 1]] - lattice.below[lattice.start[d]]) for d in range(n)
     )
     spatial = int((tables.spatial_slot >= 0).sum())
+    # At every level all sets of kept tensors, and all allocations of banks, are tried on each tile.
+    ways = np.where(tables.keep_column >= 0, 1 << len(tables.sliding), 1)
+    ways = ways * np.maximum(1, np.diff(tables.allocation_start))
+    if vectors * int(ways.sum()) > MOST_PAIRS:
+        return False
     return vectors * slots * (n + 2) * 8 <= MOST_BYTES and pairs * spatial <= MOST_PAIRS
 
 
@@ -177,17 +182,18 @@ def _words(tables: NestTables, t: int, extents: Array) -> int:
 
 @part
 def _fits(tables: NestTables, level: int, words: Array, mask: int, row: int) -> bool:
-    """Whether the kept tensors' tiles of `[T]` words fit a level, in a row of banks or as one.
+    """Whether the kept tensors' tiles of `[T]` values fit a level, in a row of banks or as one.
 
     And fill as much of it as they must.
     """
     used = 0
     for t in range(words.size):
         if (mask >> t) & 1:
-            used += words[t]
-            if row >= 0 and words[t] > tables.allocations[row, t] * tables.bank_words[level]:
+            room = words[t] * tables.machine.room[level, t]
+            used += room
+            if row >= 0 and room > tables.allocations[row, t] * tables.bank_words[level]:
                 return False
-    if used < tables.machine.least_words[level]:
+    if used < tables.machine.least_room[level]:
         return False
     return row >= 0 or tables.capacity[level] < 0 or used <= tables.capacity[level]
 

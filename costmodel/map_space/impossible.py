@@ -15,6 +15,7 @@ from costmodel.map_space.constraint_reading import (
     tensors_named,
 )
 from costmodel.map_space.constraints import Constraints, machine_constraints
+from costmodel.map_space.meant_entries import meant
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 
@@ -79,10 +80,11 @@ def all_constraints(
         if not given and not machine.constraints:
             return None
         entries = [*machine.constraints, *(given or ())]
-        listed = validate(HasConstraints, {"constraints": entries}, "").constraints
+        said = validate(HasConstraints, {"constraints": entries}, "").constraints
+        listed = meant(said, workload)
         check_factors(listed, workload, machine)
         given = _with_outermost(
-            read_constraints(listed, workload.dimensions, workload.roles, machine),
+            read_constraints(listed, workload.dimensions, workload.roles, machine, every_row=True),
             listed,
             workload,
             machine,

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
+from costmodel.accelerators import Accelerator, AcceleratorSource
+from costmodel.accelerators import accelerator as find_accelerator
 from costmodel.affine import Workload
 from costmodel.arrays import feasibility
 from costmodel.arrays.remainders import check_true_counting, remainders_of
@@ -41,7 +42,10 @@ from costmodel.map_space.orders_of_buffers import (
 )
 from costmodel.map_space.real_points import check_points, encode, project
 from costmodel.map_space.spelling import Spelling
-from costmodel.space import Codes, check_cells, resampled
+from costmodel.space import Codes, check_cells, check_count, resampled
+from costmodel.workloads import WorkloadSource
+from costmodel.workloads import workload as find_workload
+from mapspace.arguments import checked, explained
 from mapspace.errors import ConfigError, ContractError, NoMappingError
 
 # A space in which fewer than about one mapping in this many is feasible is not sampled by chance.
@@ -59,6 +63,7 @@ _MOVE_SHARES = {
 }
 
 
+@explained
 class MapSpace:
     """All mappings of a workload on an accelerator.
 
@@ -82,10 +87,11 @@ class MapSpace:
         edit_choices: `[D]` int64 number of edits per attribute; edit 0 keeps it.
     """
 
+    @checked
     def __init__(
         self,
-        workload: Workload,
-        accelerator: Accelerator,
+        workload: WorkloadSource,
+        accelerator: AcceleratorSource,
         constraints: Constraints | Sequence[MappingType[str, Any]] | None = None,
         *,
         factors: Literal["perfect", "imperfect"] | None = None,
@@ -94,8 +100,8 @@ class MapSpace:
         """Lays the space out.
 
         Args:
-            workload: the operation.
-            accelerator: the machine.
+            workload: the operation, or what `costmodel.workload` finds it by.
+            accelerator: the machine, or what `costmodel.accelerator` finds it by.
             constraints: what a mapping must obey: entries in the words of Timeloop's mapper, beside
                 those of the machine, or what has been read in their place.
             factors: whether factors multiply to the sizes, or loops may have remainders; None: as
@@ -104,29 +110,30 @@ class MapSpace:
                 the machine says.
 
         Raises:
-            ConfigError: a banked level has fewer banks than the workload has tensors, or
-                constraints that cannot be read or leave nothing.
+            ConfigError: an unknown name, a banked level with fewer banks than the workload has
+                tensors, or constraints that cannot be read or leave nothing.
         """
         said = {"factors": factors, "counting": counting}
         changed = {key: value for key, value in said.items() if value is not None}
-        accelerator = accelerator.model_copy(update=changed) if changed else accelerator
-        self.workload = workload
-        self.accelerator = accelerator
-        free = free_groups_of(accelerator, constraints)
+        machine, operation = find_accelerator(accelerator), find_workload(workload)
+        machine = machine.model_copy(update=changed) if changed else machine
+        self.workload: Workload = operation
+        self.accelerator: Accelerator = machine
+        free = free_groups_of(machine, constraints)
         self.orders: BufferOrders[MapSpace] | None = None
         if free:
             self._lay_out(
-                BufferOrders(accelerator, free, lambda one: MapSpace(workload, one, constraints))
+                BufferOrders(machine, free, lambda one: MapSpace(operation, one, constraints))
             )
             return
-        self.tables, attributes = build_tables(workload, accelerator)
-        self.constraints = all_constraints(workload, accelerator, constraints)
+        self.tables, attributes = build_tables(operation, machine)
+        self.constraints = all_constraints(operation, machine, constraints)
         if self.tables.truly:
             check_true_counting(self.tables)
         if self.tables.imperfect and self.constraints is not None:
             raise ConfigError("constraints: expected factors: perfect beside them, got imperfect.")
         if self.constraints is not None:
-            self.tables = constrain(self.tables, self.constraints, workload.dimension_names)
+            self.tables = constrain(self.tables, self.constraints, operation.dimension_names)
             counts = np.diff(self.tables.row_start).tolist()
             attributes = tuple(
                 attribute._replace(cardinality=counts[d]) if d < len(counts) else attribute
@@ -136,7 +143,7 @@ class MapSpace:
         self.attribute_names = tuple(attribute.name for attribute in attributes)
         self.attribute_kinds = tuple(attribute.kind for attribute in attributes)
         self.cardinality = np.array([a.cardinality for a in attributes], dtype=np.int64)
-        self.feature_names = tuple(feature_names(workload, accelerator, self.tables))
+        self.feature_names = tuple(feature_names(operation, machine, self.tables))
         self.edit_choices = count_edits(self.tables, self.attribute_kinds)
         self._edit_kinds = number_kinds(self.attribute_kinds)
         kinds = set(self.attribute_kinds)
@@ -206,6 +213,7 @@ class MapSpace:
             ConfigError: no mapping is feasible, or hardly any of a space that is too large to be
                 counted; the message says what rejects them.
         """
+        check_count("n", n)
         if not feasible:
             codes = rng.integers(0, self.cardinality, (n, self.cardinality.size), dtype=np.int32)
             self.draw_axes(rng, codes)
@@ -305,6 +313,7 @@ class MapSpace:
             `[B, D]`, new.
         """
         self.check(codes)
+        check_count("steps", steps)
         moved = contiguous(codes).copy()
         for _ in range(steps):
             if self.orders is not None:
@@ -476,7 +485,8 @@ class MapSpace:
         for value in np.unique(status[status != STATUS_OK]):
             least = int(excess[status == value].min())
             share = float((status == value).mean())
-            reasons.append(f"{share:.1%}: {explain_status(int(value), least, levels)} at the least")
+            why = explain_status(int(value), least, levels, self.workload.room_unit)
+            reasons.append(f"{share:.1%}: {why} at the least")
         return (
             f"{few} mapping of {self.workload.name} on {self.accelerator.name} is feasible "
             f"(rejected {'; '.join(reasons)})."

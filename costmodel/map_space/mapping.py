@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from costmodel.map_space.record_models import HasMapping, LevelPart
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, ContractError
 from mapspace.strict_yaml import shown, validate
 
 
@@ -72,7 +72,13 @@ class Mapping:
         return "\n".join(lines)
 
     def to_record(self) -> dict[str, Any]:
-        """The `mapping` part of a mapping record; orders are lists, outermost first."""
+        """The `mapping` part of a mapping record; orders are lists, outermost first.
+
+        Raises:
+            ContractError: several levels have a mesh, of which such a record names one.
+        """
+        if sum(bool(level.spatial_axis) for level in self.levels) > 1:
+            raise ContractError("A mapping across several meshes needs the record of a whole nest.")
         record: dict[str, Any] = {}
         axes: dict[str, str] = {}
         for level in self.levels:

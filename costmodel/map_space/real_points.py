@@ -15,6 +15,7 @@ from costmodel.arrays.tables import NestTables
 from costmodel.map_space import moves
 from costmodel.space import Codes
 from mapspace.errors import ContractError
+from mapspace.strict_yaml import shown
 
 # Real points to project are clipped here.
 _FARTHEST = 1e15
@@ -58,6 +59,10 @@ def check_points(points: npt.NDArray[np.floating[Any]], width: int) -> None:
     Raises:
         ContractError: wrong shape, or a value that is not finite.
     """
+    if not isinstance(points, np.ndarray):
+        raise ContractError(f"points: expected an array [B, {width}], got {shown(points)}.")
+    if not np.issubdtype(points.dtype, np.number):
+        raise ContractError(f"points: expected numbers, got {points.dtype}.")
     if points.ndim != 2 or points.shape[1] != width:
         raise ContractError(f"Expected points of shape [B, {width}], got {list(points.shape)}.")
     if not np.isfinite(points).all():

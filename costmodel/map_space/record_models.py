@@ -41,10 +41,8 @@ def _none_if_zero(value: object) -> object:
     return {} if value is None or (type(value) in (int, float) and value == 0) else value
 
 
-class Arch(BaseModel):
-    """A record's `arch`, as far as it is read."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class Arch(StrictModel):
+    """A record's `arch`."""
 
     levels_outer_to_inner: tuple[Name, ...] = Field(min_length=1)
     instances: dict[str, Size]

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from costmodel.arrays.machine_tables import prices_of_values
 from costmodel.arrays.projections import GROUPS_PER_AXIS, GROUPS_PER_CHILD, PART_OF_INPUT
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
@@ -26,8 +27,9 @@ class Moving(NamedTuple):
 
     sizes `[n]`; relevant, grouping, axis_start, term_start, term_dimension, words, macs and
     mac_energy as in `NestTables`; output `[T]` 1 where a tensor is one; lone `[X]` 1 where no other
-    axis of the tensor has a dimension of the axis, whole `[X]` places along it; action `[L, 3]` of
-    a word; the others as in `MachineTables`.
+    axis of the tensor has a dimension of the axis, whole `[X]` places along it; action `[L, T, 3]`
+    of a value; width `[L, T]` words of a bandwidth that go with it; the others as in
+    `MachineTables`.
     """
 
     sizes: Array
@@ -43,6 +45,7 @@ class Moving(NamedTuple):
     macs: int
     mac_energy: float
     action: FloatArray
+    width: FloatArray
     address: FloatArray
     clusters: Array
     leakage: FloatArray
@@ -93,7 +96,7 @@ def _find_moving(space: MapSpace) -> Moving:
             tables.sizes, tables.relevant, tables.grouping, tables.axis_start, tables.term_start,
             tables.term_dimension, tables.words,
             (tables.part_kind != PART_OF_INPUT).astype(np.int64), lone, whole,
-            int(tables.macs), float(tables.mac_energy), machine.action / machine.block[:, None],
+            int(tables.macs), float(tables.mac_energy), prices_of_values(machine), machine.words,
             machine.address, machine.clusters, machine.leakage, int(machine.cycles_per_mac),
             int(machine.waiting), int(machine.charged),
         )
@@ -176,8 +179,7 @@ def fill_weights(
             above[level] = 1
             for d in range(moving.sizes.size):
                 above[level] *= outer[b, level, d]
-            if level < levels:
-                leaks += moving.leakage[level] * above[level]
+            leaks += moving.leakage[level] * above[level]
         steps = moving.macs // above[levels]
         found.cycles[b] = steps * moving.cycles_per_mac + moving.waiting
         found.base[b] = float(moving.macs) * moving.mac_energy + leaks * found.cycles[b]
@@ -207,12 +209,12 @@ def _weigh_tensor(
         if not (keeps[level] >> t) & 1:
             continue
         clusters = min(found.above[level], moving.clusters[level])
-        filled = clusters * (moving.action[level, 1] + moving.address[level])
+        filled = clusters * (moving.action[level, t, 1] + moving.address[level])
         if not outermost:
             found.weight[b, level, t] += filled
         if moving.output[t] > 0:
             # What is produced for the first time is neither read nor filled.
-            saved = clusters * moving.action[level, 0]
+            saved = clusters * moving.action[level, t, 0]
             if not outermost and not moving.charged:
                 saved += filled
             less = _part_of_output(moving, t, outer[level]) * saved
@@ -228,9 +230,9 @@ def _weigh_tensor(
         for f in range(child - 1, level - 1, -1):
             found.weight[b, child, t] += found.above[f] * served * delivered[f, t]
             served *= groups[f, t]
-        per_word = moving.action[level, 0] + moving.address[level]
+        per_word = moving.action[level, t, 0] + moving.address[level]
         if moving.output[t] > 0:
-            per_word += moving.action[level, 2]
+            per_word += moving.action[level, t, 2]
         clusters = min(found.above[level], moving.clusters[level])
         found.weight[b, child, t] += clusters * served * per_word
 
@@ -285,18 +287,18 @@ def _fill_port(
             outermost = False
         if level < at < child and (keeps[at] >> t) & 1:
             child = at
-    output = moving.output[t] > 0
+    output, width = moving.output[t] > 0, moving.width[level, t]
     passes = reads + int(writes and output)
     kept_back = reads + int(writes and not outermost and not moving.charged)
     for b in range(own.shape[0]):
         served = 1
         for f in range(level, child):
             served *= groups[b, f, t]
-        weight[b, child, t] += served * passes
+        weight[b, child, t] += served * passes * width
         if writes and not outermost:
-            weight[b, level, t] += 1
+            weight[b, level, t] += width
         if output:
-            own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back
+            own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back * width
 
 
 @part

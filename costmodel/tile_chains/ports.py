@@ -69,7 +69,7 @@ class Prices(NamedTuple):
 
 def leakage(space: MapSpace, found: Weights) -> FloatArray:
     """`[B]` energy per cycle that leaks under assignments, pJ."""
-    used = found.outer[:, :-1].prod(axis=2)
+    used = found.outer.prod(axis=2)
     return np.asarray((space.tables.machine.leakage * used).sum(axis=1))
 
 

@@ -88,6 +88,25 @@ def _heights(
     return tuple(found)
 
 
+def count_keeps(space: MapSpace) -> int:
+    """How many sets `keep_choices` lists: whether a level keeps one tensor is no other's matter."""
+    tables, machine = space.tables, space.tables.machine
+    found = 1
+    for tensor in range(tables.sliding.size):
+        fixed = [
+            (int(never) >> tensor & 1) or (int(always) >> tensor & 1) or column < 0
+            for always, never, column in zip(
+                machine.always_kept, machine.never_kept, tables.keep_column, strict=True
+            )
+        ]
+        held = any(
+            one and not int(never) >> tensor & 1
+            for one, never in zip(fixed, machine.never_kept, strict=True)
+        )
+        found *= 2 ** fixed.count(0) - (not held)
+    return found
+
+
 def keep_choices(
     space: MapSpace, keep: Mapping[str, Sequence[str]] | None = None
 ) -> list[tuple[int, ...]]:

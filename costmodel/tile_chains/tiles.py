@@ -53,12 +53,13 @@ class Tiles(NamedTuple):
 class Level(NamedTuple):
     """What the tiles of a level keep.
 
-    kept: the tensors, as bits; least: words of these that a tile has at least; low and high `[n]`
-    the least and the largest extents that constraints leave it.
+    kept: the tensors, as bits; least: room that these take at least; room `[T]` of a value; low
+    and high `[n]` the least and the largest extents that constraints leave it.
     """
 
     kept: int
     least: float
+    room: Array
     low: Array
     high: Array
 
@@ -98,7 +99,7 @@ def list_level(
         for t in range(words.shape[0]):
             tiles.words[i, t] = words[t, cell]
             if (of.kept >> t) & 1:
-                held += words[t, cell]
+                held += words[t, cell] * of.room[t]
         tiles.full[i] = full if held >= of.least else 0
 
 
@@ -142,7 +143,7 @@ class Lattice:
         tables = self._space.tables
         if tables.capacity[level] < 0:
             return np.ones(self.words[0, cells].shape, np.bool_)
-        words = self.words[:, cells]
+        words = self.words[:, cells] * tables.machine.room[level][:, None]
         tensors = [t for t in range(len(words)) if (kept >> t) & 1]
         if tables.banks_column[level] >= 0:
             banks = np.zeros(words.shape[1], np.int64)
@@ -245,6 +246,7 @@ class Lattice:
 
     def _list_level(self, found: Tiles, level: int, kept: int, cells: Array) -> None:
         """Writes down the tiles of a level, by its cells."""
-        least = float(self._space.tables.machine.least_words[level])
-        of = Level(kept, least, self._low[level].copy(), self._high[level].copy())
+        least = float(self._space.tables.machine.least_room[level])
+        room = self._space.tables.machine.room[level]
+        of = Level(kept, least, room, self._low[level].copy(), self._high[level].copy())
         list_level(found, level, cells, self.place, self.extent, self.words, of)

@@ -12,18 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from costmodel.affine import Workload
 from costmodel.arrays.tables import Array
+from costmodel.bits import check_words
 from costmodel.costs import STATUS_OK
-from costmodel.space import Codes, check_cells
+from costmodel.space import Codes, check_cells, check_count
 from costmodel.tiling.factor_tables import MOST_LOOPS, NONE, Factorisations
 from costmodel.tiling.loop_nest import DIMENSIONS, SPLITS, loops, nest
+from costmodel.workloads import WorkloadSource
+from costmodel.workloads import workload as find_workload
+from mapspace.arguments import checked, explained, wrong_type
 from mapspace.errors import ConfigError, ContractError
+
+NESTED = f"three whole numbers from 1 to {MOST_LOOPS}, the nested loops of M, K and N"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Tiling:
         return {name: list(trips) for name, trips in self.factors.items()}
 
 
+@explained
 class TilingSpace:
     """All tilings of a matrix product, its loops ordered as in `costmodel.tiling.loop_nest`.
 
@@ -71,35 +78,37 @@ class TilingSpace:
 
     attribute_names = tuple(f"tiling.{name}" for name in DIMENSIONS)
 
-    def __init__(self, workload: Workload, *, splits: Sequence[int] = SPLITS) -> None:
+    @checked
+    def __init__(
+        self, workload: WorkloadSource, *, splits: Annotated[Sequence[int], NESTED] = SPLITS
+    ) -> None:
         """Lays the space out.
 
         Args:
-            workload: of the family `gemm`.
+            workload: of the family `gemm`, or what `costmodel.workload` finds it by.
             splits: nested loops of M, K and N, 1 to 8 each.
 
         Raises:
             ConfigError: the workload is no matrix product, the splits are not three numbers from 1
                 to 8, or a dimension has too many factorisations to list.
         """
-        if workload.family != "gemm":
+        product = find_workload(workload)
+        if product.family != "gemm":
             raise ConfigError(
-                f"{workload.name}: a tiling space needs a workload of the family gemm, such as "
-                f"gemm:M=512,N=512,K=512; got the family {workload.family}."
+                f"{product.name}: a tiling space needs a workload of the family gemm, such as "
+                f"gemm:M=512,N=512,K=512; got the family {product.family}."
             )
+        check_words(product, "a tiling")
         counts = tuple(splits)
         if len(counts) != len(DIMENSIONS) or not all(
             isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= MOST_LOOPS
             for count in counts
         ):
-            raise ConfigError(
-                f"splits: expected the nested loops of M, K and N, 1 to {MOST_LOOPS} each, "
-                f"got {splits!r}."
-            )
-        self.workload = workload
+            raise wrong_type("splits", NESTED, splits)
+        self.workload: Workload = product
         self.splits: tuple[int, int, int] = (counts[0], counts[1], counts[2])
         self.loop_names = tuple(loop.name for loop in loops(self.splits))
-        self._sizes = [workload.dimensions[name] for name in DIMENSIONS]
+        self._sizes = [product.dimensions[name] for name in DIMENSIONS]
         self._tables = [
             Factorisations(size, parts)
             for size, parts in zip(self._sizes, self.splits, strict=True)
@@ -121,6 +130,7 @@ class TilingSpace:
 
     def sample(self, rng: np.random.Generator, n: int, *, feasible: bool = False) -> Codes:
         """`[n, D]` tilings drawn uniformly; all are feasible."""
+        check_count("n", n)
         return rng.integers(0, self.cardinality, (n, len(DIMENSIONS)), dtype=np.int32)
 
     def check(self, codes: npt.NDArray[Any]) -> None:
@@ -188,6 +198,7 @@ class TilingSpace:
         In a space of one tiling nothing moves.
         """
         self.check(codes)
+        check_count("steps", steps)
         moved = codes.astype(np.int32)
         for _ in range(steps):
             degrees = np.stack([t.degree[moved[:, d]] for d, t in enumerate(self._tables)], axis=1)

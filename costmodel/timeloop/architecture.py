@@ -15,6 +15,7 @@ from costmodel.timeloop.attributes import (
 )
 from costmodel.timeloop.documents import Part, name_and_count
 from costmodel.timeloop.energies import Table, buffer_pj, found_in, mac_pj
+from costmodel.timeloop.keys import passed
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
@@ -23,6 +24,8 @@ Record = dict[str, Any]
 _BUFFERS = ("dram", "sram", "regfile", "smartbuffer", "storage")
 _MACS = ("mac", "compute")
 _NETWORKS = ("XY_NoC", "Legacy", "ReductionTree", "SimpleMulticast")
+_NODE = frozenset({"version", "name", "attributes", "local", "subtree"})
+_LOCAL = frozenset({"name", "class", "subclass", "attributes", "required_actions", "enabled"})
 
 
 class Component(NamedTuple):
@@ -63,9 +66,12 @@ def read_architecture(
     """
     if not isinstance(part.value, Mapping):
         raise ConfigError(f"{part.place}: expected a mapping, got {shown(part.value)}.")
-    components = list(
-        _flat(part) if "storage" in part.value else _tree(part.value, part.place, 1, left_out)
-    )
+    idle: list[str] = []
+    if "storage" in part.value or "arithmetic" in part.value:
+        idle += passed(part.value, {"version", "storage", "arithmetic"}, part.place)
+        components = list(_flat(part))
+    else:
+        components = list(_tree(part.value, part.place, 1, (idle, left_out)))
     buffers = [component for component in components if component.kind == "buffer"]
     macs = [component for component in components if component.kind == "mac"]
     if len(macs) != 1 or not buffers:
@@ -73,7 +79,6 @@ def read_architecture(
         raise ConfigError(
             f"{part.place}: expected buffers and one kind of multiply-accumulate unit, got {names}."
         )
-    idle: list[str] = []
     levels = []
     for component in buffers:
         found, unread = read_attributes(component.attributes, component.place, variables, left_out)
@@ -94,14 +99,23 @@ def _name(part: Part) -> str:
 
 
 def _tree(
-    node: Mapping[str, Any], place: str, times: int, left_out: list[str] | None
+    node: Mapping[str, Any], place: str, times: int, lists: tuple[list[str], list[str] | None]
 ) -> Iterator[Component]:
-    """Components of a node of `subtree`, outermost first."""
+    """Components of a node of `subtree`, outermost first; `lists` takes what is not read."""
+    idle, left_out = lists
+    idle += passed(node, _NODE, place)
+    said = node.get("attributes") or {}
+    if not isinstance(said, Mapping):
+        raise ConfigError(f"{place}.attributes: expected a mapping, got {shown(said)}.")
+    idle += [f"{place}.attributes.{key}" for key in said if key not in ("version", "technology")]
     for index, local in enumerate(_listed(node.get("local"), f"{place}.local")):
         here = f"{place}.local[{local.get('name', index)}]"
         name, count = name_and_count(local.get("name"), here)
+        idle += passed(local, _LOCAL, here)
         kind = _kind(local.get("class"), here, left_out)
-        if kind is not None:
+        if kind is None:
+            idle.append(f"{here}.class: {local['class']}")
+        else:
             attributes = local.get("attributes") or {}
             if not isinstance(attributes, Mapping):
                 raise ConfigError(
@@ -114,12 +128,12 @@ def _tree(
         raise ConfigError(f"{place}.subtree: expected one node, got {len(below)}.")
     for inner in below:
         here = f"{place}.subtree[{inner.get('name', 0)}]"
-        yield from _tree(inner, here, times * name_and_count(inner.get("name"), here)[1], left_out)
+        yield from _tree(inner, here, times * name_and_count(inner.get("name"), here)[1], lists)
 
 
 def _flat(part: Part) -> Iterator[Component]:
     """Components of the form with `storage` (innermost first) and `arithmetic`."""
-    storage = _listed(part.value["storage"], f"{part.place}.storage")
+    storage = _listed(part.value.get("storage"), f"{part.place}.storage")
     for index, level in reversed(list(enumerate(storage))):
         here = f"{part.place}.storage[{level.get('name', index)}]"
         attributes = {key: value for key, value in level.items() if key != "name"}
@@ -144,6 +158,8 @@ def _listed(value: Any, place: str) -> list[Mapping[str, Any]]:
 
 def _kind(given: Any, place: str, left_out: list[str] | None) -> str | None:
     """What a component's class is; None: nothing that costs anything."""
+    if given is None:
+        raise ConfigError(f"{place}.class: missing; what it is, such as DRAM, SRAM or intmac.")
     name = str(given)
     if any(word in name.lower() for word in _BUFFERS):
         return "buffer"
@@ -154,7 +170,7 @@ def _kind(given: Any, place: str, left_out: list[str] | None) -> str | None:
             f"{place}.class: networks of their own ({name}) are not modelled; lenient reading "
             "leaves it out."
         )
-    if left_out is not None:
+    if name in _NETWORKS and left_out is not None:
         left_out.append(place)
     return None
 
@@ -196,6 +212,12 @@ def _level(component: Component, found: Attributes, table: Table) -> Record:
         "cluster_size": cluster,
         **_mesh(component, found),
     }
+    if level["instances"] % cluster:
+        raise ConfigError(
+            f"{place}.width: so wide a memory is of {cluster} instances (width / word bits / block "
+            f"size), which do not divide its {level['instances']}: Timeloop refuses it, too; "
+            "give the cluster size, or the width of one instance."
+        )
     both = number(found, "bandwidth", place)
     for key in ("read_bandwidth", "write_bandwidth", "shared_bandwidth"):
         half = both / 2 if both is not None and key != "shared_bandwidth" else None
@@ -212,6 +234,8 @@ def _level(component: Component, found: Attributes, table: Table) -> Record:
         key: float(number(found, key, place, 0.0))
         for key in ("energy_per_hop_pj", "router_pj", "ingress_pj")
     }
+    if table.get("leak"):
+        level["leakage_pj"] = table["leak"]
     return {**level, "network": network} if any(network.values()) else level
 
 

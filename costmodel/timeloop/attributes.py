@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.timeloop.keys import misspelt
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import nearest, shown
+from mapspace.strict_yaml import shown
 
 Attributes = dict[str, Any]
 
@@ -50,6 +51,7 @@ _USUAL: Mapping[str, tuple[Any, ...]] = {
     "reduction_supported": (True,),
     "allow_overbooking": (False,),
     "has_power_gating": (False,),
+    "leak": (0,),
     "wire-energy": (0,),
     "wire_energy": (0,),
     "tile-width": (0,),
@@ -74,8 +76,9 @@ def read_attributes(
     """
     found: Attributes = {}
     idle = []
+    names = {**given, **variables}
     for key, raw in given.items():
-        value = variables.get(raw, raw) if isinstance(raw, str) else raw
+        value = names.get(raw, raw) if isinstance(raw, str) else raw
         name = _MEANING.get(key)
         if value is None:
             continue
@@ -92,17 +95,12 @@ def read_attributes(
                 )
             left_out.append(f"{place}.{key}")
         else:
-            close = [word for word in nearest(key, _MEANING) if _same_letters(word, key)]
-            if close:
-                raise ConfigError(f"{place}.{key}: unknown; did you mean {close[0]}?")
+            # In capitals it is a variable, which other attributes may name.
+            word = None if key.isupper() or key in _USUAL else misspelt(key, [*_MEANING, *_USUAL])
+            if word is not None:
+                raise ConfigError(f"{place}.{key}: unknown; did you mean {word}?")
             idle.append(f"{place}.{key}")
     return found, idle
-
-
-def _same_letters(one: str, other: str) -> bool:
-    """Whether two keys differ in case and signs only, which Timeloop would pass in silence."""
-    plain = [text.replace("-", "").replace("_", "").casefold() for text in (one, other)]
-    return plain[0] == plain[1]
 
 
 def number(found: Attributes, name: str, place: str, usual: float | None = None) -> Any:

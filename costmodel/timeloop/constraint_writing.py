@@ -15,6 +15,7 @@ from costmodel.constraint_entries import Constraint
 from costmodel.map_space.constraint_reading import single_factors, tensors_named
 from costmodel.map_space.constraints import Constraints, machine_constraints
 from costmodel.map_space.impossible import all_constraints
+from costmodel.map_space.meant_entries import meant
 from costmodel.side_by_side import free_groups
 from costmodel.timeloop.writing import LeftOut, no_place
 from mapspace.errors import ConfigError
@@ -43,15 +44,20 @@ def written_constraints(
         no_place(f"{machine.name}.levels: {group.name}, side by side in every order", left_out)
     all_constraints(workload, machine, None)
     own = machine_constraints(workload, machine)
-    entries = [_by_name(entry, workload) for entry in machine.constraints]
+    entries = [_by_name(entry, workload) for entry in meant(machine.constraints, workload)]
     for index, level in enumerate(machine.levels):
         target = {"target": level.name}
         if level.fanout > 1:
-            _spread(entries, machine.constraints, workload, machine, own, index, left_out)
+            _spread(
+                entries,
+                meant(machine.constraints, workload),
+                workload,
+                machine,
+                own,
+                index,
+                left_out,
+            )
         _kept(entries, workload, own, index, target)
-    loops = any(entry["type"] in ("temporal", "spatial") for entry in entries)
-    if loops and not machine.constraints:
-        _check_lines(machine, left_out)
     return entries
 
 
@@ -137,18 +143,6 @@ def _spread(
     entry = _entry(entries, {"target": level.name}, ("spatial",), "spatial")
     entry["permutation"] = "".join(names[d] for d in (*wide, *idle, *tall))
     entry["split"] = len(wide)
-
-
-def _check_lines(machine: Accelerator, left_out: LeftOut) -> None:
-    """In a constrained space loops across one row of children have one order."""
-    for level in machine.levels:
-        priced = level.hop_energy_pj > 0 or level.router_pj > 0
-        if priced and level.fanout > 1 and min(level.width_height) == 1:
-            no_place(
-                f"{machine.name}.{level.name}.spatial: every order of loops across one row beside "
-                "what may run across",
-                left_out,
-            )
 
 
 def _entry(entries: list[Record], target: Record, kinds: tuple[str, ...], kind: str) -> Record:

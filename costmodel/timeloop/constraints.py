@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from costmodel.constraint_entries import Constraint
 from costmodel.loop_nest.nest_problems import read_problem
 from costmodel.map_space.constraint_reading import named_order, read_constraints
 from costmodel.timeloop.documents import Part
+from costmodel.timeloop.keys import passed
 from costmodel.timeloop.mapping import kind_of, target, text_of
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
@@ -24,8 +26,8 @@ _PASSED = frozenset({"template", "version"})
 
 def read_entries(
     part: Part | None, problem: Record, arch: Record, left_out: list[str] | None
-) -> list[Record]:
-    """The constraints of one part of the files.
+) -> tuple[tuple[Record, ...], tuple[str, ...]]:
+    """The constraints of one part of the files, and where each stands.
 
     Args:
         part: `architecture_constraints` or `mapspace`; None where there is none.
@@ -37,10 +39,14 @@ def read_entries(
         ConfigError: the file's name, the entry's place, and what is wrong with it.
     """
     if part is None:
-        return []
+        return (), ()
     levels = [level["name"] for level in arch["levels"]]
     dims, tensors = list(problem["dims"]), [tensor["name"] for tensor in problem["tensors"]]
-    return [_entry(given, place, levels, dims, tensors) for given, place in _listed(part, left_out)]
+    found = [
+        (_entry(given, place, (levels, dims, tensors), left_out), place)
+        for given, place in _listed(part, left_out)
+    ]
+    return tuple(entry for entry, _ in found), tuple(place for _, place in found)
 
 
 def check_mapping(entries: Sequence[Record], record: Record) -> None:
@@ -102,10 +108,15 @@ def _listed(part: Part, left_out: list[str] | None) -> Iterator[tuple[Mapping[st
                     f"{part.place}.{key}: not modelled; lenient reading leaves it out."
                 )
             left_out.append(f"{part.place}.{key}")
-        if content.get("template", "uber") != "uber":
+        template = content.get("template", "uber")
+        if template != "uber" and left_out is None:
+            more = " (its remainders: --factors imperfect)" if template == "ruby" else ""
             raise ConfigError(
-                f"{part.place}.template: only uber is modelled, got {shown(content['template'])}."
+                f"{part.place}.template: only uber is modelled, got {shown(template)}{more}; "
+                "lenient reading takes it for uber."
             )
+        if template != "uber" and left_out is not None:
+            left_out.append(f"{part.place}.template: {template}")
         content = next((content[key] for key in _LISTS if key in content), None) or []
         if isinstance(content, str):
             content = part.value.get(f"constraints_{content}")
@@ -129,11 +140,11 @@ def _listed(part: Part, left_out: list[str] | None) -> Iterator[tuple[Mapping[st
 def _entry(
     given: Mapping[str, Any],
     place: str,
-    levels: Sequence[str],
-    dims: Sequence[str],
-    tensors: Sequence[str],
+    names: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    left_out: list[str] | None,
 ) -> Record:
     """An entry with its level by name, and lists as text where ours are."""
+    levels, dims, tensors = names
     kind = kind_of(given, place)
     content = {key: value for key, value in given.items() if key not in ("name", "target", "type")}
     inside = content.pop("attributes", None) or {}
@@ -155,4 +166,9 @@ def _entry(
     if isinstance(content.get("split"), int):
         content["split"] = min(content["split"], len(dims))
     content = {key: value for key, value in content.items() if value is not None}
+    for key in passed(content, Constraint.model_fields, place):
+        if left_out is None:
+            raise ConfigError(f"{key}: not modelled; lenient reading leaves it out.")
+        left_out.append(key)
+        del content[key.rpartition(".")[2]]
     return {"target": levels[target(given, levels, place)], "type": kind, **content}

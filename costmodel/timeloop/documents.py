@@ -30,11 +30,13 @@ PARTS: Mapping[str, str] = {
 }
 """What a top key is, by the names it goes under."""
 
-_WITHOUT_EFFECT = frozenset(
-    {"ART", "globals", "compound_components", "dumped_by_timeloop_front_end"}
+WITHOUT_EFFECT = frozenset(
+    {"ART", "components", "globals", "compound_components", "dumped_by_timeloop_front_end"}
 )
+"""Top keys that no cost depends on."""
 _FRONT_END = "dumped_by_timeloop_front_end"
 _MOST_FILES = 64
+_JINJA = re.compile(r"^[^#\n]*?(\{\{[^\n]{0,40}|\{%[^\n]{0,40})", re.MULTILINE)
 
 
 class Part(NamedTuple):
@@ -87,7 +89,7 @@ def read_documents(files: Sequence[Path], *, lenient: bool = False) -> Documents
     for path, content in read:
         for key, value in content.items():
             place = f"{path}: {key}"
-            if key in _WITHOUT_EFFECT:
+            if key in WITHOUT_EFFECT:
                 left_out.append(place)
                 continue
             name = PARTS.get(key)
@@ -111,9 +113,19 @@ def _of_front_end(first: tuple[Path, Mapping[str, Any]], place: str) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if path.suffix != ".cfg":
-        return load_yaml(path, tags=True)
     text = read_text(path)
+    if path.suffix != ".cfg":
+        try:
+            return load_yaml(path, tags=True, text=text)
+        except ConfigError:
+            found = _JINJA.search(text)
+            if found is None:
+                raise
+            line = text.count("\n", 0, found.start()) + 1
+            raise ConfigError(
+                f"{path}, line {line}: a template ({found[1].strip()}): Timeloop's front end "
+                "(timeloopfe) writes it out as parsed-processed-input.yaml, which is read here."
+            ) from None
     if "@include" in text:
         raise ConfigError(f"{path}: @include is not followed; give the file as well.")
     try:

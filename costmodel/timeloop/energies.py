@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from costmodel.timeloop.documents import Part
+from costmodel.timeloop.keys import misspelt, passed
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
@@ -24,28 +25,58 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "compute": ("mac_random", "mult_random", "mac", "mult", "compute"),
 }
 """Names of actions in the order in which Timeloop looks for them."""
+_READ = tuple({name for names in _ACTIONS.values() for name in names} | {"leak", "idle"})
 
 
-def read_table(part: Part | None) -> dict[str, Table]:
+def read_table(part: Part | None, idle: list[str]) -> dict[str, Table]:
     """An energy reference table, by the last name of each component.
+
+    Args:
+        part: the table; None where there is none.
+        idle: takes the keys that nothing reads.
 
     Raises:
         ConfigError: it has another form.
     """
     if part is None:
         return {}
-    tables = part.value.get("tables") if isinstance(part.value, Mapping) else None
+    tables = None
+    if isinstance(part.value, Mapping):
+        idle += passed(part.value, {"version", "tables"}, part.place)
+        tables = part.value.get("tables")
     entries: Iterable[tuple[Any, Any]]
     if isinstance(tables, Mapping):  # version 0.2
         entries = tables.items()
     elif isinstance(tables, list) and all(isinstance(table, Mapping) for table in tables):
-        entries = ((table.get("name"), table.get("actions")) for table in tables)
+        for number, table in enumerate(tables):
+            here = f"{part.place}.tables[{table.get('name', number)}]"
+            idle += passed(table, {"name", "actions"}, here)
+        entries = [(table.get("name"), table.get("actions")) for table in tables]
     else:
         raise ConfigError(f"{part.place}.tables: expected a list or mapping, got {shown(tables)}.")
     return {
-        _short(name, part.place): _actions(given, f"{part.place}[{name}]")
+        _short(name, part.place): _actions(given, f"{part.place}[{name}]", idle)
         for name, given in entries
     }
+
+
+def unused(table: Mapping[str, Table], part: Part | None, arch: Mapping[str, Any]) -> Iterator[str]:
+    """What a table says in vain: of a machine without that part, leakage of arithmetic.
+
+    Args:
+        table: the table that was read.
+        part: what it was read of.
+        arch: the machine, as records have it.
+    """
+    mac = arch["mac"]["name"]
+    names = {*(level["name"] for level in arch["levels"]), mac}
+    if part is None:
+        return
+    for name, actions in table.items():
+        if name not in names:
+            yield f"{part.place}[{name}]"
+        elif name == mac and actions.get("leak"):
+            yield f"{part.place}[{name}].leak"
 
 
 def _short(name: object, place: str) -> str:
@@ -55,10 +86,15 @@ def _short(name: object, place: str) -> str:
     return re.sub(r"\[\d\.\.\d+\]$", "", name).rpartition(".")[2]
 
 
-def _actions(given: Any, place: str) -> Table:
+def _actions(given: Any, place: str, idle: list[str]) -> Table:
     """The largest energy of every action."""
     table: Table = {}
     if isinstance(given, Mapping):
+        for action in given:
+            if action not in _READ and misspelt(action, _READ):
+                raise ConfigError(
+                    f"{place}.{action}: unknown; did you mean {misspelt(action, _READ)}?"
+                )
         listed = [
             (action, entry)
             for action, entries in given.items()
@@ -69,6 +105,10 @@ def _actions(given: Any, place: str) -> Table:
     else:
         raise ConfigError(f"{place}: expected actions, got {shown(given)}.")
     for action, entry in listed:
+        if isinstance(entry, Mapping):
+            idle += passed(entry, {"name", "energy", "arguments"}, f"{place}.{action}")
+            if action is None:
+                raise ConfigError(f"{place}: expected actions with a name, got {shown(entry)}.")
         energy = entry.get("energy") if isinstance(entry, Mapping) else entry
         if isinstance(energy, bool) or not isinstance(energy, int | float) or not energy >= 0:
             raise ConfigError(f"{place}.{action}: expected an energy in pJ, got {shown(energy)}.")

@@ -9,8 +9,9 @@ from costmodel.accelerators import AcceleratorSource, accelerator
 from costmodel.loop_nest.nest_writing import arch_of, problem_record
 from costmodel.loop_nest.record_forms import as_nest, is_record
 from costmodel.timeloop.constraint_writing import written_constraints
-from costmodel.timeloop.writing import files_text, no_place
+from costmodel.timeloop.writing import files_text, no_place, of_version_4
 from costmodel.workloads import WorkloadSource, workload
+from mapspace.arguments import checked
 
 
 class TimeloopOutput(NamedTuple):
@@ -22,6 +23,7 @@ class TimeloopOutput(NamedTuple):
     """What Timeloop's files have no place for: a clock, and more where that was asked for."""
 
 
+@checked
 def to_timeloop(
     source: WorkloadSource | Mapping[str, Any],
     machine: AcceleratorSource | None = None,
@@ -43,7 +45,9 @@ def to_timeloop(
     left_out: list[str] | None = [] if lenient else None
     if is_record(source):
         assert isinstance(source, Mapping)
-        return TimeloopOutput(files_text(as_nest(source), left_out=left_out), tuple(left_out or ()))
+        nest = as_nest(source)
+        text = files_text(nest, left_out=left_out)
+        return TimeloopOutput(text, (*(left_out or ()), *of_version_4(nest)))
     work, device = workload(source), accelerator("mm256" if machine is None else machine)
     entries = written_constraints(work, device, left_out)
     if any(level.banks is not None for level in device.levels):
@@ -54,4 +58,4 @@ def to_timeloop(
     text = files_text(record, entries, left_out=left_out)
     # It changes no count, and Timeloop has none.
     clock = [f"{device.name}.clock_ghz: {device.clock_ghz:g}"] if device.clock_ghz != 1 else []
-    return TimeloopOutput(text, (*(left_out or ()), *clock))
+    return TimeloopOutput(text, (*(left_out or ()), *clock, *of_version_4(record)))

@@ -9,18 +9,33 @@ from typing import Any, Literal
 
 from costmodel.constraint_entries import KINDS
 from costmodel.timeloop.documents import Part
+from costmodel.timeloop.keys import passed
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, unknown_name
 
 Record = dict[str, Any]
+_WHERE = frozenset({"target", "name", "type"})
+_READ = {
+    "bypass": _WHERE | {"keep", "bypass"},
+    "temporal": _WHERE | {"factors", "permutation"},
+    "spatial": _WHERE | {"factors", "permutation", "split"},
+    "parallelism": _WHERE,
+}
+_ALL = frozenset().union(*_READ.values())
 Factors = dict[str, tuple[int, int]]
 """Iterations of a loop by dimension, and those of its last pass."""
 
 _TERM = re.compile(r"\s*,?\s*([A-Za-z_]+)\s*=?\s*(\d{1,18})(?:,(\d{1,18}))?\s*,?")
 
 
-def read_mapping(part: Part, problem: Record, arch: Record) -> list[Record]:
+def read_mapping(part: Part, problem: Record, arch: Record, idle: list[str]) -> list[Record]:
     """The loops of every level, outermost first.
+
+    Args:
+        part: the list of directives.
+        problem: as a record has it.
+        arch: likewise.
+        idle: takes the keys that nothing reads.
 
     Raises:
         ConfigError: a directive that Timeloop would not take, by its place in the list.
@@ -44,6 +59,7 @@ def read_mapping(part: Part, problem: Record, arch: Record) -> list[Record]:
             raise ConfigError(f"{place}: expected a mapping, got {shown(directive)}.")
         at = target(directive, levels, place)
         kind = kind_of(directive, place)
+        idle += passed(directive, _READ[kind], place, _ALL)
         if (at, kind) in seen:
             raise ConfigError(f"{place}: {levels[at]} has a second {kind} directive.")
         seen.add((at, kind))
@@ -55,7 +71,10 @@ def read_mapping(part: Part, problem: Record, arch: Record) -> list[Record]:
         if kind == "parallelism":
             raise ConfigError(f"{place}.type: a mapping has none of utilization.")
         if kind == "spatial" and not fans[at]:
-            raise ConfigError(f"{place}: {levels[at]} has no fan-out for a spatial directive.")
+            raise ConfigError(
+                f"{place}: {levels[at]} has no fan-out for a spatial directive: as many of it as "
+                "of what is below."
+            )
         loops = list(_loops(directive, problem["dims"], place))
         if kind == "temporal":
             nest[at]["temporal"] = [loop for loop in reversed(loops) if loop[1] > 1]

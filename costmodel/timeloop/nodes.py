@@ -10,14 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from costmodel.timeloop.documents import Documents, Part
+from costmodel.timeloop.keys import passed
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
 _INHERITED_NOT = frozenset({"meshX", "meshY"})
 
 
-def tree_of_nodes(part: Part, documents: Documents) -> tuple[Part, Documents]:
+_NODE = frozenset(
+    {"!", "name", "class", "subclass", "attributes", "spatial", "constraints", "nodes", "enabled",
+     "required_actions"}
+)  # fmt: skip
+
+
+def tree_of_nodes(part: Part, documents: Documents, idle: list[str]) -> tuple[Part, Documents]:
     """The architecture as a tree, and the documents with the constraints that stood in it.
+
+    Args:
+        part: the architecture.
+        documents: all parts.
+        idle: takes the keys that nothing reads.
 
     Raises:
         ConfigError: a node that is not understood.
@@ -25,7 +37,8 @@ def tree_of_nodes(part: Part, documents: Documents) -> tuple[Part, Documents]:
     nodes = part.value["nodes"]
     local: list[dict[str, Any]] = []
     targets: list[dict[str, Any]] = []
-    state: dict[str, Any] = {"attributes": {}, "meshX": 1, "meshY": 1}
+    idle += passed(part.value, {"version", "nodes"}, part.place)
+    state: dict[str, Any] = {"attributes": {}, "meshX": 1, "meshY": 1, "idle": idle}
     for component, entries in _walk(nodes, f"{part.place}.nodes", state):
         local.append(component)
         targets += entries
@@ -63,8 +76,10 @@ def _walk(
                 f"{here}: expected !Container, !Component, !Parallel, !Hierarchical or !Nothing, "
                 f"got {shown(kind)}."
             )
+        state["idle"] += passed(node, _NODE, here)
         attributes = _table(node, "attributes", here)
         spatial = _table(node, "spatial", here)
+        state["idle"] += passed(spatial, {"meshX", "meshY"}, f"{here}.spatial")
         if kind == "Container":
             if spatial:
                 yield _column(node, here, state)

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from costmodel.timeloop.documents import Part
+from costmodel.timeloop.keys import passed
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import load_yaml, nearest, shown, unknown_name
+from mapspace.notices import notice
+from mapspace.strict_yaml import load_yaml, shown, unknown_name
 
 Record = dict[str, Any]
 
 SHAPES = Path(__file__).parent / "shapes"
 _USUAL_SHAPE = "cnn-layer"
-_NOT_MODELLED = ("densities", "flatten")
-_BESIDE = frozenset({"shape", "instance", "version", "name", "densities", "flatten"})
+_NOT_MODELLED = ("densities", "bitwidths", "flatten")
+_BESIDE = frozenset({"shape", "instance", "version", *_NOT_MODELLED})
+_SHAPE = frozenset({"name", "version", "dimensions", "coefficients", "data-spaces", "data_spaces"})
+_DENSITY = frozenset({"density", "distribution"})
+_SPACE = frozenset({"name", "projection", "read-write", "read_write"})
 
 
-def read_problem(part: Part, left_out: list[str] | None) -> tuple[Record, list[str]]:
+def read_problem(
+    part: Part, words: Collection[int], left_out: list[str] | None
+) -> tuple[Record, list[str]]:
     """The operation of a file, and the keys that change nothing.
 
     Args:
         part: shape by name or in full, sizes and coefficients under `instance` or beside it.
+        words: bits of the words of the machine's buffers.
         left_out: where to list what is not modelled; None: refuse it.
 
     Raises:
         ConfigError: the file's name, the key's path, and what is wrong with it.
     """
+    if isinstance(part.value, list):
+        raise ConfigError(
+            f"{part.place}: a cascade of {len(part.value)} operations (LoopTree's fused layers); "
+            "one operation is modelled: give each in a file of its own."
+        )
     content = _mapping(part.value, part.place)
     given = _mapping(content.get("instance", content), f"{part.place}.instance")
+    beside = {**content, **given}
     for key in _NOT_MODELLED:
-        for holder in (content, given):
-            if holder.get(key):
-                if left_out is None:
-                    raise ConfigError(
-                        f"{part.place}.{key}: not modelled; lenient reading leaves it out."
-                    )
-                left_out.append(f"{part.place}.{key}")
-    shape, place = _shape(content.get("shape", _USUAL_SHAPE), part.place)
+        wrong = _not_modelled(key, beside.get(key), words)
+        if wrong and left_out is None:
+            raise ConfigError(f"{part.place}.{key}: {wrong}; lenient reading leaves it out.")
+        if wrong and left_out is not None:
+            left_out.append(f"{part.place}.{key}")
+    shape, place = _shape(beside, part.place, left_out)
     dims = {}
     names = shape.get("dimensions")
     if not isinstance(names, list) or not names:
@@ -50,29 +62,79 @@ def read_problem(part: Part, left_out: list[str] | None) -> tuple[Record, list[s
                 f"{part.place}.{name}: expected a size of at least 1, got {shown(size)}."
             )
         dims[name] = size
+    idle = passed(shape, _SHAPE, place)
     coefficients = {}
     for entry in _list(shape.get("coefficients") or [], f"{place}.coefficients"):
         usual = _mapping(entry, f"{place}.coefficients")
         name = str(usual.get("name"))
-        coefficients[name] = given.get(name, usual.get("default", 1))
-    known = _BESIDE | set(dims) | set(coefficients)
-    idle = []
-    for key in given:
-        if key not in known:
-            close = nearest(str(key), coefficients)
-            if close:
-                raise ConfigError(f"{part.place}.{key}: unknown; did you mean {close[0]}?")
-            idle.append(f"{part.place}.{key}")
-    tensors = [
-        _tensor(_mapping(entry, f"{place}.data-spaces"), dims, coefficients, place)
-        for entry in _list(_either(shape, "data-spaces", "data_spaces"), f"{place}.data-spaces")
-    ]
-    name = str(shape.get("name", "timeloop"))
+        idle += passed(usual, {"name", "default"}, f"{place}.coefficients[{name}]")
+        coefficients[name] = _coefficient(
+            given.get(name, usual.get("default", 1)), name, f"{part.place}.{name}"
+        )
+    idle += passed(beside, _BESIDE | set(dims) | set(coefficients), part.place)
+    tensors = []
+    for entry in _list(_either(shape, "data-spaces", "data_spaces"), f"{place}.data-spaces"):
+        space = _mapping(entry, f"{place}.data-spaces")
+        idle += passed(space, _SPACE, f"{place}.data-spaces[{space.get('name')}]")
+        tensors.append(_tensor(space, dims, coefficients, place))
+    for key in ("densities", "bitwidths"):
+        for tensor, value in (beside.get(key) or {}).items():
+            known = [one["name"] for one in tensors]
+            if tensor not in known:
+                raise ConfigError(f"{part.place}.{key}: {unknown_name('tensor', tensor, known)}")
+            if isinstance(value, Mapping):
+                idle += passed(value, _DENSITY, f"{part.place}.{key}.{tensor}")
+    # Timeloop's front end writes an empty name where there is none.
+    name = str(shape.get("name") or "").strip() or "timeloop"
     return {"name": name, "dims": dims, "tensors": tensors}, idle
 
 
-def _shape(given: Any, place: str) -> tuple[Mapping[str, Any], str]:
-    """A shape in full, and what messages about it start with."""
+def _coefficient(given: Any, name: str, place: str) -> Any:
+    """A coefficient; Timeloop takes a dilation of 0 for 1."""
+    if given != 0 or isinstance(given, bool):
+        return given
+    if "dilation" in name.casefold():
+        notice(place, "0 is read as 1, as Timeloop does.")
+        return 1
+    raise ConfigError(f"{place}: expected a coefficient other than 0, got 0.")
+
+
+def _not_modelled(key: str, given: Any, words: Collection[int]) -> str:
+    """Why what a problem says under a key is not modelled; empty where it changes nothing."""
+    if not given:
+        return ""
+    if key == "flatten" or not isinstance(given, Mapping):
+        return "not modelled"
+    for tensor, value in given.items():
+        if key == "bitwidths" and any(value != word for word in words):
+            of = " and ".join(map(str, sorted(words)))
+            return f"not modelled, words are of {of} bits; got {shown(value)} for {tensor}"
+        density = value.get("density") if isinstance(value, Mapping) else value
+        if key == "densities" and density != 1:
+            return f"not modelled, tensors are dense (1.0); got {shown(value)} for {tensor}"
+    return ""
+
+
+def _shape(
+    problem: Mapping[str, Any], place: str, left_out: list[str] | None
+) -> tuple[Mapping[str, Any], str]:
+    """A shape in full, and what messages about it start with.
+
+    Timeloop takes a problem without shape for an ordinary convolution, whatever its name says.
+    """
+    given = problem.get("shape") or _USUAL_SHAPE
+    name = problem.get("name")
+    if not problem.get("shape") and not name:
+        notice(f"{place}.shape", f"missing; read as {_USUAL_SHAPE}, as Timeloop does.")
+    elif not problem.get("shape") and str(name).casefold() != _USUAL_SHAPE:
+        if left_out is None:
+            raise ConfigError(
+                f"{place}.shape: missing, and the name {shown(name)} says nothing to Timeloop, "
+                f"which takes it for {_USUAL_SHAPE}; give the shape in full, or shape: "
+                f"{_USUAL_SHAPE}. "
+                f"Lenient reading takes it for {_USUAL_SHAPE}, too."
+            )
+        left_out.append(f"{place}.name")
     if not isinstance(given, str):
         return _mapping(given, f"{place}.shape"), f"{place}.shape"
     name = given.removesuffix(".yaml")
@@ -85,7 +147,9 @@ def _shape(given: Any, place: str) -> tuple[Mapping[str, Any], str]:
 def _tensor(
     entry: Mapping[str, Any], dims: Mapping[str, int], coefficients: Mapping[str, Any], place: str
 ) -> Record:
-    name = str(entry.get("name"))
+    name = str(entry.get("name") or "")
+    if not name:
+        raise ConfigError(f"{place}.data-spaces: expected a name each, got {shown(entry)}.")
     here = f"{place}.data-spaces[{name}].projection"
     axes = []
     for axis in _list(entry.get("projection"), here):

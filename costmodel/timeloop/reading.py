@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +13,11 @@ from costmodel.loop_nest.nest_problems import read_problem as read_problem_line
 from costmodel.timeloop.architecture import read_architecture
 from costmodel.timeloop.constraints import check_mapping, read_entries
 from costmodel.timeloop.documents import read_documents
-from costmodel.timeloop.energies import read_table
+from costmodel.timeloop.energies import read_table, unused
 from costmodel.timeloop.mapping import read_mapping
 from costmodel.timeloop.nodes import tree_of_nodes
 from costmodel.timeloop.problem import read_problem
+from mapspace.arguments import checked
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
@@ -37,6 +39,9 @@ class TimeloopInput(NamedTuple):
     """Keys that change no cost, each with its place: Timeloop does not read them either."""
     left_out: tuple[str, ...]
     """What is not modelled and was left out, each with its place."""
+
+    places: tuple[str, ...] = ()
+    """Where each of the constraints stands."""
 
     @property
     def constraints(self) -> tuple[Record, ...]:
@@ -61,38 +66,51 @@ class TimeloopInput(NamedTuple):
             ConfigError: constraints that leave nothing or cannot be read, or a problem that no
                 map space can be laid out of.
         """
-        return read_problem_line({**self.record, "constraints": self.constraints})
+        try:
+            return read_problem_line({**self.record, "constraints": self.constraints})
+        except ConfigError as error:
+            found = re.match(r"constraints\[(\d+)\]", str(error))
+            if found is None or int(found[1]) >= len(self.places):
+                raise
+            place = self.places[int(found[1])]
+            raise ConfigError(f"{place}{str(error)[found.end() :]}") from error
 
 
-def from_timeloop(files: Sequence[str | Path], *, lenient: bool = False) -> TimeloopInput:
+@checked
+def from_timeloop(
+    files: str | Path | Sequence[str | Path], *, lenient: bool = False
+) -> TimeloopInput:
     """Reads input files of Timeloop's, in any order.
 
     Args:
-        files: YAML of versions 0.2 to 0.4 or libconfig (`.cfg`), with an architecture, a problem,
-            and perhaps a mapping, constraints, an energy table (ERT) and more.
+        files: one or several; YAML of versions 0.2 to 0.4 or libconfig (`.cfg`), with an
+            architecture, a problem, and perhaps a mapping, constraints, an energy table (ERT) and
+            more.
         lenient: whether to leave out what is not modelled, instead of refusing it.
 
     Raises:
         ConfigError: one line: the file, the key's path, what was expected and what came.
     """
-    documents = read_documents([Path(file) for file in files], lenient=lenient)
+    given = [files] if isinstance(files, str | Path) else files
+    documents = read_documents([Path(file) for file in given], lenient=lenient)
     left_out: list[str] | None = [] if lenient else None
     variables = documents.parts["variables"].value if "variables" in documents.parts else {}
     if not isinstance(variables, Mapping):
         raise ConfigError(f"variables: expected a mapping, got {shown(variables)}.")
-    needed = documents.needed("architecture", "what the machine is.")
+    idle: list[str] = []
+    needed = documents.needed("architecture", "what the machine is")
     if isinstance(needed.value, Mapping) and "nodes" in needed.value:
-        needed, documents = tree_of_nodes(needed, documents)
-    architecture = read_architecture(
-        needed, read_table(documents.parts.get("ERT")), variables, left_out
-    )
-    problem, unread = read_problem(documents.needed("problem", "what is computed."), left_out)
+        needed, documents = tree_of_nodes(needed, documents, idle)
+    table = read_table(documents.parts.get("ERT"), idle)
+    architecture = read_architecture(needed, table, variables, left_out)
     arch = architecture.arch
+    words = {level["word_bits"] for level in arch["levels"]}
+    problem, unread = read_problem(documents.needed("problem", "what is computed"), words, left_out)
     record = {"problem": problem, "arch_name": arch["name"], "arch": arch}
     if "mapping" in documents.parts and documents.parts["mapping"].value:
-        record["mapping"] = read_mapping(documents.parts["mapping"], problem, arch)
-    rules, wishes = (
-        tuple(read_entries(documents.parts.get(name), problem, arch, left_out))
+        record["mapping"] = read_mapping(documents.parts["mapping"], problem, arch, idle)
+    (rules, places), (wishes, more) = (
+        read_entries(documents.parts.get(name), problem, arch, left_out)
         for name in ("architecture_constraints", "mapspace")
     )
     mapper = documents.parts["mapper"].value if "mapper" in documents.parts else {}
@@ -103,6 +121,7 @@ def from_timeloop(files: Sequence[str | Path], *, lenient: bool = False) -> Time
         rules,
         wishes,
         mapper,
-        (*architecture.idle, *unread),
+        (*architecture.idle, *unread, *idle, *unused(table, documents.parts.get("ERT"), arch)),
         (*(left_out or ()), *documents.left_out),
+        (*places, *more),
     )

@@ -53,20 +53,26 @@ def files_text(
 
     Raises:
         ConfigError: a name or a number that its files cannot hold, or what its model does not
-            know: leakage, cycles of a multiply-accumulate, children that share nothing.
+            know: leakage of arithmetic, its cycles, children that share nothing.
     """
     arch = validate(HasNestArch, record, "").arch
     problem = validate(HasNestProblem, record, "").problem
     content: Record = {
         "architecture": _architecture(arch, left_out),
         "ERT": _energies(arch),
-        "problem": _problem(problem),
+        "problem": _problem(problem, left_out),
     }
     if "mapping" in record:
         content["mapping"] = _directives(problem, arch, record)
     if constraints:
         content["mapspace"] = {"constraints": list(constraints)}
     return _text(content)
+
+
+def of_version_4(record: Record) -> list[str]:
+    """What is written and Timeloop's v3.0.3 passes over: leakage, which version 0.4 charges."""
+    leaking = [level["name"] for level in record["arch"]["levels"] if level.get("leakage_pj")]
+    return [f"{name}.leakage_pj: charged by Timeloop 0.4, not by v3.0.3" for name in leaking]
 
 
 def no_place(key: str, left_out: LeftOut) -> None:
@@ -151,6 +157,8 @@ def _architecture(arch: NestArch, left_out: LeftOut) -> Record:
             no_place(f"{arch.name}.{key}", left_out)
     if arch.mac.cycles_per_mac != 1:
         no_place(f"{arch.name}.cycles_per_mac", left_out)
+    if arch.mac.leakage_pj:
+        no_place(f"{arch.mac.name}.leakage_pj", left_out)
     if any(sign in arch.name for sign in "[]"):
         raise ConfigError(f"{arch.name}: Timeloop reads brackets in a name as a range.")
     names = [level.name for level in (*arch.levels, arch.mac)]
@@ -166,7 +174,7 @@ def _architecture(arch: NestArch, left_out: LeftOut) -> Record:
 
 
 def _component(level: NestLevel, left_out: LeftOut) -> Record:
-    for key in ("leakage_pj", "multicast", "spatial_reduction"):
+    for key in ("multicast", "spatial_reduction"):
         if getattr(level, key) != NestLevel.model_fields[key].default:
             no_place(f"{level.name}.{key}", left_out)
     if level.size_words is not None and level.size_words > _LARGEST:
@@ -209,16 +217,20 @@ def _energies(arch: NestArch) -> Record:
             {"name": f"random_{action}", "arguments": None, "energy": getattr(energies, action)}
             for action in ("read", "fill", "update")
         ]
+        if level.leakage_pj:  # version 0.4 charges it, v3.0.3 passes over it
+            actions.append({"name": "leak", "arguments": None, "energy": level.leakage_pj})
         tables.append({"name": f"{arch.name}.{level.name}", "actions": actions})
     mac = {"name": "mac_random", "arguments": None, "energy": arch.mac.energy_pj}
     tables.append({"name": f"{arch.name}.{arch.mac.name}", "actions": [mac]})
     return {"version": 0.3, "tables": tables}
 
 
-def _problem(problem: NestProblem) -> Record:
+def _problem(problem: NestProblem, left_out: LeftOut) -> Record:
     _check_letters(problem.dims)
     spaces = []
     for tensor in problem.tensors:
+        if tensor.bits is not None:
+            no_place(f"{problem.name}.{tensor.name}.bits", left_out)
         # Timeloop's coefficients are names: every number is one of its own.
         axes = [
             [[name] if c == 1 else [name, _coefficient(c)] for name, c in axis]

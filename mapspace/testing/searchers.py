@@ -90,7 +90,7 @@ class Case:
     def build(self, seed: int = 0) -> Searcher:
         """The searcher with its quick settings, and with a predictor where it takes one."""
         extra: dict[str, Any] = dict(searcher_class(self.name).QUICK)
-        if "predictor" in hyperparameters(self.name):
+        if "predictor" in searcher_class(self.name).USES:
             extra["predictor"] = ToyPredictor(len(self.space.feature_names))
         return make(self.name, self.space, seed=seed, preset=self.preset, **extra)
 
@@ -289,7 +289,7 @@ class SearcherContract:
         assert result.surrogate_queries == searcher.surrogate_queries
         assert steps > 0
         # What follows a predictor improves what that predicts.
-        if "predictor" not in hyperparameters(case.name):
+        if "predictor" not in searcher_class(case.name).USES:
             assert result.best_loss < result.curve_loss[0]
 
     def test_infeasible_answers_are_survived(self, case: Case) -> None:

@@ -110,7 +110,7 @@ def energy_table(
 
     def row(label: str, parts: list[float | None], whole: float) -> str:
         cells = [" " * width if part is None else f"{part / scale:>{width}.4f}" for part in parts]
-        share = f"{100 * whole / total:.1f} %"
+        share = f"{100 * whole / total if total else 0:.1f} %"
         return f"{label:<{first}}{''.join(cells)}{whole / scale:>{width}.4f}{share:>{width}}"
 
     for index, name in enumerate(levels):

@@ -11,6 +11,7 @@ from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
 from costmodel.levels import Level
 from costmodel.map_space.map_space import MapSpace
+from costmodel.packing import pack
 from costmodel.space import Codes
 from orchestrator.report.units import percent
 from orchestrator.schemas.costs import LimitAnswer
@@ -79,7 +80,8 @@ def limits_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> tu
         The units first, then per level outermost first what crosses it and what it holds; what a
         level does not limit is left out.
     """
-    machine = space.accelerator
+    machine, tables = space.accelerator, space.tables.machine
+    packing = pack(machine, space.workload.bits_by_tensor)
     levels = space.describe(code).levels
     busy = math.prod(factor for level in levels for factor in level.spatial.values())
     steps = space.workload.macs * machine.cycles_per_mac / busy
@@ -88,16 +90,17 @@ def limits_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> tu
     if waiting:
         found.append(Limit(LATENCY, waiting, cycles, "latency", waiting))
     for index, level in enumerate(machine.levels):
-        read = int(detail.reads[0, index].sum())
-        written = int(detail.fills[0, index].sum() + detail.updates[0, index].sum())
+        width = tables.words[index]
+        read = float(detail.reads[0, index] @ width)
+        written = float((detail.fills[0, index] + detail.updates[0, index]) @ width)
         found += _bandwidths(level, read, written, cycles)
         if level.capacity_words:
-            held = int(detail.tile[0, index].sum())
+            held = float(packing.words(detail.tile[0])[index].sum())
             found.append(Limit(level.name, held, usable_words(level), "capacity"))
     return tuple(found)
 
 
-def _bandwidths(level: Level, read: int, written: int, cycles: float) -> Iterator[Limit]:
+def _bandwidths(level: Level, read: float, written: float, cycles: float) -> Iterator[Limit]:
     for what, words, most in (
         ("reads", read, level.read_bandwidth),
         ("writes", written, level.write_bandwidth),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from costmodel.arrays.machine_tables import usable_words
+from costmodel.packing import pack
 from orchestrator.answers.facts import energy_scale
 from orchestrator.answers.limits import Limit
 from orchestrator.report.figure_style import (
@@ -18,6 +21,7 @@ from orchestrator.report.figure_style import (
     plain_figure,
     styled,
 )
+from orchestrator.report.palette import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,9 +32,8 @@ if TYPE_CHECKING:
     from costmodel.costs import Detail
     from costmodel.map_space.mapping import LevelMapping, Mapping
 
-# One hue per tensor, told apart by people with any colour vision (after Okabe and Ito); each with a
-# hatch of its own, which a print without colours keeps.
-TENSOR_HUES = ("#0067b1", "#d98c00", "#00936b", "#c2185b", "#5d4037", "#7a5195", "#7d8600")
+# One hue per tensor, each with a hatch of its own, which a print without colours keeps.
+TENSOR_HUES = PALETTE[:7]
 HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo")
 _LINE, _BAND = 0.21, 0.62  # inches of a loop, and of a level with its bar
 _FONT = 8.5
@@ -131,7 +134,8 @@ def _draw_level(panel: Axes, drawn: DrawnMapping, index: int, top: float, depth:
     count = int(drawn.detail.instances[0, index])
     title = level.name + (f" x {count:,}" if count > 1 else "")
     panel.text(left + 0.012, top + 0.15, title, va="center", weight="bold", fontsize=9)
-    words = [int(drawn.detail.tile[0, index, t]) for t in range(len(drawn.mapping.tensors))]
+    packing = pack(drawn.machine, drawn.workload.bits_by_tensor)
+    words = np.ceil(packing.words(drawn.detail.tile[0])[index]).astype(int).tolist()
     most = usable_words(machine) if machine.capacity_words else 0
     said = f"{sum(words):,} of {most:,} words" if most else f"{sum(words):,} words, without limit"
     panel.text(0.99, top + 0.15, said, va="center", ha="right", fontsize=_FONT, color=MUTED)

@@ -34,8 +34,8 @@ def search_document(
     Args:
         result: its result.
         further: sections about it that others write.
-        slices: pairs of attributes of the map space to draw it over; none: of two dimensions, where
-            it has so many.
+        slices: pairs of attributes of the map space to draw it over; none: two most of whose points
+            are feasible, where it has two dimensions.
 
     Raises:
         ConfigError: a pair is not of two different attributes.
@@ -69,14 +69,16 @@ def mapping_sections(drawn: DrawnMapping, key: str = "mapping") -> list[Section]
         drawn: the mapping.
         key: what its files are called.
     """
+    # The page's own headings say what figures are of.
+    bare = drawn._replace(title="")
     nest = Figure(
-        key, "loop nest", _into(lambda: mapping_figure(drawn)),
+        key, "loop nest", _into(lambda: mapping_figure(bare)),
         "Bars in the nest: the tiles that each instance of a level holds, against what it takes. "
         "Loops in time are dark, loops across children blue.",
     )  # fmt: skip
     found = [Section(drawn.title, [nest, _energies(drawn, key)])]
     if timelines(drawn, first=1):
-        figure = Figure(f"{key}-timeline", "the first tiles", _into_timeline(drawn), ASSUMED)
+        figure = Figure(f"{key}-timeline", "the first tiles", _into_timeline(bare), ASSUMED)
         found.append(Section(f"{drawn.title}: the first tiles", [figure]))
     if sum(one.cycles > 0 for one in drawn.limits) > 1:
         title = "cycles by cause"
@@ -93,6 +95,8 @@ def machine_section(machine: Accelerator) -> Section:
 
 def _slices_section(result: SearchResult, slices: Sequence[tuple[str, str]]) -> Section:
     drawings = [result.slice(*pair) for pair in slices] or [result.slice()]
+    for drawing in drawings:
+        drawing.suptitle("")
     figures = [
         Figure(
             f"slice-{number}", "two attributes vary", partial(save, drawing),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypedDict, TypeVar
 
 from costmodel.accelerators import AcceleratorSource
 from costmodel.costs import Objective
 from costmodel.workloads import WorkloadSource
+from mapspace.arguments import checked
 from orchestrator.answers.request import Request
 from orchestrator.store.choice import StoreChoice, chosen
 
@@ -35,7 +35,10 @@ class ProofOptions(TypedDict, total=False):
 class LayerOptions(ProofOptions, total=False):
     """What a search of layers, one or several, can be told."""
 
+    bits: Mapping[str, int] | None
     searcher: str | None
+    preset: str | None
+    parameters: Mapping[str, Any] | None
     seconds: float | None
     iterations: int | None
     seed: int
@@ -66,7 +69,8 @@ class SearchOptions(LayerOptions, total=False):
 def one_by_one(options: type) -> Callable[[Function], Function]:
     """Gives a function's signature its options one by one, with their defaults.
 
-    `help` and notebooks show them, and one that is misspelt is refused by its name.
+    `help` and notebooks show them; one that is misspelt, or of another type, is refused by its
+    name.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(Request)}
 
@@ -78,18 +82,8 @@ def one_by_one(options: type) -> Callable[[Function], Function]:
                               annotation=getattr(annotation, "__forward_arg__", annotation))
             for name, annotation in inspect.get_annotations(options).items()
         ]  # fmt: skip
-        signature = plain.replace(parameters=given)
-
-        @functools.wraps(function)
-        def checked(*arguments: Any, **named: Any) -> Any:
-            try:
-                signature.bind(*arguments, **named)
-            except TypeError as error:
-                raise TypeError(f"{function.__name__}(): {error}") from None
-            return function(*arguments, **named)
-
-        checked.__signature__ = signature  # type: ignore[attr-defined]
-        return cast(Function, checked)
+        function.__signature__ = plain.replace(parameters=given)  # type: ignore[attr-defined]
+        return checked(function, options)
 
     return shown
 

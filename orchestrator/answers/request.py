@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from mapspace.errors import ArgumentError
+from mapspace.errors import ArgumentError, ConfigError, refuse, together
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator, AcceleratorSource
+    from costmodel.affine import Workload
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
     from costmodel.networks import NetworkSource
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # What searches where there is no proof.
 HEURISTIC = "structured"
+# What finds the best mapping of a small space; no searcher.
+ENUMERATION = "enumeration"
+MOST = 1 << 63
+"""What seeds and numbers of iterations stay below, so that every door can keep them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Request:
         counting: of remainders, `timeloop` or `true`, in place of what the accelerator says.
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
+        bits: of a value, by tensor or role, in place of what the workload says; None: nothing.
         constraints: what mappings must obey, beside what the accelerator says.
         max_cycles: of a network's own optimum: the most cycles of its least energy.
         max_energy_pj: likewise, the most energy of its fewest cycles, pJ.
@@ -55,6 +61,8 @@ class Request:
             1: in this process. None: islands likewise, and a proof is not shared out.
         store: where answers are kept and looked for; None: nowhere.
         warm_start: begin from the winners that the store has of similar problems.
+        preset: a named set of the searcher's hyperparameters; None: its defaults.
+        parameters: hyperparameters of the searcher, beside those of the preset; None: none.
     """
 
     workload: WorkloadSource
@@ -74,6 +82,7 @@ class Request:
     explain: bool = False
     counting: Literal["timeloop", "true"] | None = None
     continued: Certificate | None = None
+    bits: Mapping[str, int] | None = None
     constraints: Sequence[Mapping[str, Any]] = ()
     max_cycles: int | None = None
     max_energy_pj: float | None = None
@@ -83,32 +92,126 @@ class Request:
     workers: int | None = None
     store: Store | None = None
     warm_start: bool = False
+    preset: str | None = None
+    parameters: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses fewer than one worker.
+        """Refuses fewer than one worker or thread, and a warm start from nothing.
 
         Raises:
             ConfigError: what was expected.
         """
-        if self.workers is not None and self.workers < 1:
-            raise ArgumentError("workers", f": expected at least 1, got {self.workers}.")
+        wrong = []
+        for name, given, least in (("workers", self.workers, 1), ("threads", self.threads, 0)):
+            if given is not None and given < least:
+                wrong.append(ArgumentError(name, f": expected at least {least}, got {given}."))
+        for name, given in (("seed", self.seed), ("iterations", self.iterations)):
+            if given is not None and given >= MOST:
+                wrong.append(ArgumentError(name, f": expected less than 2^63, got {given:.3g}."))
         if self.warm_start and self.store is None:
-            raise ArgumentError(
-                "warm_start", " takes its mappings from a store, and there is none."
-            )
+            why = " takes its mappings from a store, and there is none."
+            wrong.append(ArgumentError("warm_start", why))
+        refuse(wrong)
 
-    @property
-    def on_islands(self) -> Mapping[str, Any]:
-        """What the searcher of islands is told; nothing where it is one search."""
-        if self.islands is None:
-            return {}
-        return {"of": self.searcher or HEURISTIC, "islands": self.islands}
+    def told(self, name: str) -> tuple[str | None, dict[str, Any]]:
+        """Preset and hyperparameters that its searcher is told, read and found allowed.
+
+        Args:
+            name: the searcher that the request comes to.
+
+        Raises:
+            ConfigError: an unknown searcher, preset or hyperparameter, a value that is not allowed,
+                or what only a proof or a learned searcher can give.
+        """
+        import searchers
+
+        cls = searchers.searcher_class(name)
+        preset, parameters = self.preset, dict(self.parameters or {})
+        if self.islands is not None:
+            of_each = parameters | ({"preset": preset} if preset else {})
+            told = {"of": self.searcher or HEURISTIC, "islands": self.islands}
+            preset, parameters = None, told | ({"parameters": of_each} if of_each else {})
+        options = {"gap": (self.gap, 0.0), "top": (self.top, 1), "keep": (self.keep, None)}
+        wrong: list[ConfigError] = []
+        for key, (value, default) in options.items():
+            if name == "exact" and key in parameters:
+                why = " is an option of its own, not a hyperparameter to set."
+                wrong.append(ArgumentError(key, why))
+            elif value != default and name == "exact":
+                parameters[key] = value
+            elif value != default:
+                why = f" is for the exact searcher; {name} has no such parameter."
+                wrong.append(ArgumentError(key, why))
+        if self.surrogate is not None and "predictor" not in cls.USES:
+            why = f" is for a learned searcher such as gradient; {name} has no such parameter."
+            wrong.append(ArgumentError("surrogate", why))
+        checks: list[Callable[[], object]] = [lambda: refuse(wrong)]
+        without = [*self._without_searcher(name)]
+        wrong += without
+        if not without:
+            checks.append(lambda: cls.OPTIONS.read(name, preset, parameters))
+        together(*checks)
+        return preset, parameters
+
+    def _without_searcher(self, name: str) -> Iterator[ConfigError]:
+        """Why a preset or hyperparameters cannot be meant for the method that is taken by itself.
+
+        Args:
+            name: that method.
+        """
+        import searchers
+
+        if self.searcher is not None or self.islands is not None:
+            return
+        own = searchers.searcher_class(name).OPTIONS
+        why = f": expected a searcher beside it; without one {name} searches here, which has no"
+        if self.preset is not None and self.preset not in own.PRESETS:
+            yield ArgumentError("preset", f"{why} preset {self.preset!r}.")
+        unknown = sorted({*(self.parameters or {})} - {*own.model_fields})
+        if unknown:
+            yield ArgumentError("parameters", f"{why} hyperparameter {' or '.join(unknown)}.")
+
+    def resolved(self, name: str) -> dict[str, Any]:
+        """All hyperparameters that its searcher runs with, as JSON types; see `told`."""
+        import searchers
+
+        return {} if name == ENUMERATION else searchers.resolved(name, *self.told(name))
 
     @property
     def network(self) -> NetworkSource:
         """The workload as a network: a preset's name, a YAML file, or the content of one."""
         source = self.workload
         return source if isinstance(source, Mapping) else str(source)
+
+    @property
+    def operation(self) -> Workload:
+        """The workload, with what the request says of its tensors' bits.
+
+        Raises:
+            ConfigError: there is none of that name or content, or a tensor that it has not.
+        """
+        from costmodel.bits import with_bits
+        from costmodel.workloads import workload
+
+        found = workload(self.workload)
+        return found if self.bits is None else with_bits(found, self.bits)
+
+    @property
+    def layers(self) -> tuple[str, list[tuple[Workload, int]]]:
+        """The network's name, and its distinct layers with how often each occurs, likewise.
+
+        Raises:
+            ConfigError: as `operation`; bits where what only moves words is counted.
+        """
+        from costmodel.bits import check_words, layers_with_bits
+        from costmodel.networks import load_network
+
+        name, layers = load_network(self.network)
+        if self.bits is not None:
+            layers = layers_with_bits(layers, self.bits)
+        for layer, _ in layers if self.moves else ():
+            check_words(layer, "what moves between layers (--moves)")
+        return name, layers
 
     @property
     def device(self) -> Accelerator:

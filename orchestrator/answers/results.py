@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from costmodel.machine_units import (
     idle_text,
     leakage_w,
 )
+from mapspace.arguments import checked
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.answers.facts import cost_facts, standing_facts, tiling
 from orchestrator.answers.limits import slowest
@@ -67,6 +68,8 @@ class SearchResult(Shown):
         model: the cost model's name.
         model_version: its version.
         searcher: the method.
+        preset: the named set of its hyperparameters that was asked for; None: none.
+        hyperparameters: all that it ran with, by name, as JSON types.
         seed: its seed.
         mapping: the loop nest; `str()` prints it.
         record: the mapping as a mapping record, which `evaluate` scores.
@@ -125,11 +128,20 @@ class SearchResult(Shown):
     unexplained: str | None = None
     stored: str | None = None
     begins: tuple[Winner, ...] | None = None
+    preset: str | None = None
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def from_store(self) -> bool:
         """Whether it was read from a store, and not searched now."""
         return self.stored is not None
+
+    @property
+    def method(self) -> str:
+        """The searcher, with its preset or its method where it has several."""
+        own = self.hyperparameters.get("method")
+        which = [self.preset] if self.preset else [f"method {own}"] if own else []
+        return self.searcher + "".join(f" ({one})" for one in which)
 
     @property
     def proven(self) -> bool:
@@ -190,6 +202,8 @@ class SearchResult(Shown):
     @property
     def normalised_edp(self) -> float:
         """The EDP over the algorithmic minimum."""
+        if not self.minimum_edp:  # nothing costs energy, but perhaps the way
+            return math.inf if self.costs.edp else 1.0
         return self.costs.edp / self.minimum_edp
 
     @property
@@ -225,6 +239,8 @@ class SearchResult(Shown):
             "model_version": self.model_version,
             "constraints": [entry.model_dump() for entry in self.accelerator.constraints] or None,
             "searcher": self.searcher,
+            "preset": self.preset,
+            "hyperparameters": self.hyperparameters,
             "objective": self.objective,
             "seed": self.seed,
             "iterations": trial.iterations,
@@ -271,6 +287,7 @@ class SearchResult(Shown):
             found["explain"] = {"why": self.unexplained}
         return found
 
+    @checked
     def save(self, path: str | Path | Place) -> None:
         """Writes the mapping record, and beside it the certificate if there is one.
 
@@ -288,6 +305,7 @@ class SearchResult(Shown):
         """The problem."""
         return f"{self.workload.name} on {self.accelerator.name}"
 
+    @checked
     def facts(self, *, every_cost: bool = False) -> Iterator[Fact]:
         """Costs, what is certain, and what it took.
 
@@ -302,7 +320,7 @@ class SearchResult(Shown):
                 yield "", idle_text(self.chip_power_w)
                 yield "chip", chip_text(self.accelerator)
         yield from self._standing_facts()
-        how = f"with {self.searcher}, seed {self.seed}"
+        how = f"with {self.method}, seed {self.seed}"
         yield "search", f"{self.iterations:,} iterations in {self.seconds:.2f} s {how}"
         if self.stored is not None:
             yield "from the store", self.stored
@@ -353,24 +371,25 @@ class SearchResult(Shown):
 
         return mapping_figure(self.drawn)
 
+    @checked
     def slice(self, first: str | None = None, second: str | None = None) -> Figure:
         """The map space around the mapping over two attributes, as a drawing.
 
         Args:
             first: an attribute of the map space such as `order.L2` or `keep.L1`, or a dimension
                 for its tilings; upwards.
-            second: another one, to the right. Neither: a dimension of each of the first two inputs.
+            second: another one, to the right. Neither: two most of whose points are feasible.
 
         Raises:
             ConfigError: they are not two different attributes of the map space.
         """
         from costmodel.map_space.map_space import MapSpace
         from orchestrator.map_space.figure import MOST_ON_PAGES, slice_figure
-        from orchestrator.map_space.surface import surface_around, two_dimensions
+        from orchestrator.map_space.surface import feasible_attributes, surface_around
 
         space = MapSpace(self.workload, self.accelerator)
         code = space.code(self.mapping)
-        pair = two_dimensions(space) if first is None or second is None else (first, second)
+        pair = (first, second) if first and second else feasible_attributes(space, code)
         around = surface_around(space, code, pair, objective=self.objective, most=MOST_ON_PAGES)
         return slice_figure(around, self.objective, self.heading())
 

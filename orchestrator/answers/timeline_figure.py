@@ -37,7 +37,8 @@ def timeline_figure(drawn: DrawnMapping) -> Figure | None:
         return None
     figure = plain_figure(10.0, 0.6 + 1.25 * len(found))
     panels = figure.subplots(len(found), 1, squeeze=False)[:, 0]
-    figure.suptitle(f"{drawn.title}: the first tiles", ha="left", x=0.01, fontsize=10.5)
+    title = f"{drawn.title}: the first tiles" if drawn.title else ""
+    figure.suptitle(title, ha="left", x=0.01, fontsize=10.5)
     for panel, level in zip(panels, found, strict=True):
         _draw(panel, drawn, level)
     panels[-1].set_xlabel("cycles", fontsize=9)
@@ -66,7 +67,7 @@ def _draw(panel: Axes, drawn: DrawnMapping, level: LevelTimeline) -> None:
     panel.set_ylim(2.6, -0.6)
     panel.set_xlim(0, max(tile.drain.end for tile in level.first) * 1.01)
     panel.grid(axis="y", visible=False)
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     panel.tick_params(axis="x", labelsize=8)
     shown = f"the first {len(level.first)} of {level.tiles:,}" if level.tiles > 1 else "one tile"
     begins = f", from cycle {level.start:,.6g} on" if level.start else ""

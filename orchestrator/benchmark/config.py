@@ -18,9 +18,10 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -42,7 +43,7 @@ from costmodel.models import (
     ModelName,
     cost_model_entry,
 )
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, noted, refuse, together
 from mapspace.storage import RemotePath, place
 from mapspace.strict_yaml import (
     FileName,
@@ -53,8 +54,9 @@ from mapspace.strict_yaml import (
     Size,
     StrictModel,
 )
+from orchestrator.comparison.results import Clock
 from orchestrator.report.units import displayed_of
-from surrogate.for_space import predictor
+from orchestrator.runs.search_context import context_for
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
@@ -131,6 +133,10 @@ class Benchmark(StrictModel):
     """Budget of search time per search."""
     visited: PositiveNumber | None = None
     """Budget of cost queries as a share of the space's size; exactly one budget is given."""
+    clock: Clock = "processor"
+    """What seconds of search are: processor time of the process that searches, or time by the wall.
+    Where others answer the queries (models that measure, hosts `blocks` and `pool`, searchers with
+    runners) it is the wall, by default, too."""
     query_latency: NonNegativeNumber = 0.0
     """Virtual seconds that every counted true query takes, for a cost model slower than ours."""
     objective: Objective = "edp"
@@ -213,29 +219,52 @@ class Benchmark(StrictModel):
         return value
 
     @model_validator(mode="after")
+    def _check_clock(self) -> Benchmark:
+        why = self._answered_elsewhere()
+        if why and self.clock == "processor":
+            if "clock" in self.model_fields_set:
+                raise ValueError(
+                    f"clock: expected wall with {why}, as queries are answered by other processes; "
+                    "got processor."
+                )
+            return self.model_copy(update={"clock": "wall"})
+        return self
+
+    def _answered_elsewhere(self) -> str:
+        """What lets other processes work for a search; empty where all of it is in one."""
+        if cost_model_entry(self.model).measured:
+            return f"model: {self.model}"
+        if self.host != "trials":
+            return f"host: {self.host}"
+        runners = [e.label for e in self.searchers if e.parameters.get("runners", 0)]
+        return f"searchers.{runners[0]}.parameters.runners" if runners else ""
+
+    @model_validator(mode="after")
     def _check(self) -> Benchmark:
+        wrong = [*self._wrong(), *self._wrong_in_pool()]
+        if wrong:
+            raise ValueError(" ".join(wrong))
+        return self
+
+    def _wrong(self) -> Iterator[str]:
+        """What does not go together."""
         model = cost_model_entry(self.model)
         known = model.objectives
         if known is not None and self.objective not in known:
-            raise ValueError(
-                f"objective: model {self.model} has {', '.join(known)}; got {self.objective}."
-            )
+            yield (f"objective: model {self.model} has {', '.join(known)}; got {self.objective}.")
         if self.constraints and self.model != DEFAULT_MODEL:
-            raise ValueError(f"constraints: for model {DEFAULT_MODEL} only; got {self.model}.")
+            yield f"constraints: for model {DEFAULT_MODEL} only; got {self.model}."
         if not model.measured and (self.measurement or self.peers):
-            raise ValueError(
-                f"measurement, peers: for models that measure; got model {self.model}."
-            )
+            yield (f"measurement, peers: for models that measure; got model {self.model}.")
         if self.peers and self.model != "tvm":
-            raise ValueError(f"peers: for model tvm only; got model {self.model}.")
-        self._check_pool()
+            yield f"peers: for model tvm only; got model {self.model}."
         if self.warm_start and (self.model != DEFAULT_MODEL or self.host != "trials"):
-            raise ValueError(f"warm_start: for model {DEFAULT_MODEL} and host trials only.")
+            yield f"warm_start: for model {DEFAULT_MODEL} and host trials only."
         if model.measured and self.host == "blocks":
-            raise ValueError("host: blocks does not carry measurements; expected trials.")
+            yield "host: blocks does not carry measurements; expected trials."
         budgets = (self.iterations, self.seconds, self.visited)
         if sum(budget is not None for budget in budgets) != 1:
-            raise ValueError("expected exactly one budget: iterations, seconds or visited.")
+            yield "expected exactly one budget: iterations, seconds or visited."
         for what, names in (
             ("searchers: label", [entry.label for entry in self.searchers]),
             ("workloads: name", list(self.workloads)),
@@ -248,36 +277,35 @@ class Benchmark(StrictModel):
         ):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
-                raise ValueError(f"{what} {twice[0]} is given twice.")
+                yield f"{what} {twice[0]} is given twice."
         for entry in self.searchers:
             if entry.iterations is not None and entry.iterations > (self.iterations or 0):
                 limit = "none" if self.iterations is None else f"{self.iterations}"
-                raise ValueError(
+                yield (
                     f"searchers.{entry.label}.iterations: expected at most the benchmark's "
                     f"({limit}), got {entry.iterations}."
                 )
         unknown = set(self.surrogates) - set(FAMILIES)
         if unknown:
-            raise ValueError(
+            yield (
                 f"surrogates: unknown workload family {min(unknown)!r}; known: "
                 f"{', '.join(FAMILIES)}."
             )
-        return self
 
-    def _check_pool(self) -> None:
+    def _wrong_in_pool(self) -> Iterator[str]:
         if self.host != "pool":
             if (self.workers, self.query_seconds) != (None, None):
-                raise ValueError(f"workers, query_seconds: for host pool only; got {self.host}.")
+                yield f"workers, query_seconds: for host pool only; got {self.host}."
             return
         if self.workers is None:
-            raise ValueError("workers: host pool needs to know how many evaluators a search has.")
+            yield "workers: host pool needs to know how many evaluators a search has."
         if self.model == "tvm":
-            raise ValueError("host: pool would measure side by side; model tvm is for trials.")
+            yield "host: pool would measure side by side; model tvm is for trials."
         if self.query_latency:
-            raise ValueError("query_latency: not for host pool, where queries take real seconds.")
+            yield "query_latency: not for host pool, where queries take real seconds."
         for entry in self.searchers:
             if entry.parameters.get("runners", 0):
-                raise ValueError(
+                yield (
                     f"searchers.{entry.label}.parameters.runners: expected 0 with host: pool, got "
                     f"{entry.parameters['runners']}."
                 )
@@ -360,23 +388,26 @@ def prepare(benchmark: Benchmark, where: str) -> Plan:
     from costmodel.accelerators import accelerator, constrained
     from costmodel.workloads import workload
 
+    names = [partial(_check_names, entry) for entry in benchmark.searchers]
     try:
-        device = constrained(accelerator(benchmark.accelerator), benchmark.constraints)
-        workloads: dict[str, Workload] = {}
-        for source in benchmark.workloads:
-            found = workload(source)
-            if found.name in workloads:
-                raise ConfigError(f"workloads: two are named {found.name!r}.")
-            workloads[found.name] = found
-        surrogates = {
-            family: _surrogate_path(folder, where)
-            for family, folder in benchmark.surrogates.items()
-        }
+        device, found, surrogates, *_ = together(
+            lambda: constrained(accelerator(benchmark.accelerator), benchmark.constraints),
+            lambda: together(*(partial(workload, source) for source in benchmark.workloads)),
+            lambda: _surrogate_paths(benchmark, where),
+            *names,
+        )
+        workloads = {one.name: one for one in found}
+        if len(workloads) < len(found):
+            twice, _ = Counter(one.name for one in found).most_common(1)[0]
+            raise ConfigError(f"workloads: two are named {twice!r}.")
         plan = Plan(benchmark, device, workloads, surrogates)
+        wrong: list[ConfigError] = []
         for name in workloads:
             space = plan.space(name)
             for entry in benchmark.searchers:
-                make_searcher(plan, entry, space, seed=benchmark.seeds_of(entry)[0])
+                seed = benchmark.seeds_of(entry)[0]
+                noted(wrong, partial(make_searcher, plan, entry, space, seed=seed), None)
+            refuse(wrong)  # most are wrong for every workload
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     return plan
@@ -400,21 +431,41 @@ def make_searcher(
     """
     import searchers
 
-    extra: dict[str, Any] = {}
-    if "threads" in searchers.hyperparameters(entry.name):
-        extra["threads"] = 1  # a trial holds one processor
-    of_preset = searchers.searcher_class(entry.name).OPTIONS.PRESETS.get(entry.preset or "", {})
-    # A preset may follow something else: the released gradient search the sum of all outputs.
-    if "objective" in searchers.hyperparameters(entry.name) and "objective" not in of_preset:
-        extra["objective"] = plan.benchmark.objective
-    if "predictor" in searchers.hyperparameters(entry.name):
-        extra["predictor"] = predictor(space, plan.surrogates.get(space.workload.family))
+    benchmark = plan.benchmark
+    known = searchers.Context(
+        objective=benchmark.objective,
+        iterations=benchmark.iterations_in(space, entry),
+        seconds=benchmark.seconds,
+        query_latency=benchmark.query_latency,
+        threads=1,  # a trial holds one processor
+    )
+    follows = "predictor" in searchers.searcher_class(entry.name).USES
+    surrogate = plan.surrogates.get(space.workload.family) if follows else None
+    context = context_for(entry.name, space, known, surrogate)
     # Here, where no argument of `make` can be taken for one.
     searchers.check_names(entry.name, entry.parameters)
     with nullcontext() if evaluator is None else evaluator.running():
         return searchers.make(
-            entry.name, space, seed=seed, preset=entry.preset, **{**extra, **entry.parameters}
+            entry.name,
+            space,
+            seed=seed,
+            preset=entry.preset,
+            context=context,
+            **entry.parameters,
         )
+
+
+def _check_names(entry: SearcherEntry) -> None:
+    import searchers
+
+    searchers.searcher_class(entry.name)
+    searchers.check_names(entry.name, entry.parameters)
+
+
+def _surrogate_paths(benchmark: Benchmark, where: str) -> dict[str, str]:
+    folders = benchmark.surrogates
+    paths = together(*(partial(_surrogate_path, folder, where) for folder in folders.values()))
+    return dict(zip(folders, paths, strict=True))
 
 
 def _surrogate_path(folder: str, where: str) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 
 from orchestrator.benchmark.config import Plan
 from orchestrator.benchmark.curve_sums import SHARES, Sum, sum_of
-from orchestrator.comparison.results import Bounds, FloatArray, Run
+from orchestrator.comparison.results import ROUNDING, Bounds, FloatArray, Run
+from orchestrator.report.palette import method_styles
 from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.runs.progress_file import MOST_CELLS, MOST_CURVES, MOST_ROWS, Chart, Curve, Grid
 from orchestrator.runs.progress_writer import ProgressWriter, curve
@@ -108,8 +109,9 @@ class LiveBenchmark:
             self._under_way.pop(key, None)
         self._count()
         if result is None:
-            self.progress.fail(f"{task['searcher']} on {task['workload']}: a trial failed")
+            self.progress.fail(f"{task['searcher']} on {task['workload']}: a trial failed", key)
             return
+        self.progress.mend(key)
         count = len(task["seeds"])
         pair = (task["searcher"], task["workload"])
         self._add(pair, count, result["logs"])
@@ -154,7 +156,7 @@ class LiveBenchmark:
         # More become known meanwhile, in the driver's own thread.
         bounds = {name: self.bounds[name] for name in self.plan.workloads if name in self.bounds}
         bests = _references(means, bounds)
-        shares = {pair: 100 * (found / bests[pair[1]] - 1) for pair, found in means.items()}
+        shares = {pair: _percent(found / bests[pair[1]] - 1) for pair, found in means.items()}
         title = self._title(bounds)
         tables = [*self._running_table(under_way), self._table(title, shares)]
         return [self._chart(title, shares)], tables
@@ -183,12 +185,15 @@ class LiveBenchmark:
             across = "seconds of search"
         elif benchmark.iterations is not None:
             across = "evaluations"
+        looks = method_styles((entry.label, entry.name) for entry in benchmark.searchers)
         for entry in benchmark.searchers[:MOST_CURVES]:
             own = [values for (searcher, _), values in shares.items() if searcher == entry.label]
             if own:
                 scale = entry.iterations or benchmark.iterations or benchmark.seconds or 100.0
                 means = 100 * (np.exp(np.mean(np.log1p(np.array(own) / 100), axis=0)) - 1)
-                curves.append(curve(entry.label, zip(scale * SHARES, means, strict=True)))
+                points = zip(scale * SHARES, means, strict=True)
+                look = looks[entry.label]
+                curves.append(curve(entry.label, points, colour=look.colour, dashed=look.dashed))
         title = f"{title}, mean of finished searches"
         return Chart(title=title, across=across, up="%", logarithmic=True, curves=tuple(curves))
 
@@ -213,6 +218,11 @@ class LiveBenchmark:
         if rows:
             header = ("search", "% of its budget", "best so far")
             yield Grid(title="Under way", header=header, rows=tuple(rows))
+
+
+def _percent(shares: FloatArray) -> FloatArray:
+    """In per cent; what is rounding alone is 0, as in the results."""
+    return np.where(np.abs(shares) < ROUNDING, 0.0, 100 * shares)
 
 
 def _references(means: Mapping[Pair, FloatArray], known: Mapping[str, Bounds]) -> dict[str, float]:

@@ -1,16 +1,17 @@
 """What MLflow gets of a benchmark's searches: a run per searcher and workload, and per searcher.
 
-The mean best-so-far is a metric with the evaluation as `step` and the search time as `timestamp`,
-so that MLflow's comparison page draws the iso-iteration chart over *Step* and the iso-time chart
-over *Time (Relative)*.
+The mean best-so-far of a searcher on a workload is a metric with the evaluation as `step` and the
+search time as `timestamp`; that over all workloads is two, with queries and with milliseconds as
+`step`. MLflow's pages draw the iso-iteration and the iso-time chart of either.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +22,17 @@ import numpy as np
 from costmodel.loop_nest.nest_loops import nest_of
 from costmodel.loop_nest.nest_texts import pseudo_text
 from costmodel.loop_nest.record_forms import as_nest
-from mapspace.bounded_reading import json_lines
+from mapspace.bounded_reading import json_lines, read_text
 from mapspace.errors import MapspaceError
-from orchestrator.comparison.results import Results, percent_name
+from orchestrator.comparison.figures import styles
+from orchestrator.comparison.results import TIMED, Axis, Interval, Results, percent_name
 from orchestrator.comparison.results_files import RECORDS_FILE
-from orchestrator.runs.mlflow_many import NOTE_TAG, FinishedRun
+from orchestrator.runs.mlflow_record import NOTE_TAG, Entry, FinishedRun, origin_tags
 
-# Points of a curve where there are few runs, and where there are more than a browser shows at once.
-POINTS, FEW_POINTS = 160, 40
-FEW_RUNS = 1000
+POINTS = 60
+# MLflow takes 0.1 s of a run: of more pairs those over all workloads are all, and the pairs are in
+# the parent's files.
+MOST_PAIRS = 300
 RECORD_FILE, NEST_FILE, CERTIFICATE_FILE = "best.json", "loop-nest.txt", "certificate.json"
 
 Pair = tuple[str, str]
@@ -50,18 +53,23 @@ class Children:
         self.results = results
         self.parent = parent
         self.folder = folder
-        self._many = len(results.searchers) * len(results.workloads) > FEW_RUNS
+        name = str(results.experiment["name"])
+        self._origin = origin_tags("benchmark", name, results.provenance)
         self._entries = {entry["label"]: entry for entry in results.experiment["searchers"]}
+        several = len(results.workloads) > 1
+        # Of a single workload its pairs are the methods.
+        self.level, only = ("method", "") if several else ("search", results.workloads[0])
+        self.methods = tuple((searcher, only) for searcher in results.searchers)
 
-    def missing(self, there: set[Pair]) -> Iterator[FinishedRun]:
+    def missing(self, there: set[Pair]) -> Iterator[tuple[Pair, FinishedRun]]:
         """The runs but for those that are there, made as they are asked for."""
-        for searcher in self.results.searchers:
-            if (searcher, "") not in there and len(self.results.workloads) > 1:
-                yield self._method(searcher)
-        for searcher in self.results.searchers:
-            for workload in self.results.workloads:
-                if (searcher, workload) not in there:
-                    yield self._pair(searcher, workload)
+        results = self.results
+        pairs: Iterable[Pair] = itertools.product(results.searchers, results.workloads)
+        if len(results.searchers) * len(results.workloads) > MOST_PAIRS:
+            pairs = ()
+        for key in dict.fromkeys((*self.methods, *pairs)):
+            if key not in there:
+                yield key, self._pair(*key) if key[1] else self._method(key[0])
 
     def _pair(self, searcher: str, workload: str) -> FinishedRun:
         """A searcher on a workload."""
@@ -71,17 +79,15 @@ class Children:
             "workload": workload,
             **_bound_params(results, workload),
         }
-        points = FEW_POINTS if self._many else POINTS
         metrics = [
             (name, value, step, started + round(1000 * seconds))
-            for name, value, seconds, step in _curve_metrics(results, searcher, workload, points)
+            for name, value, seconds, step in _curve_metrics(results, searcher, workload)
         ]
+        # Relative time counts from a metric's first entry, which must be the start of the search
+        # for every method alike: an entry without a value, that no chart draws.
+        origin = dict.fromkeys(name for name, *_ in metrics)
+        metrics[:0] = [(name, math.nan, 0, started) for name in origin]
         final = _final_metrics(results, searcher, workload)
-        if self._many:
-            # Its curve is that of the per cent but for a factor and one: its end says all.
-            normalised = f"normalised_{results.experiment['objective']}"
-            metrics = [entry for entry in metrics if entry[0] != normalised]
-            final |= {normalised: final["final"]} if "final" in final else {}
         texts = self._texts(searcher, workload)
         tags = {
             "mapspace.level": "search",
@@ -95,24 +101,20 @@ class Children:
         """A searcher over all workloads: the mean of its curves, and its end on every workload."""
         results, started = self.results, _now()
         percent = percent_name(results.proven, results.measured)
-        metrics = []
-        curves = [
-            dict(_percent_curve(results, searcher, workload)) for workload in results.workloads
+        metrics = [
+            (f"{percent}_by_{unit}", value, step, started + (step if unit == "ms" else 0))
+            for axis, unit, scale in AXES
+            for step, value in _mean_curve(results, searcher, axis, scale)
         ]
-        for place, share in enumerate(SHARES):
-            logs = [math.log1p(curve[place] / 100) for curve in curves if place in curve]
-            if len(logs) == len(curves):
-                mean = 100 * math.expm1(sum(logs) / len(logs))
-                step = round(1000 * share)
-                metrics.append((f"{percent}_by_per_mille_of_budget", mean, step, started + step))
         for step, workload in enumerate(results.workloads):
             value = 100 * float(results.above(searcher, workload).mean)
-            metrics.append((f"{percent}_by_workload", value, step, started + step))
-        final = {
-            f"normalised_{results.experiment['objective']}": results.overall(searcher),
-            percent: 100 * results.overall_above(searcher),
-            "found_nothing": float(results.fruitless(searcher).count),
-        }
+            if math.isfinite(value):
+                metrics.append((f"{percent}_by_workload", value, step, started))
+        final = {f"normalised_{results.experiment['objective']}": results.overall(searcher)}
+        if lost := results.fruitless(searcher).count:
+            final["found_nothing"] = float(lost)
+        overall = results.overall_interval(searcher, above=True)
+        final |= {f"{percent}{end}": value for end, value in in_percent(overall)}
         note = (
             f"**{searcher}** over {len(results.workloads):,} workloads of the benchmark "
             f"{results.experiment['name']}: {_percents(final[percent])} above "
@@ -120,28 +122,26 @@ class Children:
         )
         tags = {"mapspace.level": "method", NOTE_TAG: note}
         params = {**self._params(searcher), "workloads": len(results.workloads)}
-        finite = [entry for entry in metrics if math.isfinite(entry[1])]
-        return self._run(searcher, tags, params, finite, final, {}, started)
+        return self._run(searcher, tags, params, metrics, final, {}, started)
 
     def _run(
         self,
         searcher: str,
         tags: Mapping[str, str],
         params: Mapping[str, Any],
-        metrics: list[tuple[str, float, int, int]],
+        metrics: Sequence[Entry],
         final: Mapping[str, float],
         texts: Mapping[str, str],
         started: int,
     ) -> FinishedRun:
         experiment = self.results.experiment
-        # Relative time counts from a metric's first entry, which must be the start of the search
-        # for every method alike: an entry without a value, that no chart draws.
-        origin = {name: (name, math.nan, 0, started) for name, *_ in metrics}
         # A last point, so that single numbers show in MLflow's tables.
         end = max((when for *_, when in metrics), default=started)
         last = [(name, value, 0, end) for name, value in final.items() if math.isfinite(value)]
         common = {
             "mlflow.parentRunId": self.parent,
+            "mlflow.runColor": styles(self.results)[searcher].colour,
+            **self._origin,
             "mapspace.kind": "search",
             "mapspace.benchmark": str(experiment["name"]),
             "mapspace.searcher": searcher,
@@ -152,7 +152,7 @@ class Children:
             f"{searcher} / {tags.get('mapspace.workload', 'all')}",
             {**common, **tags},
             params,
-            (*origin.values(), *metrics, *last),
+            (*metrics, *last),
             started,
             end,
             texts,
@@ -164,7 +164,9 @@ class Children:
             key: self.results.experiment[key]
             for key in ("iterations", "seconds", "query_latency", "seeds", "accelerator", "host")
         }
-        parameters = {f"parameters.{key}": value for key, value in entry["parameters"].items()}
+        budget["clock"] = self.results.clock
+        told = self.results.hyperparameters(searcher)
+        parameters = {f"parameters.{key}": value for key, value in told.items()}
         own = {key: value for key, value in entry.items() if key != "parameters"}
         return {**own, **parameters, **budget}
 
@@ -186,9 +188,8 @@ class Children:
             with suppress(MapspaceError):
                 texts[NEST_FILE] = pseudo_text(nest_of(as_nest(record)))
         certificate = self.results.bounds[workload].certificate
-        # The same for every method: of many runs the parent alone has them.
-        if certificate is not None and not self._many and (self.folder / certificate).is_file():
-            texts[CERTIFICATE_FILE] = (self.folder / certificate).read_text()
+        if certificate is not None and (self.folder / certificate).is_file():
+            texts[CERTIFICATE_FILE] = read_text(self.folder / certificate)
         return texts
 
     def _note(self, searcher: str, workload: str, nest: str) -> str:
@@ -209,8 +210,14 @@ class Children:
         return f"{note}\n\nBest mapping:\n\n```\n{nest}```" if nest else note
 
 
-# Shares of its budget at which a method is compared over workloads.
-SHARES = np.linspace(0.05, 1.0, 20)
+# What curves over all workloads are drawn over: its name in a metric, and steps in one of it.
+AXES: tuple[tuple[Axis, str, int], ...] = (("evaluation", "query", 1), ("seconds", "ms", 1000))
+
+
+def in_percent(above: Interval) -> Iterator[tuple[str, float]]:
+    """Mean and ends of an interval of shares, with what is added to a metric's name."""
+    for name, share in (("", above.mean), ("_low", above.low), ("_high", above.high)):
+        yield name, 100 * float(share)
 
 
 def _now() -> int:
@@ -221,15 +228,29 @@ def _percents(value: float) -> str:
     return f"{value:.3g} %" if math.isfinite(value) else "n/a"
 
 
-def _percent_curve(results: Results, searcher: str, workload: str) -> Iterator[tuple[int, float]]:
-    """(place in `SHARES`, per cent above the reference) of a searcher on a workload."""
-    axis = results.primary_axis
-    runs = results.of(searcher, workload)
-    end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
-    above = results.curve_above(searcher, workload, axis, SHARES * end)
-    for place, mean in enumerate(np.atleast_1d(above.mean)):
-        if math.isfinite(mean):
-            yield place, 100 * float(mean)
+def _mean_curve(
+    results: Results, searcher: str, axis: Axis, scale: int
+) -> Iterator[tuple[int, float]]:
+    """(step, per cent above the references) of the mean best-so-far over all workloads.
+
+    It begins where every search has something; what has ended keeps what it has.
+    """
+    ends = {
+        workload: max(
+            run.iterations if axis == "evaluation" else run.seconds
+            for run in results.of(searcher, workload)
+        )
+        for workload in results.workloads
+    }
+    last = math.ceil(round(scale * max(ends.values()), 6))
+    steps = np.unique(np.append(np.round(np.geomspace(1, last, POINTS)), last))
+    logs = [
+        np.log1p(results.curve_above(searcher, workload, axis, np.minimum(steps / scale, end)).mean)
+        for workload, end in ends.items()
+    ]
+    for step, value in zip(steps, np.expm1(np.mean(logs, axis=0)), strict=True):
+        if math.isfinite(value):
+            yield int(step), 100 * float(value)
 
 
 def _bound_params(results: Results, workload: str) -> dict[str, Any]:
@@ -240,13 +261,13 @@ def _bound_params(results: Results, workload: str) -> dict[str, Any]:
 
 
 def _curve_metrics(
-    results: Results, searcher: str, workload: str, points: int
+    results: Results, searcher: str, workload: str
 ) -> Iterable[tuple[str, float, float, int]]:
     """(name, value, seconds, evaluation) of the mean best-so-far over a grid of the budget."""
     axis = results.primary_axis
     runs = results.of(searcher, workload)
     objective = results.experiment["objective"]
-    grid = results.grid(workload, axis, points)
+    grid = results.grid(workload, axis, POINTS)
     end = max(run.iterations if axis == "evaluation" else run.seconds for run in runs)
     grid = np.unique(np.append(grid[grid < end], end))
     curve = results.curve(searcher, workload, axis, grid)
@@ -278,16 +299,25 @@ def _curve_metrics(
 
 
 def _final_metrics(results: Results, searcher: str, workload: str) -> dict[str, float]:
-    final = results.final(searcher, workload)
+    final, bounds = results.final(searcher, workload), results.bounds[workload]
     runs = results.of(searcher, workload)
     values = {
         "final": float(final.mean),
         "final_low": float(final.low),
         "final_high": float(final.high),
+        # Its mean is the end of a curve.
+        **{
+            f"{percent_name(bounds.proven, bounds.measured)}{end}": value
+            for end, value in in_percent(results.above(searcher, workload))
+            if end
+        },
         "mean_iterations": float(np.mean([run.iterations for run in runs])),
         "mean_true_queries": float(np.mean([run.true_queries for run in runs])),
         "mean_surrogate_queries": float(np.mean([run.surrogate_queries for run in runs])),
         "mean_seconds": float(np.mean([run.seconds for run in runs])),
+        **{
+            f"mean_{name}": float(results.column(name, searcher, workload).mean()) for name in TIMED
+        },
     }
     lost = results.fruitless(searcher, workload).count
     if lost:

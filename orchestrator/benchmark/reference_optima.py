@@ -150,9 +150,9 @@ class Optima:
         """
         if self._tasks is not None and self._left:
             self.look()
-            self.progress(
-                f"{self.plan.benchmark.name}: waiting for proofs: {', '.join(self._left)}"
-            )
+            if self._left:
+                names = ", ".join(self._left)
+                self.progress(f"{self.plan.benchmark.name}: waiting for proofs: {names}")
             while self._left:
                 self._take(self._tasks.ready())
         self._tasks = None

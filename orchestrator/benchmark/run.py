@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,8 @@ import numpy as np
 
 from costmodel.models import COST_MODELS
 from mapspace.errors import MapspaceError
-from mapspace.storage import Place, make_folder, place, remove_folder
+from mapspace.extras import EXTRA_OF
+from mapspace.storage import Place, make_folder, remove_folder
 from orchestrator.benchmark.best_records import save_best
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.external_tuners import entries, run_peers
@@ -31,7 +33,7 @@ from orchestrator.benchmark.live_curves import LiveBenchmark
 from orchestrator.benchmark.made_runs import MadeRuns
 from orchestrator.benchmark.reference_optima import Optima, best_measured
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER, run_searches
-from orchestrator.benchmark.warm_starts import warm_starts
+from orchestrator.benchmark.warm_starts import check_store, warm_starts
 from orchestrator.comparison import results_files as results_module
 from orchestrator.comparison.many_runs import MOST_IN_MEMORY, Pair, write_runs
 from orchestrator.comparison.page import (
@@ -42,11 +44,13 @@ from orchestrator.comparison.page import (
     write_report,
 )
 from orchestrator.comparison.results import ROUNDING, Results, Run
+from orchestrator.comparison.search_time import shared_text
 from orchestrator.runs.lock import Claim
+from orchestrator.runs.ray_runtime import code_version
 from orchestrator.runs.run_folder import Experiment, Say, say
-from orchestrator.store.address import content_digest
+from orchestrator.store.address import surrogate_digest
 from orchestrator.store.folder import Store
-from searchers import SEARCHERS
+from searchers import SEARCHERS, resolved, searcher_class
 
 # Seconds of real time between two states of the same searches in the run folder.
 CHECKPOINT_SECONDS = 5.0
@@ -78,6 +82,20 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         """Looks up every name, and tries every searcher on every workload."""
         return prepare(config, where)
 
+    @classmethod
+    def libraries(cls, config: Benchmark) -> tuple[str, ...]:
+        """Those of its searchers."""
+        found: set[str] = set()
+        for entry in config.searchers:
+            if entry.name not in SEARCHERS:
+                continue  # `prepare` says where it stands
+            searcher = searcher_class(entry.name)
+            if searcher.LIBRARY is not None:
+                found.add(searcher.LIBRARY.module)
+            if "predictor" in searcher.USES:
+                found |= {"safetensors", "torch"}
+        return tuple(sorted(found & set(EXTRA_OF)))
+
     @property
     def settings(self) -> Benchmark:
         """As the file has it."""
@@ -89,8 +107,26 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
 
     def other_run(self, there: Any) -> str:
         """A run of anything else."""
-        same = there == self.identity()
-        return "" if same else "holds another experiment or other surrogates"
+        mine, noted = self.identity(), there.get("provenance", {})
+        if "hyperparameters" not in noted and not _ran_otherwise(self.settings):
+            mine["provenance"].pop("hyperparameters")
+        if "weights" not in noted:
+            mine["provenance"].pop("weights", None)
+        if there == mine:
+            return ""
+        # Folders of before there was a choice say no clock.
+        by_wall = {**mine, "experiment": {**mine["experiment"], "clock": "wall"}}
+        experiment = there.get("experiment", {})
+        if {**there, "experiment": {"clock": "wall", **experiment}} != by_wall:
+            return "holds another experiment or other surrogates"
+        if self.settings.clock == "wall":
+            return ""
+        return "holds searches timed by the wall; clock: wall in the experiment goes on with them"
+
+    def check(self, folder: Place) -> None:
+        """Refuses a warm start without a store."""
+        if self.plan.benchmark.warm_start:
+            check_store(folder / SEARCHES_FOLDER, self.store)
 
     def work(self, folder: Place, claim: Claim) -> Results:
         """Runs the searches, proves the optima beside them and saves the results."""
@@ -112,6 +148,8 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         self.taken += live.taken
         self.made += live.total - live.taken
         bounds = optima.bounds()
+        # Once more, as optima may have come after the last search.
+        self.progress.show(live.looks, now=True)
         if plan.cost_model.measured:
             made.add(run_peers(plan, folder, self.say))
         labels = [*(entry.label for entry in plan.benchmark.searchers), *plan.benchmark.peers]
@@ -129,10 +167,14 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
             provenance={**identity["provenance"], **_environment(plan), **warm},
         )
         if spent:
-            seconds = sum(float(results.column("seconds", name).sum()) for name in labels)
+            # By the wall, as all that they are held against.
+            seconds = sum(float(results.column("wall_seconds", name).sum()) for name in labels)
             spent = {"search_seconds": seconds, **spent}
             self.say(f"{self.name}: {overhead(len(runs), **spent)}")
             results = replace(results, provenance={**results.provenance, **spent})
+        shared = shared_text(results)
+        if shared:
+            results = replace(results, provenance={**results.provenance, "shared": shared})
         _check_bounds(results)
         self._tell_failures(results)
         claim.check()
@@ -170,17 +212,18 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         """Writes the page and its figures."""
         draw_report({folder: result}, folder)
 
-    def log(self, result: Results, folder: Path, tracking_uri: str) -> None:
+    def log(self, result: Results, folder: Path, tracking_uri: str) -> Mapping[str, str]:
         """A parent run, and a child per method and workload."""
         from orchestrator.benchmark.mlflow_log import log_results
 
-        log_results(result, folder, tracking_uri)
+        logged = log_results(result, folder, tracking_uri)
+        return {"curves": logged.curves, "compare": logged.compare}
 
     def live_tags(self) -> Mapping[str, str]:
         """Those of the parent run."""
         from orchestrator.benchmark.mlflow_log import parent_tags
 
-        return parent_tags(self.settings.description)
+        return parent_tags(self.name, self.settings.description, code_version())
 
     @classmethod
     def is_needed(cls, name: str) -> bool:
@@ -246,11 +289,31 @@ def describe(plan: Plan) -> dict[str, Any]:
             "model_version": model.version,
             "accelerator": plan.accelerator.hash,
             "workloads": {name: found.hash for name, found in plan.workloads.items()},
-            "surrogates": {
-                name: content_digest(place(path)) for name, path in plan.surrogates.items()
+            "surrogates": {name: surrogate_digest(path) for name, path in plan.surrogates.items()},
+            **_shipped_weights(plan),
+            # A default that has changed is another run.
+            "hyperparameters": {
+                entry.label: resolved(entry.name, entry.preset, entry.parameters)
+                for entry in plan.benchmark.searchers
             },
         },
     }
+
+
+def _shipped_weights(plan: Plan) -> dict[str, str]:
+    """The digest of the shipped surrogates, where a search follows one of them."""
+    follows = any("predictor" in searcher_class(e.name).USES for e in plan.benchmark.searchers)
+    families = {found.family for found in plan.workloads.values()}
+    return {"weights": surrogate_digest(None)} if follows and families - {*plan.surrogates} else {}
+
+
+def _ran_otherwise(benchmark: Benchmark) -> bool:
+    """Whether folders that note no hyperparameters have other searches than their file says.
+
+    They ran projected descent where the gradient search was not told its method.
+    """
+    untold = [e for e in benchmark.searchers if e.name == "gradient" and e.preset is None]
+    return any("method" not in entry.parameters for entry in untold)
 
 
 def _check_bounds(results: Results) -> None:
@@ -277,14 +340,28 @@ def _environment(plan: Plan) -> dict[str, Any]:
     from importlib.metadata import version
 
     return {
-        "mapspace": version("mapspace"),
+        **code_version(),
         "python": platform.python_version(),
         "ray": version("ray"),
         "processors": os.cpu_count(),
+        "processor": _processor(),
         "clock_ghz": plan.accelerator.clock_ghz,
         "plugins": _plugins(plan),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
     }
+
+
+def _processor() -> str:
+    """The kind of processor, as the system calls it."""
+    import platform
+
+    try:
+        found = re.search(
+            r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE
+        )
+    except OSError:
+        found = None
+    return " ".join(found[1].split()) if found else platform.machine()
 
 
 def _plugins(plan: Plan) -> dict[str, str]:

@@ -22,7 +22,7 @@ from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place
 from orchestrator.benchmark.config import Plan, SearcherEntry, make_searcher
 from orchestrator.benchmark.curve_sums import sum_of
-from orchestrator.comparison.results import Run
+from orchestrator.comparison.results import TIMED, Clock, Run
 from orchestrator.runs.checkpoints import load_state, save_state
 from searchers import Evaluator, Searcher, TrialResult
 from searchers.shared.warm_start import begin_from
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from orchestrator.store.folder import Store
 
 WARM_UP_ITERATIONS = 512
+CLOCKS: Mapping[Clock, Callable[[], float]] = {
+    "processor": time.process_time,
+    "wall": time.perf_counter,
+}
 # The kinds of searches whose code this process has loaded.
 _warm: set[tuple[str, ...]] = set()
 
@@ -212,7 +216,7 @@ class Searches:
             iterations=WARM_UP_ITERATIONS,
         )
         # What a surrogate needs is made for a space; all else but the space's tables for any.
-        surrogate = "predictor" in searchers.hyperparameters(entry.name)
+        surrogate = "predictor" in searchers.searcher_class(entry.name).USES
         kind = (
             entry.model_dump_json(exclude={"label", "seeds", "iterations"}, fallback=str),
             self.model.name,
@@ -259,7 +263,7 @@ class Searches:
 
     def finish(self) -> None:
         """Takes the result of the current seed."""
-        self.finished.append(pack_result(self.evaluator.result(), self.searcher.failure))
+        self.finished.append(pack_search(self.plan, self.evaluator, self.searcher.failure))
         self._under_way = False
 
     def close(self) -> None:
@@ -353,6 +357,8 @@ def make_evaluator(
         largest_batch: as in `Evaluator`; None: the model's.
     """
     benchmark = plan.benchmark
+    own = clock or getattr(model, "clock", None)
+    beside: Clock = "wall" if benchmark.clock == "processor" else "processor"
     return Evaluator(
         model,
         space,
@@ -361,12 +367,21 @@ def make_evaluator(
         seconds=benchmark.seconds,
         query_latency=benchmark.query_latency,
         largest_batch=largest_batch or plan.cost_model.largest_batch,
-        clock=getattr(model, "clock", time.perf_counter) if clock is None else clock,
+        clock=own or CLOCKS[benchmark.clock],
+        beside=CLOCKS[beside] if benchmark.host == "trials" else None,
     )
 
 
-def pack_result(result: TrialResult, failure: str | None) -> dict[str, Any]:
+def pack_search(plan: Plan, evaluator: Evaluator, failure: str | None) -> dict[str, Any]:
     """A search's result, and why it ended early, as `orchestrator.runs.checkpoints` holds it."""
+    with evaluator.paused():
+        own, beside = evaluator.elapsed - evaluator.virtual_seconds, evaluator.seconds_beside
+        times = (own, beside) if plan.benchmark.clock == "processor" else (beside, own)
+        return {**pack_result(evaluator.result(), failure), **dict(zip(TIMED, times, strict=True))}
+
+
+def pack_result(result: TrialResult, failure: str | None) -> dict[str, Any]:
+    """As `pack_search`, of what was not clocked beside."""
     return {
         "failure": failure,
         "best_code": None if result.best_code is None else np.asarray(result.best_code),
@@ -400,4 +415,5 @@ def unpack_run(packed: Mapping[str, Any], searcher: str, workload: str, seed: in
         time=packed["curve_seconds"],
         loss=packed["curve_loss"],
         counted=packed["curve_counted"],
+        **{name: packed.get(name) for name in TIMED},
     )

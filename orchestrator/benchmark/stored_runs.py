@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import ValidationError
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import read_json
 from mapspace.errors import DataError, MapspaceError
-from mapspace.storage import Place, file_sizes, place, write_atomically
+from mapspace.storage import Place, file_sizes, write_atomically
 from mapspace.strict_yaml import StrictModel, validate
 from mapspace.version import __version__
 from orchestrator.benchmark.warm_starts import WARM_FILE
 from orchestrator.comparison.results import Run
-from orchestrator.store.address import Question, content_digest, problem
+from orchestrator.store.address import Question, problem, surrogate_digest
 from orchestrator.store.answers import keep_answers
 from orchestrator.store.canonical import digest_of, json_text
 from orchestrator.store.rows import Number, Row, Whole, finite, row_of
@@ -56,6 +56,9 @@ class _Payload(StrictModel):
     time: tuple[Number, ...]
     loss: tuple[Number | None, ...]
     counted: tuple[Whole, ...]
+    # Rows of before they were taken hold neither.
+    processor_seconds: Number | None = None
+    wall_seconds: Number | None = None
 
 
 class _Noted(StrictModel):
@@ -90,6 +93,9 @@ class Questions:
             if benchmark.seconds is not None or plan.cost_model.measured
             else None,
         }
+        if benchmark.clock == "processor":
+            # By the wall they are those of before there was a choice.
+            self._common["clock"] = benchmark.clock
         if benchmark.host == "pool":
             # Answers come in the order in which so many are ready.
             self._common |= {"workers": benchmark.workers, "query_seconds": benchmark.query_seconds}
@@ -156,7 +162,7 @@ def known_runs(plan: Plan, states: Place, store: Store | None) -> list[Run]:
     """
     file = states / KNOWN_FILE
     if file.exists():
-        noted = parse_json(file.read_bytes(), str(file), DataError)
+        noted = read_json(file, DataError)
         rows = validate(_Noted, noted, str(file), DataError).rows
         return [_run(search, row) for search, row in rows]
     if store is None or file_sizes(states).keys() - {WARM_FILE}:
@@ -231,6 +237,8 @@ def _run(search: Search, row: Row) -> Run:
         time=np.array(payload.time),
         loss=np.array([math.inf if loss is None else loss for loss in payload.loss]),
         counted=np.array(payload.counted, np.int64),
+        processor_seconds=payload.processor_seconds,
+        wall_seconds=payload.wall_seconds,
     )
 
 
@@ -246,6 +254,8 @@ def _row(questions: Questions, run: Run) -> Row:
         "time": run.time.tolist(),
         "loss": [finite(loss) for loss in run.loss.tolist()],
         "counted": run.counted.tolist(),
+        "processor_seconds": run.processor_seconds,
+        "wall_seconds": run.wall_seconds,
     }
     method = question.content["method"]
     return row_of(
@@ -274,19 +284,17 @@ def _method(plan: Plan, entry: SearcherEntry, workload: str) -> dict[str, Any]:
     chosen = searchers.searcher_class(entry.name).OPTIONS.read(
         entry.name, entry.preset, entry.parameters
     )
-    told = chosen.model_dump(mode="json", exclude={"predictor"}, fallback=str)
-    of_preset = chosen.PRESETS.get(entry.preset or "", {})
     family = plan.workloads[workload].family
     method: dict[str, Any] = {
         "name": entry.name,
-        "parameters": told,
-        "objective_of_preset": of_preset.get("objective"),
+        "parameters": chosen.resolved(),
+        # Says nothing any more; rows of before have it, and are still read.
+        "objective_of_preset": None,
         "family": family,
         "package": _package("searcher", entry.name),
     }
-    if "predictor" in searchers.hyperparameters(entry.name):
-        folder = plan.surrogates.get(family)
-        method["surrogate"] = "shipped" if folder is None else _digest(str(folder))
+    if "predictor" in searchers.searcher_class(entry.name).USES:
+        method["surrogate"] = _surrogate(plan.surrogates.get(family))
     return method
 
 
@@ -299,9 +307,7 @@ def _package(what: str, name: str) -> str:
     return table.package(name) or f"mapspace {__version__}"
 
 
-@cache
-def _digest(folder: str) -> str:
-    return content_digest(place(folder))
+_surrogate = cache(surrogate_digest)
 
 
 @cache

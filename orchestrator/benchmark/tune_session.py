@@ -6,11 +6,11 @@ import contextlib
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mapspace.errors import MapspaceError
+from mapspace.left_behind import scratch_folder
 from mapspace.storage import Place, write_atomically
 from orchestrator.benchmark.config import Plan
 from orchestrator.benchmark.curve_sums import HOPELESS
@@ -80,12 +80,12 @@ def fit(
 
     from orchestrator.benchmark.tune_progress import FinishedTrials, LostNodes, StopAtLimit
 
-    with tempfile.TemporaryDirectory() as storage:
+    with scratch_folder("tune") as storage:
         grid = tune.Tuner(
             trainable,
             tune_config=config,
             run_config=tune.RunConfig(
-                storage_path=storage,
+                storage_path=str(storage),
                 verbose=0,
                 stop=StopAtLimit(live),
                 callbacks=[*callbacks, LostNodes(), FinishedTrials()],
@@ -134,4 +134,5 @@ def budget_text(plan: Plan) -> str:
         return f"{100 * benchmark.visited:g} % of the space"
     if benchmark.iterations is not None:
         return f"{benchmark.iterations:,} iterations"
-    return f"{benchmark.seconds:g} s"
+    what = "processor time" if benchmark.clock == "processor" else "time"
+    return f"{benchmark.seconds:g} s of {what}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, ContractError, DataError
 from mapspace.storage import Place, write_atomically
 from mapspace.strict_yaml import StrictModel, validate
@@ -36,6 +36,16 @@ class _Noted(StrictModel):
     workloads: dict[str, tuple[Begin, ...]]
 
 
+def check_store(states: Place, store: Store | None) -> None:
+    """Refuses a warm start without a store, unless its mappings were noted before.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if store is None and not (states / WARM_FILE).exists():
+        raise ConfigError("warm_start: takes its mappings from a store, and there is none.")
+
+
 def warm_starts(plan: Plan, states: Place, store: Store | None) -> dict[str, tuple[Begin, ...]]:
     """What searches begin from, by workload.
 
@@ -51,12 +61,12 @@ def warm_starts(plan: Plan, states: Place, store: Store | None) -> dict[str, tup
     """
     file = states / WARM_FILE
     if file.exists():
-        noted = parse_json(file.read_bytes(), str(file), DataError)
+        noted = read_json(file, DataError)
         found = validate(_Noted, noted, str(file), DataError).workloads
         _check(plan, found, file)
         return found
-    if store is None:
-        raise ConfigError("warm_start: takes its mappings from a store, and there is none.")
+    check_store(states, store)
+    assert store is not None  # nothing was noted
     found = {
         name: tuple(
             Begin(

@@ -17,9 +17,10 @@ from costmodel.costs import Detail
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.meant_entries import serving
 from costmodel.networks import load_network
 from costmodel.workloads import workload as load_workload
-from mapspace.errors import ConfigError, DataError
+from mapspace.errors import ArgumentError, ConfigError, DataError, together
 from orchestrator.bypass.result import BypassBest, BypassLayer, BypassResult, Delivery
 from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.runs.interrupts import interruptible
@@ -108,10 +109,14 @@ def compare_bypass(
         ConfigError: an unknown name, a machine or workload that admits no proof, or a single
             workload without feasible mapping.
     """
-    from costmodel.exact_any.choice import load_prover, why_not_proven
+    from costmodel.exact_any.choice import functions_of_proof, load_prover, why_not_proven
 
-    name, layers = load_network(source) if network else ("", [(load_workload(source), 1)])
-    device = accelerator(machine)
+    (name, layers), device, _ = together(
+        lambda: load_network(source) if network else ("", [(load_workload(source), 1)]),
+        lambda: accelerator(machine),
+        lambda: _check_seconds(seconds),
+    )
+    device = serving(device, (layer for layer, _ in layers))
     for layer, _ in layers:
         reason = why_not_proven(MapSpace(layer, device))
         if reason is not None:
@@ -119,8 +124,9 @@ def compare_bypass(
     live = Live(stream or sys.stderr)
     where = name or layers[0][0].name
     live.line(f"proving what bypass is worth for {where} on {device.name}")
-    with live.preparing("loading the exact search"):
-        load_prover(MapSpace(layers[0][0], device))
+    first = MapSpace(layers[0][0], device)
+    with live.preparing("loading the exact search", functions=functions_of_proof(first)):
+        load_prover(first)
     started = time.monotonic()
     found: list[BypassLayer] = []
     with interruptible() as stop:
@@ -155,6 +161,11 @@ def compare_bypass(
         seconds=time.monotonic() - started,
         interrupted=len(found) < len(layers),
     )
+
+
+def _check_seconds(seconds: float) -> None:
+    if not seconds > 0:
+        raise ArgumentError("seconds", f": expected more than 0, got {seconds:g}.")
 
 
 def _prove(

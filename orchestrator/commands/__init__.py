@@ -4,14 +4,15 @@ from orchestrator.commands.bypass import bypass
 from orchestrator.commands.evaluate import evaluate
 from orchestrator.commands.explain import diff, explain
 from orchestrator.commands.export import export, schema
-from orchestrator.commands.import_files import import_
+from orchestrator.commands.import_files import check, import_
 from orchestrator.commands.proofs import pareto, verify
 from orchestrator.commands.results import results
 from orchestrator.commands.search import search
+from orchestrator.commands.submit import submit
 from orchestrator.commands.tile import tile
 from orchestrator.commands.watch import watch
 
 COMMANDS = (
     search, results, watch, tile, verify, pareto, bypass, evaluate, explain, diff, export, schema,
-    import_,
+    import_, check, submit,
 )  # fmt: skip

@@ -15,9 +15,11 @@ from orchestrator.commands.options import (
     PLACE,
     TIMELOOP,
     OnceEach,
+    check_folder,
     check_timeloop,
     with_store,
 )
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import answer_text
 
@@ -79,13 +81,19 @@ def evaluate(
     if timeloop:
         from orchestrator.records.timeloop_files import costs_text, evaluate_files
 
-        if output is not None or options["counting"] or model not in (None, "loopnest"):
+        if options["counting"]:
+            raise click.UsageError(
+                "--counting is for records: mapspace search --timeloop FILE... --counting true."
+            )
+        if output is not None or model not in (None, "loopnest"):
             raise click.UsageError("--timeloop is for --model loopnest, and prints its answer.")
         result = evaluate_files(records, lenient=lenient, link_transfers=options["link_transfers"])
-        click.echo(answer_text(result) if as_json else costs_text(result))
+        click.echo(answer_text(result) if as_json else fitted(costs_text(result)))
         return
     if len(records) > 1:
         raise click.UsageError(f"Got unexpected extra argument ({records[1]})")
+    if output is not None:
+        check_folder(output)
     with (
         local_file(place(records[0]), there=True) as source,
         nullcontext() if hardware is None else local_file(hardware, there=True) as machine,

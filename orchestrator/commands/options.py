@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from mapspace.bounded_reading import LARGEST_FILE, open_file
 from mapspace.errors import ConfigError
-from mapspace.storage import Place, write_atomically
+from mapspace.storage import Place, check_writable, write_atomically
+from mapspace.strict_yaml import load_yaml
 from orchestrator.runs.locations import PlaceParam
 from orchestrator.schemas.json_text import answer_text
 
@@ -30,6 +33,54 @@ COUNTING = click.option(
     type=click.Choice(("timeloop", "true")),
     help="Of remainders: as Timeloop, or every element by itself; else as the machine says.",
 )
+
+
+def _bits(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> dict[str, int] | None:
+    if text is None:
+        return None
+    from costmodel.bits import read_bits
+
+    return read_bits(text)
+
+
+BITS = click.option(
+    "--bits",
+    metavar="TENSOR=BITS,...",
+    callback=_bits,
+    help="Bits of a value by tensor or role, such as weights=4,inputs=8; else one word.",
+)
+
+
+def _set_hyperparameters(
+    context: click.Context, option: click.Parameter, entries: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Hyperparameters by name from texts such as population=64; values are written as in YAML."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not equals or not name.isidentifier() or not value or name in found:
+            raise ConfigError(f"--set: expected NAME=VALUE once per name, got {entry!r}.")
+        found[name] = load_yaml(f"--set {name}", text=f"{name}: {value}")[name]
+    return found or None
+
+
+def with_hyperparameters(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with `--preset` and `--set`, which it has as `preset` and `parameters`."""
+    for add in (
+        click.option(
+            "--set",
+            "parameters",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_set_hyperparameters,
+            help="A hyperparameter of the searcher; `mapspace describe searcher NAME` lists them.",
+        ),
+        click.option("--preset", help="Hyperparameters of the searcher by name, such as paper."),
+    ):
+        function = add(function)
+    return function
 
 
 def with_store(function: Callable[..., None]) -> Callable[..., None]:
@@ -66,35 +117,70 @@ _NETWORK_CERTIFICATE_KEYS = {"format", "network", "cuts"}
 
 
 class OnceEach(click.Command):
-    """A command that refuses an option given twice, where click would take the last in silence."""
+    """A command that says all of its options that are wrong, where click would say the first.
+
+    An option given twice is refused, where click would take the last in silence.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the arguments.
 
         Raises:
-            click.UsageError: an option that takes one value is given twice.
+            click.UsageError: an option that takes one value is given twice, or values that are not
+                allowed.
         """
+        seen: set[str | None] = set()
+        for option, texts in self._parts(ctx, args):
+            if option is not None and option.name in seen and not option.multiple:
+                name = texts[0].partition("=")[0]
+                raise click.UsageError(f"{name}: expected once, got it twice.", ctx)
+            seen.add(None if option is None else option.name)
+        given, said = list(args), list[str]()
+        while True:
+            try:
+                # It takes what it parses from the list.
+                rest = super().parse_args(ctx, list(given))
+            except click.MissingParameter:
+                if said:
+                    break
+                raise
+            except click.BadParameter as error:
+                left = [
+                    text
+                    for option, texts in self._parts(ctx, given)
+                    if option is None or option is not error.param
+                    for text in texts
+                ]
+                said.append(error.format_message())
+                if left == given:
+                    break
+                given = left
+            else:
+                if not said:
+                    return rest
+                break
+        raise click.UsageError(" ".join(said), ctx)
+
+    def _parts(
+        self, ctx: click.Context, args: Sequence[str]
+    ) -> Iterator[tuple[click.Option | None, list[str]]]:
+        """The arguments, an option's name and value together, with the option."""
         options = {
             name: option
             for option in self.get_params(ctx)
-            if isinstance(option, click.Option)
+            if isinstance(option, click.Option) and not option.is_flag and not option.count
             for name in option.opts
-            if not option.is_flag and not option.multiple and not option.count
         }
-        seen: set[str | None] = set()
         rest = iter(args)
         for text in rest:
-            if text == "--":
-                break
             name, equals, _ = text.partition("=")
-            if name not in options:
-                continue
-            if options[name].name in seen:
-                raise click.UsageError(f"{name}: expected once, got it twice.", ctx)
-            seen.add(options[name].name)
-            if not equals:
-                next(rest, None)  # its value, which may look like an option
-        return super().parse_args(ctx, args)
+            option = options.get(name)
+            if text == "--":
+                yield None, [text, *rest]
+            elif option is None or equals:
+                yield option, [text]
+            else:  # its value may look like an option
+                yield option, [text, *itertools.islice(rest, 1)]
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of the help, whole: lists of commands wrap it."""
@@ -142,13 +228,16 @@ def check_page(page: Place | None) -> None:
 
 
 def check_folder(file: Place) -> None:
-    """Refuses a file whose folder is not there.
+    """Refuses a file that cannot be written, before any work.
 
     Raises:
-        ConfigError: there is no such folder.
+        ConfigError: there is no such folder, or no permission to write there.
     """
-    if isinstance(file, Path) and not file.parent.is_dir():
+    if not isinstance(file, Path):
+        return
+    if not file.parent.is_dir():
         raise ConfigError(f"{file}: the folder {file.parent} does not exist.")
+    check_writable(file)
 
 
 def write_text(text: str, output: Place | None, as_json: bool) -> None:
@@ -169,8 +258,9 @@ def check_records_output(output: Place) -> None:
             folder for it.
     """
     if isinstance(output, Path) and output.suffix in (".yaml", ".yml") and output.is_file():
-        if not output.read_bytes().startswith(b"mapping:"):
+        if not _start(output).startswith(b"mapping:"):
             raise ConfigError(f"{output}: exists and holds no mapping; give another name.")
+        check_folder(output)
         return
     _check_output(output, _RECORD_KEYS, "mapping records")
 
@@ -209,11 +299,19 @@ def _check_output(output: Place, keys: set[str], what: str) -> None:
     # Devices and pipes, such as /dev/stdout, hold nothing that could be lost.
     if not output.exists() or (isinstance(output, Path) and not output.is_file()):
         return
-    if not _holds(output.read_bytes(), keys):
+    if not _holds(_start(output), keys):
         raise ConfigError(
             f"{output}: expected a new file or one of {what}, found something else; remove it or "
             "choose another --output."
         )
+
+
+def _start(output: Place) -> bytes:
+    """The content of a file, or as much of it as tells what it holds."""
+    if not isinstance(output, Path):
+        return output.read_start(LARGEST_FILE)
+    with open_file(output, ConfigError) as file:
+        return file.read(LARGEST_FILE)
 
 
 def _holds(content: bytes, keys: set[str]) -> bool:
@@ -296,3 +394,36 @@ def check_timeloop(timeloop: bool, lenient: bool, arguments: Sequence[str]) -> N
         raise click.UsageError("--timeloop needs files: architecture, problem and perhaps more.")
     if lenient and not timeloop:
         raise click.UsageError("--lenient is for --timeloop.")
+
+
+def problem_asked(
+    words: Sequence[str], accelerator: str, *, timeloop: bool, lenient: bool
+) -> tuple[Any, Any]:
+    """The workload and the machine of a command: by name, or of Timeloop's files.
+
+    Raises:
+        UsageError: none or several workloads, or an accelerator beside Timeloop's.
+        ConfigError: Timeloop's files that cannot be read.
+    """
+    check_timeloop(timeloop, lenient, words)
+    if not timeloop:
+        if not words:
+            raise click.UsageError("Missing argument 'WORKLOAD'.")
+        if len(words) > 1:
+            raise click.UsageError(f"Got unexpected extra argument ({words[1]})")
+        return words[0], accelerator
+    refuse_accelerator()
+    from orchestrator.records.timeloop_files import read_files
+
+    return read_files(words, lenient=lenient).problem()
+
+
+def refuse_accelerator() -> None:
+    """Refuses --accelerator beside --timeloop.
+
+    Raises:
+        UsageError: it was given.
+    """
+    default = click.core.ParameterSource.DEFAULT
+    if click.get_current_context().get_parameter_source("accelerator") is not default:
+        raise click.UsageError("--accelerator: Timeloop's files say the machine.")

@@ -8,13 +8,17 @@ import click
 
 from mapspace.errors import MapspaceError
 from orchestrator.commands.options import (
+    LENIENT,
     PLACE,
+    TIMELOOP,
     OnceEach,
     check_plot,
     check_records_output,
     fail,
+    problem_asked,
     with_store,
 )
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import answer_text, json_text
 
@@ -45,7 +49,7 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 
     with local_file(certificate, there=True) as file:
         result = verify_any_file(file, independent=independent, seconds=seconds)
-    click.echo(answer_text(result.to_dict()) if as_json else verification_text(result))
+    click.echo(answer_text(result.to_dict()) if as_json else fitted(verification_text(result)))
     if not result.holds:
         raise MapspaceError(f"{certificate}: the certificate does not hold.")
     if not result.complete:
@@ -54,7 +58,9 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 
 
 @click.command(cls=OnceEach)
-@click.argument("workload")
+@click.argument("workload", nargs=-1)
+@TIMELOOP
+@LENIENT
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option(
     "--seconds", type=float, help="End with what is known of it then; else however long it takes."
@@ -64,18 +70,19 @@ def verify(certificate: Place, independent: bool, seconds: float | None, as_json
 @with_store
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def pareto(
-    workload: str,
+    workload: tuple[str, ...],
     accelerator: str,
     seconds: float | None,
     plot: Place | None,
     output: Place | None,
     store: Store | None,
     as_json: bool,
+    **files: bool,
 ) -> None:
     """Proves the energy-latency front of WORKLOAD: every mapping that no other beats in both.
 
     Where --seconds end before, the mappings known are printed with what each could be bettered by
-    at most.
+    at most. With --timeloop the arguments are Timeloop's input files.
     """
     from orchestrator.proofs.pareto import draw_front, front, front_text
 
@@ -83,7 +90,9 @@ def pareto(
         check_plot(plot, ".svg")
     if output is not None:
         check_records_output(output)
-    result = front(workload, accelerator, seconds=seconds, store=store)
+    work, machine = problem_asked(workload, accelerator, **files)
+    result = front(work, machine, seconds=seconds, store=store)
+    click.echo(json_text(result.to_dict()) if as_json else fitted(front_text(result)))
     written = []
     if plot is not None:
         with local_file(plot) as file:
@@ -92,5 +101,5 @@ def pareto(
     if output is not None:
         result.save(output)
         written.append(f"records  {output}, one per point")
-    text = "\n".join([front_text(result), *([""] if written else []), *written])
-    click.echo(json_text(result.to_dict()) if as_json else text)
+    if written and not as_json:
+        click.echo("\n".join(["", *written]))

@@ -6,25 +6,43 @@ import csv
 import sys
 import time
 from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from mapspace.errors import ConfigError
 from orchestrator.commands.options import OnceEach, with_store
 from orchestrator.schemas.json_text import json_text
+from orchestrator.store.rows import Kind
 
 if TYPE_CHECKING:
     from orchestrator.store.folder import Store
     from orchestrator.store.sql import Answer, Database
 
-# What is shown of a result where no SQL says it.
+# What is shown of a result where no SQL says it: to people, where there are no more columns asked
+# for, and how many rows; and to programs.
+FEW, FEW_ROWS = "stored::DATE AS stored, kind, workload, accelerator, method, value, proven", 20
+MOST_ROWS = 1000
+# Letters of a name that such a table shows.
+LONGEST = 22
 SHOWN = (
     "stored, kind, workload, accelerator, objective, method, seed, budget_seconds, "
     "budget_iterations, value, proven, gap, seconds"
 )
 REMOVE, CLEAR = "rm", "gc"
+MOST_DAYS = 36_500
+
+
+def _days(_: click.Context, parameter: click.Parameter, given: str | None) -> float | None:
+    """Days of an option, from none to a century."""
+    try:
+        days = None if given is None else float(given)
+    except ValueError:
+        days = -1.0
+    if days is not None and not 0 <= days <= MOST_DAYS:
+        raise click.BadParameter(f"expected 0 to {MOST_DAYS:,} days, got {given}.", param=parameter)
+    return days
 
 
 @click.command(cls=OnceEach)
@@ -33,9 +51,18 @@ REMOVE, CLEAR = "rm", "gc"
 @click.option("--accelerator", help="Name of the machine.")
 @click.option("--method", help="Name of the searcher.")
 @click.option("--objective", help="What was minimised.")
-@click.option("--kind", help="search, run (of a benchmark), proof, front, network, evaluation.")
-@click.option("--older", type=float, metavar="DAYS", help="Stored so many days ago or earlier.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the latest; else 1000.")
+@click.option(
+    "--kind",
+    type=click.Choice(get_args(Kind)),
+    help="Of result; run is a benchmark's, of a method.",
+)
+@click.option("--older", callback=_days, metavar="DAYS", help="Stored so many days ago or earlier.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help=f"At most so many, the latest; else {FEW_ROWS}, as JSON or CSV {MOST_ROWS}.",
+)
+@click.option("--wide", is_flag=True, help="All columns that JSON has, however wide.")
 @click.option("--all", "everything", is_flag=True, help="With rm: all results.")
 @with_store
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -43,6 +70,7 @@ REMOVE, CLEAR = "rm", "gc"
 def results(
     question: str | None,
     limit: int | None,
+    wide: bool,
     everything: bool,
     store: Store | None,
     as_csv: bool,
@@ -84,7 +112,10 @@ def results(
     if question is None:
         # A simulator has thousands, which would hide everything else.
         chosen = {"no_kind": "evaluation", **chosen} if "kind" not in chosen else chosen
-        answer = _listed(database, chosen, SHOWN, limit or 1000)
+        to_people = not (as_json or as_csv)
+        columns = FEW if to_people and not wide else SHOWN
+        most = limit or (FEW_ROWS + 1 if to_people else MOST_ROWS)
+        answer = _listed(database, chosen, columns, most)
     else:
         _refuse(chosen, limit, "SQL")
         answer = database.ask(question)
@@ -95,7 +126,7 @@ def results(
         writer.writerow(answer.columns)
         writer.writerows(answer.rows)
     else:
-        click.echo(_table(answer))
+        click.echo(_table(answer, wide, None if question else limit or FEW_ROWS))
 
 
 def _refuse(chosen: Mapping[str, Any], limit: int | None, what: str) -> None:
@@ -139,19 +170,30 @@ def _problem(text: str) -> str:
         return text
 
 
-def _table(answer: Answer) -> str:
+def _table(answer: Answer, wide: bool, most: int | None) -> str:
+    """A table for people: all of it, or the first rows and that there are more."""
     from orchestrator.report.document import LEFT, RIGHT, Table
     from orchestrator.report.text_table import table_lines
 
-    texts = [tuple(map(_text, row)) for row in answer.rows]
+    rows = answer.rows[:most]
+    texts = [tuple(map(_text, row)) for row in rows]
+    if most is not None and not wide:
+        texts = [tuple(map(_cut, row)) for row in texts]
     numbers = [
-        all(isinstance(row[i], int | float | None) for row in answer.rows)
+        all(isinstance(row[i], int | float | None) for row in rows)
         for i in range(len(answer.columns))
     ]
     formats = tuple(RIGHT if number else LEFT for number in numbers)
-    lines = table_lines(Table("results", "", answer.columns, formats, texts))
-    count = len(answer.rows)
-    return "\n".join([*lines, f"{count:,} row{'' if count == 1 else 's'}"])
+    table = Table("results", "", answer.columns, formats, texts)
+    count, more = len(rows), len(answer.rows) > len(rows)
+    told = f"{count:,} row{'' if count == 1 else 's'}"
+    told += ", the latest: --limit shows more, --wide all columns" if more else ""
+    return "\n".join([*table_lines(table, width=10_000 if wide else None), told])
+
+
+def _cut(text: str) -> str:
+    """A name that fits beside others: those of machines of a grid are sentences."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _text(value: Any) -> str:
@@ -161,6 +203,8 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
     return str(value)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from costmodel.costs import OBJECTIVES
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import ConfigError, MapspaceError, noted, refuse, together
 from orchestrator.commands.options import (
+    BITS,
     COUNTING,
     HTML,
     LENIENT,
@@ -26,10 +27,12 @@ from orchestrator.commands.options import (
     pair_of,
     share_of,
     tensors_by_level,
+    with_hyperparameters,
     with_store,
 )
 from orchestrator.commands.search_lines import search_lines, search_timeloop
 from orchestrator.commands.search_networks import search_layers, search_whole
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import json_text
 
@@ -102,8 +105,13 @@ class _Asked:
             "workers": (self.single, "a single WORKLOAD"),
             "islands": (self.single and self.continued is None, "a single WORKLOAD"),
             "why_not": (self.single, "a single WORKLOAD"),
+            "bits": (
+                self.continued is None
+                and not (self.resident or self.timeloop or self.problems is not None),
+                "a WORKLOAD, or --network without --resident",
+            ),
             "warm_start": (self.single and self.continued is None, "a single WORKLOAD"),
-            "html": (self.single or self.jointly, "a single WORKLOAD"),
+            "html": (self.single or self.jointly, "a single WORKLOAD, or --network --jointly"),
             "fused": (self.resident, "--network --jointly --resident"),
             "moves": (self.network is not None, "--network"),
         }
@@ -141,6 +149,7 @@ class _Asked:
 )
 @click.option("--accelerator", default="mm256", show_default=True, help="Preset or YAML file.")
 @click.option("--searcher", help="The method; else exact where it applies.")
+@with_hyperparameters
 @click.option("--seconds", type=float, help="Budget of search time; else 60 (proof) or 2.")
 @click.option("--iterations", type=int, help="Budget of cost queries.")
 @click.option(
@@ -181,6 +190,7 @@ class _Asked:
     help="Say how far a mapping of your own is from the best, and which decision loses most.",
 )
 @COUNTING
+@BITS
 @click.option(
     "--simulator",
     metavar="FILE.yaml|MODULE:NAME",
@@ -254,18 +264,18 @@ def search(
         if given is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} is for --simulator.")
     options["workers"] = workers
-    check_page(page)
-    pairs = _pairs(slices, asked, page, options["accelerator"])
-    own = None if why_not is None else _own_mapping(why_not)
-    kept = tensors_by_level(keep)
-    if output is not None:
-        check_records_output(output)
-        beside = output.with_suffix(".certificate.json")
-        if asked.jointly:
-            check_network_certificate_output(beside)
-        elif asked.network is None:
-            check_certificate_output(beside)
-    request = Request(asked.name, gap=share_of(gap), keep=kept, **options)
+    wrong: list[ConfigError] = []
+    options["gap"] = noted(wrong, lambda: share_of(gap), 0.0)
+    options["keep"] = noted(wrong, lambda: tensors_by_level(keep), None)
+    pairs, own, *_ = together(
+        lambda: _pairs(slices, asked, page, options["accelerator"]),
+        lambda: None if why_not is None else _own_mapping(why_not),
+        lambda: check_page(page),
+        lambda: _check_output(output, asked),
+        lambda: _check_request(asked, options),
+        lambda: refuse(wrong),
+    )
+    request = Request(asked.name, **options)
     if asked.problems is not None:
         search_lines(request, asked.problems, output, as_json)
         return
@@ -280,19 +290,23 @@ def search(
         return
     if asked.continued is not None:
         request = _continued(request, asked.continued)
+    if own is not None:
+        _check_own(request, own)
     result = run_search(request)
-    if output is not None:
-        result.save(output)
     found = None if own is None or result.interrupted else _why_not(result, own, request.seconds)
-    if page is not None:
-        _write_page(page, result, found, pairs)
     if as_json:
         answer = result.to_dict()
         if found is not None:
             answer["why_not"] = found.to_dict()["why_not"]
         click.echo(json_text(answer))
     else:
-        click.echo("\n\n".join([search_text(result), *([found.text()] if found else [])]))
+        texts = [search_text(result), *([found.text()] if found else [])]
+        click.echo(fitted("\n\n".join(texts)))
+    # The answer first: nothing that cannot be written takes it away.
+    if output is not None:
+        result.save(output)
+    if page is not None:
+        _write_page(page, result, found, pairs)
     if result.interrupted or (found is not None and found.interrupted):
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
@@ -333,9 +347,31 @@ def _search_simulated(
     result = search_simulated(
         request, OwnSearch(simulated["simulator"], workers, events, query_seconds)
     )
+    click.echo(json_text(result.to_dict()) if as_json else fitted(result.text()))
     if output is not None:
         save_records([result.record], output)
-    click.echo(json_text(result.to_dict()) if as_json else result.text())
+
+
+def _check_output(output: Place | None, asked: _Asked) -> None:
+    """Refuses a place where records, or the certificate beside them, cannot be written."""
+    if output is None:
+        return
+    check_records_output(output)
+    beside = output.with_suffix(".certificate.json")
+    if asked.jointly:
+        check_network_certificate_output(beside)
+    elif asked.network is None:
+        check_certificate_output(beside)
+
+
+def _check_request(asked: _Asked, options: Mapping[str, Any]) -> None:
+    """Refuses a search that is none; those of several problems look at them first."""
+    from orchestrator.answers.request import Request
+    from orchestrator.search.one_workload import asked_of
+
+    request = Request(asked.name, **options)
+    if asked.single and asked.continued is None:
+        asked_of(request, *together(lambda: request.operation, lambda: request.device))
 
 
 def _own_mapping(file: Place) -> dict[str, Any]:
@@ -344,6 +380,12 @@ def _own_mapping(file: Place) -> dict[str, Any]:
 
     with local_file(file, there=True) as path:
         return numbered_record(path, None)
+
+
+def _check_own(request: Request, own: dict[str, Any]) -> None:
+    from orchestrator.explain.why_not import check_own
+
+    check_own(request, own)
 
 
 def _why_not(result: SearchResult, own: dict[str, Any], seconds: float | None) -> WhyNot:

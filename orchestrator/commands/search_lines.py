@@ -12,6 +12,7 @@ import click
 
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.commands.options import fail
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import json_text
 
@@ -33,7 +34,7 @@ def search_lines(request: Request, problems: Place, output: Place | None, as_jso
         lines = read_problems(file)
     found = []
     for answer in map(partial(_explained, request), search_problems(request, lines)):
-        click.echo(json_text(answer.to_dict()) if as_json else f"{answer.text()}\n")
+        click.echo(json_text(answer.to_dict()) if as_json else fitted(f"{answer.text()}\n"))
         if answer.result is not None:
             found.append({"line": answer.problem.where, **answer.result.record})
         if output is not None:
@@ -68,9 +69,9 @@ def search_timeloop(
         request = replace(request, objective=timeloop_problem.objective_of(read))
     (answer,) = search_problems(request, [timeloop_problem.problem_of(read, files)])
     answer = _explained(request, answer)
+    click.echo(json_text(answer.to_dict()) if as_json else fitted(answer.text()))
     if output is not None and answer.result is not None:
         timeloop_problem.save(answer.result, output)
-    click.echo(json_text(answer.to_dict()) if as_json else answer.text())
     if answer.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if answer.result is None:

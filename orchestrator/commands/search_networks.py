@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import ConfigError, MapspaceError, refuse
 from orchestrator.commands.options import fail
+from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import json_text
 
@@ -25,9 +26,9 @@ def search_layers(request: Request, output: Place | None, as_json: bool) -> None
     result = search_network(request)
     if request.explain:
         result = explain_layers(result, request, sys.stderr)
+    click.echo(json_text(result.to_dict()) if as_json else fitted(result.picture()))
     if output is not None:
         result.save(output)
-    click.echo(json_text(result.to_dict()) if as_json else result.picture())
     if result.interrupted:
         raise click.exceptions.Exit(fail(str(result.failure), 130))
     if result.failure is not None:
@@ -44,17 +45,17 @@ def search_whole(
 
     _check(request)
     result = search_resident(request) if resident else search_jointly(request)
+    click.echo(json_text(result.to_dict()) if as_json else fitted(result.picture()))
     if output is not None:
         result.save(output)
     if page is not None:
         with local_file(page) as file:
             save_document(result.document(), file)
-    click.echo(json_text(result.to_dict()) if as_json else result.picture())
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
 
 
 def _check(request: Request) -> None:
-    for name, given in (("top", request.top > 1), ("pad", request.pad)):
-        if given:
-            raise ConfigError(f"--{name} is for a single WORKLOAD, not for --network.")
+    given = {"top": request.top > 1, "pad": request.pad}
+    why = "is for a single WORKLOAD, not for --network."
+    refuse([ConfigError(f"--{name} {why}") for name in given if given[name]])

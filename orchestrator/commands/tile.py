@@ -11,8 +11,10 @@ from orchestrator.commands.options import (
     OnceEach,
     check_tiling_output,
     fail,
+    with_hyperparameters,
     with_store,
 )
+from orchestrator.report.text_table import fitted
 from orchestrator.schemas.json_text import json_text
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     help="tvm: measure on this processor; tiling: model a core's caches.",
 )
 @click.option("--searcher", help="By name; else multi-fidelity, or na2c by model.")
+@with_hyperparameters
 @click.option("--seconds", type=float, help="Budget of search time; else 60, or 2 by model.")
 @click.option("--iterations", type=int, help="Budget of tilings.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
@@ -49,8 +52,8 @@ def tile(as_json: bool, output: Place | None, store: Store | None, **options: An
     if output is not None:
         check_tiling_output(output)
     result = run_tile(TileRequest(**options), store=store)
+    click.echo(json_text(result.to_dict()) if as_json else fitted(tile_text(result)))
     if output is not None:
         save_records([result.record], output)
-    click.echo(json_text(result.to_dict()) if as_json else tile_text(result))
     if result.interrupted:
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))

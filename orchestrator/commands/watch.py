@@ -6,6 +6,7 @@ import click
 
 from mapspace.storage import Place, RemotePath
 from orchestrator.commands.options import PLACE, OnceEach
+from orchestrator.report.text_table import fitted
 from orchestrator.schemas.json_text import answer_text
 
 # Between two looks at the files.
@@ -30,7 +31,7 @@ def watch(run: Place, port: int | None, once: bool, as_json: bool) -> None:
     check_folder(run)
     if once or as_json:
         state = folder_state(run)
-        click.echo(answer_text(state) if as_json else state_text(state))
+        click.echo(answer_text(state) if as_json else fitted(state_text(state)))
         return
     from orchestrator.watch.server import Latest, open_server
 

@@ -27,8 +27,9 @@ def percent_text(share: float) -> str:
 
 
 def range_text(text: Callable[[float], str], low: float, high: float) -> str:
-    """An interval in words, empty where there is none."""
-    return f"{text(low)} to {text(high)}" if math.isfinite(low) and math.isfinite(high) else ""
+    """An interval in words, empty where there is none or nothing varies."""
+    known = math.isfinite(low) and math.isfinite(high) and text(low) != text(high)
+    return f"{text(low)} to {text(high)}" if known else ""
 
 
 def ratio_cell(ratio: Ratio, *, muted: bool = False) -> Cell:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orchestrator.comparison.results import NOT_COMPARABLE, Axis, Results
-from orchestrator.report.figure_style import (
-    DASHES,
-    HUES,
-    INK,
-    SPARE_HUES,
-    percent_ticks,
-    plain_figure,
-    save,
-    styled,
-)
+from orchestrator.report.figure_style import INK, MUTED, percent_ticks, plain_figure, save, styled
 from orchestrator.report.light_ticks import Inches, decades, set_ticks
+from orchestrator.report.palette import Style, method_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,33 +28,13 @@ LEGEND_ROW = 0.22
 # Of panels of curves; above them is the legend.
 CURVES = Inches(2.9, 2.3, left=0.66, right=0.12, bottom=0.52, top=0.36, beside=0.46, between=0.68)
 
-# An interval of fewer seeds spans the whole picture and says nothing.
-FEWEST_SEEDS_OF_A_BAND = 4
-
-
-@dataclass(frozen=True)
-class Style:
-    """How a searcher is drawn, everywhere the same."""
-
-    colour: str
-    dash: Any
+# Intervals of fewer seeds span the whole picture and say nothing.
+FEWEST_SEEDS_OF_A_BAND = 8
 
 
 def styles(results: Results) -> dict[str, Style]:
-    """A style per label: the method gives the hue, its variants differ in dash and lightness."""
-    names = {entry["label"]: entry["name"] for entry in results.experiment["searchers"]}
-    spare = iter(SPARE_HUES * len(names))
-    hues: dict[str, str] = {}
-    variants: dict[str, int] = {}
-    chosen: dict[str, Style] = {}
-    for label in results.searchers:
-        name = names[label]
-        if name not in hues:
-            hues[name] = HUES.get(name) or next(spare)
-        index = variants.get(name, 0)
-        variants[name] = index + 1
-        chosen[label] = Style(_lighter(hues[name], 0.32 * index), DASHES[index % len(DASHES)])
-    return chosen
+    """A style per label, as whoever watched the run has seen it."""
+    return method_styles((one["label"], one["name"]) for one in results.experiment["searchers"])
 
 
 def shown_labels(results: Results) -> dict[str, str]:
@@ -140,7 +112,6 @@ def draw_final(results: Results, path: Path) -> None:
                 zorder=2,
                 lw=0 if face == colour else 1.2,
             )
-        end = percents[finite].max(initial=0.0)
         fruitless = results.fruitless(label)
         if fruitless.count:
             text = f"{NOT_COMPARABLE}, {fruitless.text}"
@@ -148,22 +119,23 @@ def draw_final(results: Results, path: Path) -> None:
             mean = 100 * results.overall_above(label)
             panel.barh(height, mean, height=0.18, color=colour, alpha=0.3, zorder=1)
             panel.plot([mean, mean], [height - 0.3, height + 0.3], color=colour, lw=2.6, zorder=3)
-            end, text = max(end, mean), f"{mean:.2f} %"
+            text = f"{mean:.2f} %"
+        # In a column of its own: beside a dot it would be taken for that dot's.
         panel.annotate(
             text,
-            (end, height),
+            (1, height),
+            xycoords=panel.get_yaxis_transform(),
             xytext=(8, 0),
             textcoords="offset points",
             va="center",
             fontsize=9.5,
         )
+    panel.set_title("mean", loc="right", fontsize=9.5, fontweight="normal", color=MUTED, x=1.055)
     panel.axvline(0.0, color=INK, lw=1.0)
     shown = shown_labels(results)
     panel.set_yticks(range(len(labels)), [shown[label] for label in labels], color=INK)
     panel.set_ylim(-0.6, len(labels) - 0.4)
     panel.set_xlim(left=-0.02 * panel.get_xlim()[1])
-    low, high = panel.get_xlim()
-    panel.set_xlim(low, high + 0.09 * (high - low))
     panel.set_xlabel(f"final {_percent_text(results)}")
     panel.tick_params(axis="y", length=0, labelsize=10.5)
     panel.grid(axis="y", visible=False)
@@ -221,10 +193,3 @@ def _legend(figure: Figure, results: Results, look: dict[str, Style], columns: i
 def _percent_text(results: Results) -> str:
     """What an axis shows; panels and dots of a mixture say which of the two they are."""
     return f"{results.objective_name}, % above {results.reference_name}"
-
-
-def _lighter(colour: str, share: float) -> str:
-    """A colour moved towards white by a share."""
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    mixed = [round(part + (255 - part) * min(share, 0.7)) for part in parts]
-    return "#" + "".join(f"{part:02x}" for part in mixed)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -114,7 +114,9 @@ def draw_latency(results: Results, bills: Bills, path: Path) -> None:
     maps = maps_of(results, bills)
     columns = 2
     rows = math.ceil((1 + len(maps)) / columns)
-    legend = LEGEND_ROW * math.ceil(len(methods_of(results, bills)) / BESIDE)
+    # Where a panel is left over the legend has its place, else a place below.
+    hole = (1 + len(maps)) % columns
+    legend = 0 if hole else LEGEND_ROW * math.ceil(len(methods_of(results, bills)) / BESIDE)
     figure, panels = replace(PANELS, bottom=PANELS.bottom + legend).panels(rows, columns)
     flat = list(panels.flat)
     _draw_lines(flat[0], results, bills)
@@ -122,17 +124,13 @@ def draw_latency(results: Results, bills: Bills, path: Path) -> None:
     for panel, (title, methods) in zip(flat[1:], maps, strict=False):
         winner, _ = best_of(results, methods, LATENCIES, TIMES, bills, known)
         _draw_map(panel, results, bills, title, methods, winner)
-    for panel in flat[1 + len(maps) :]:
-        panel.set_visible(False)
     handles, labels = flat[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="lower center",
-        ncols=BESIDE,
-        handlelength=2.6,
-        columnspacing=1.6,
-    )
+    look: dict[str, Any] = {"handles": handles, "labels": labels, "handlelength": 2.6}
+    if hole:
+        flat[-1].axis("off")
+        flat[-1].legend(loc="upper left", fontsize=10.5, labelspacing=0.8, **look)
+    else:
+        figure.legend(loc="lower center", ncols=BESIDE, columnspacing=1.6, **look)
     save(figure, path)
 
 

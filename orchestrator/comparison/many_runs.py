@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mapspace.arrow_columns import numbers, repeated
 from mapspace.errors import DataError
 from mapspace.storage import Place, opened, remove_unfinished, whole_upload
-from orchestrator.comparison.results import Column, PairedRuns, Run
+from orchestrator.comparison.results import TIMED, Column, PairedRuns, Run
 
 CURVES_FILE = "curves.parquet"
 RUNS_FILE = "runs.parquet"
@@ -38,13 +38,14 @@ WHOLE = ("seed", "iterations", "true_queries", "surrogate_queries", "points")
 OF_CURVES = {"evaluation": np.int64, "seconds": np.float64, "best_loss": np.float64}
 
 
-def runs_schema() -> Any:
-    """The columns of `runs.parquet`."""
+def runs_schema(timed: bool = True) -> Any:
+    """The columns of `runs.parquet`; old ones have neither of the two times."""
     import pyarrow as pa
 
     types = {"searcher": pa.string(), "workload": pa.string()}
     types |= dict.fromkeys(WHOLE, pa.int64())
     types |= {"best_loss": pa.float64(), "seconds": pa.float64(), "failure": pa.string()}
+    types |= dict.fromkeys(TIMED, pa.float64()) if timed else {}
     return pa.schema([*types.items(), ("best_code", pa.list_(pa.int64()))])
 
 
@@ -111,7 +112,7 @@ class ManyRuns(PairedRuns):
             DataError: a file is missing or damaged, or has a value that no search can have.
         """
         self.folder = folder
-        self._runs = _Parts(folder / RUNS_FILE, runs_schema())
+        self._runs = _Parts(folder / RUNS_FILE, runs_schema(), runs_schema(timed=False))
         self._curves = _Parts(folder / CURVES_FILE, curves_schema())
         self._losses: dict[Pair, npt.NDArray[np.float64]] = {}
         points: list[int] = []
@@ -158,6 +159,8 @@ class ManyRuns(PairedRuns):
             return np.empty(0)
         if name == "best_loss":
             return self._losses[pair]
+        if name in TIMED and not self._runs.has(name):
+            return np.full(len(self._losses[pair]), np.nan)
         table = self._runs.read(self._part[pair], [name])
         if name == "failure":
             return np.array(table[name].to_pylist())
@@ -217,7 +220,7 @@ class _Parts:
         rows: of each of them.
     """
 
-    def __init__(self, path: Place, schema: Any) -> None:
+    def __init__(self, path: Place, *schemas: Any) -> None:
         import pyarrow.parquet as pq
 
         self._path = path
@@ -228,11 +231,15 @@ class _Parts:
             raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
         except (OSError, ValueError) as error:
             raise self.damaged(str(error).splitlines()[0]) from error
-        if not found.equals(schema):
+        if not any(found.equals(schema) for schema in schemas):
             raise self.damaged("expected other columns")
         metadata = self._file.metadata
         self.count = metadata.num_row_groups
         self.rows = [metadata.row_group(part).num_rows for part in range(self.count)]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column."""
+        return name in self._file.schema_arrow.names
 
     def read(self, part: int, columns: list[str] | None) -> Any:
         """Columns of a part."""
@@ -242,14 +249,14 @@ class _Parts:
         except (OSError, ValueError) as error:
             raise self.damaged(str(error).splitlines()[0]) from error
         for name in table.column_names:
-            if table[name].null_count:
+            if table[name].null_count and name not in TIMED:
                 raise self.damaged(f"{name}: expected no gaps")
         return table
 
     def numbers(self, table: Any, name: str) -> npt.NDArray[Any]:
         """A column of numbers of 0 or more."""
         values: npt.NDArray[Any] = table[name].to_numpy()
-        if not (values >= 0).all():
+        if not ((values >= 0) | (name in TIMED and np.isnan(values))).all():
             raise self.damaged(f"{name}: expected 0 or more, got {values.min()}")
         return values
 
@@ -266,7 +273,7 @@ class _Parts:
 
 
 def _run_columns(runs: Sequence[Run]) -> dict[str, Any]:
-    names = ("searcher", "workload", "seed", "best_loss", "seconds", "failure", "best_code")
+    names = ("searcher", "workload", "seed", "best_loss", "seconds", "failure", "best_code", *TIMED)
     counts = ("iterations", "true_queries", "surrogate_queries")
     columns = {name: [getattr(run, name) for run in runs] for name in (*names, *counts)}
     return {**columns, "points": [len(run.loss) for run in runs]}

@@ -13,7 +13,8 @@ from costmodel.models import entry_of
 from mapspace import storage
 from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.comparison.cells import TIMES
-from orchestrator.comparison.figures import draw_curves, draw_final
+from orchestrator.comparison.conclusion import budget_text, conclusion
+from orchestrator.comparison.figures import FEWEST_SEEDS_OF_A_BAND, draw_curves, draw_final
 from orchestrator.comparison.latency_replay import applies, bills_of
 from orchestrator.comparison.latency_section import latency_blocks, paper_points
 from orchestrator.comparison.many_runs import CURVES_FILE, RUNS_FILE
@@ -25,9 +26,11 @@ from orchestrator.comparison.results_files import (
     SUMMARY_FILE,
     load,
 )
+from orchestrator.comparison.search_time import CLOCKS, shared_text
 from orchestrator.comparison.tables import (
     above_table,
     bounds_table,
+    hyperparameters_table,
     matrix_table,
     normalised_table,
     reason_text,
@@ -36,9 +39,9 @@ from orchestrator.comparison.tables import (
 )
 from orchestrator.report.document import LEFT, Document, Figure, Section, Table
 from orchestrator.report.page import write_page
-from orchestrator.report.text_table import table_lines
+from orchestrator.report.text_table import table_lines, wrapped
 from orchestrator.runs.kinds import why_no_report
-from orchestrator.runs.locations import local_copy, publish
+from orchestrator.runs.locations import local_view
 from orchestrator.runs.mlflow_client import TRACKING_FILE, attach
 
 REPORT_FILE = "report.html"
@@ -99,17 +102,16 @@ def write_report(folder: storage.Place | str, *, tracking_uri: str | None = None
         DataError: a file of results is damaged.
     """
     source = storage.place(folder)
-    folder = local_copy(source, is_result)
-    found = find_results(folder, source)
-    document, drawn = draw_report(found, folder)
-    page = folder / REPORT_FILE
-    publish(folder, [str(file.relative_to(folder)) for file in (*drawn.values(), page)], source)
-    for run, section in zip(found, document.sections, strict=False):
-        figures = [drawn[figure.key] for figure in section.figures]
-        try:
-            attach(run, [page, *figures], tracking_uri=tracking_uri)
-        except MapspaceError as error:
-            print(f"Warning: {error}", file=sys.stderr)
+    with local_view(source, is_result) as copy:
+        found = find_results(copy, source)
+        document, drawn = draw_report(found, copy)
+        page = copy / REPORT_FILE
+        for run, section in zip(found, document.sections, strict=False):
+            figures = [drawn[figure.key] for figure in section.figures]
+            try:
+                attach(run, [page, *figures], tracking_uri=tracking_uri)
+            except MapspaceError as error:
+                print(f"Warning: {error}", file=sys.stderr)
     return page
 
 
@@ -144,6 +146,9 @@ def text_table(results: Results) -> str:
                 f"at most: above a lower bound; no optimum is proven: {reason}"
                 for reason in reasons
             ),
+            *wrapped(shared_text(results)),
+            "",
+            *wrapped(conclusion(results)),
         ]
     )
 
@@ -165,9 +170,11 @@ def benchmark_document(found: dict[Path, Results], folder: Path) -> Document:
     )
     count = "1 benchmark" if len(every) == 1 else f"{len(every)} benchmarks"
     sections = [_section(results, place, folder) for place, results in found.items()]
+    ends = {str(results.experiment["name"]): conclusion(results) for results in every}
+    said = [f"{name}: {end}" if len(every) > 1 else end for name, end in ends.items() if end]
     return Document(
         _title(every),
-        f"{count}, {searches:,} searches, {queries:,} cost queries.",
+        "\n".join([*said, f"{count}, {searches:,} searches, {queries:,} cost queries."]),
         [*sections, _measuring(every[-1])],
     )
 
@@ -178,6 +185,7 @@ def _section(results: Results, place: Path, folder: Path) -> Section:
     blocks: list[str | Table | Figure | None] = [
         " ".join(str(results.experiment.get("description", "")).split()) or None,
         _setting(results),
+        shared_text(results) or None,
         Figure(
             f"{name}-final",
             "How far above the optimum every method ends, per cent",
@@ -195,6 +203,7 @@ def _section(results: Results, place: Path, folder: Path) -> Section:
         paper_points(results),
         matrix_table(results),
         spent_table(results),
+        hyperparameters_table(results),
         *_shortcomings(results),
     ]
     return Section(name, [block for block in blocks if block is not None])
@@ -209,13 +218,14 @@ def _curves(results: Results, name: str) -> list[Figure]:
         "Best so far against iterations",
         partial(draw_curves, results, "evaluation"),
         f"{scales} Lines: geometric mean over the seeds; bands: its 95 % interval, cut at the "
-        "optimum, from four seeds on. A line starts when every seed has a feasible mapping.",
+        f"optimum, from {FEWEST_SEEDS_OF_A_BAND} seeds on. A line starts when every seed has a "
+        "feasible mapping.",
     )
     time = Figure(
         f"{name}-time",
         "Best so far against search time",
         partial(draw_curves, results, "seconds"),
-        "The same searches over the time that they had taken. "
+        f"The same searches over the time that they had taken, {CLOCKS[results.clock]}. "
         + (
             "All methods had the same time."
             if by_time
@@ -262,19 +272,13 @@ def _shortcomings(results: Results) -> list[str]:
 
 def _setting(results: Results) -> str:
     experiment = results.experiment
-    if experiment.get("seconds") is not None:
-        budget = f"{experiment['seconds']:g} s of search time"
-    elif experiment.get("visited") is not None:
-        budget = f"{100 * experiment['visited']:g} % of the space"
-    else:
-        budget = f"{experiment['iterations']:,} iterations"
     device = f"accelerator {experiment['accelerator']}"
     if entry_of(results.experiment).measured:
         device = "measured on this machine"
     parts = [
         f"{len(results.searchers)} methods {TIMES} {len(results.workloads)} workloads {TIMES} "
         f"{seeds_text(results)}",
-        f"{budget} per search",
+        f"{budget_text(results)} per search",
         device,
         f"objective {results.objective_name}",
         f"host “{experiment['host']}”: "
@@ -284,6 +288,8 @@ def _setting(results: Results) -> str:
             "pool": f"every search has {experiment.get('workers')} evaluators, out of order",
         }[experiment["host"]],
     ]
+    if experiment.get("seconds") is not None:
+        parts.append(f"seconds are {CLOCKS[results.clock]}")
     if experiment.get("query_latency"):
         parts.append(f"{experiment['query_latency']:g} s virtual latency per true query")
     return "; ".join(parts) + "."
@@ -310,6 +316,7 @@ def _measuring(results: Results) -> Section:
             *((f"plug-in: {what}", name) for what, name in (made.get("plugins") or {}).items()),
             ("mapspace", str(made["mapspace"])),
             ("Python, Ray", f"{made['python']}, {made['ray']}"),
+            *((name, str(made[name])) for name in ("commit", "processor") if made.get(name)),
             ("processors", str(made["processors"])),
             ("finished", str(made["finished"])),
         ],

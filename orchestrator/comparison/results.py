@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 Axis = Literal["evaluation", "seconds"]
+Clock = Literal["processor", "wall"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -45,13 +46,16 @@ class Run:
         iterations: surrogate queries plus counted true queries.
         true_queries: mappings that the cost model scored, counted or only recorded.
         surrogate_queries: queries of the surrogate.
-        seconds: search time.
+        seconds: search time by the benchmark's clock, virtual query latency included.
         evaluation: `[E]` iterations spent at each improvement and at the end.
         time: `[E]` seconds at the same moments.
         loss: `[E]` best objective at the same moments.
         failure: why the search ended before its budget, empty where nothing failed.
         counted: `[E]` counted true queries at the same moments; None in a run from before curves
             had them.
+        processor_seconds: search time in processor time, without latency; None where it was not
+            taken, as it is other processes' or of before runs had it.
+        wall_seconds: the same by the wall.
     """
 
     searcher: str
@@ -68,6 +72,8 @@ class Run:
     loss: FloatArray
     failure: str = ""
     counted: IntArray | None = None
+    processor_seconds: float | None = None
+    wall_seconds: float | None = None
 
     def at(self, grid: npt.ArrayLike, axis: Axis) -> FloatArray:
         """Best objective so far at points of an axis.
@@ -101,10 +107,16 @@ def best_so_far(runs: Sequence[Run], grid: npt.ArrayLike, axis: Axis) -> FloatAr
     return np.asarray(best[:, back])
 
 
-Column = Literal[
-    "seed", "best_loss", "iterations", "true_queries", "surrogate_queries", "seconds", "failure"
-]
-"""What a run has one value of."""
+Timed = Literal["processor_seconds", "wall_seconds"]
+"""What a run may have, or not."""
+TIMED: tuple[Timed, ...] = ("processor_seconds", "wall_seconds")
+Column = (
+    Literal[
+        "seed", "best_loss", "iterations", "true_queries", "surrogate_queries", "seconds", "failure"
+    ]
+    | Timed
+)
+"""What a run has one value of; a time that was not taken is nan."""
 
 
 class PairedRuns(Sequence[Run], ABC):
@@ -149,7 +161,8 @@ class RunsInMemory(PairedRuns):
         """`[S]` one value of each of them, not to be changed: tables ask dozens of times."""
         key = name, searcher, workload
         if key not in self._columns:
-            column = np.array([getattr(run, name) for run in self.of(searcher, workload)])
+            values = [getattr(run, name) for run in self.of(searcher, workload)]
+            column = np.array(values, np.float64 if name in TIMED else None)
             column.flags.writeable = False
             self._columns[key] = column
         return self._columns[key]
@@ -295,6 +308,26 @@ class Results:
         """Names, in the experiment's order."""
         return tuple(dict.fromkeys(workload for _, workload in self._paired.pairs))
 
+    def entry(self, searcher: str) -> Mapping[str, Any]:
+        """What the experiment says of a method, by its label."""
+        entries: list[dict[str, Any]] = list(self.experiment["searchers"])
+        return next(entry for entry in entries if entry["label"] == searcher)
+
+    def hyperparameters(self, searcher: str) -> Mapping[str, Any]:
+        """All that a method ran with; of runs that did not note it, what the experiment says."""
+        noted = self.provenance.get("hyperparameters", {})
+        found: Mapping[str, Any] = noted.get(searcher, self.entry(searcher)["parameters"])
+        return found
+
+    def method(self, searcher: str) -> str:
+        """A method's searcher, preset and method, and what the experiment says besides."""
+        entry = self.entry(searcher)
+        told = dict(entry["parameters"])
+        if "method" in self.hyperparameters(searcher):
+            told = {"method": self.hyperparameters(searcher)["method"], **told}
+        preset = [f"preset={entry['preset']}"] if entry["preset"] else []
+        return " ".join([entry["name"], *preset, *(f"{key}={told[key]}" for key in told)])
+
     @property
     def objective_name(self) -> str:
         """The objective as it is written: EDP, energy."""
@@ -326,6 +359,11 @@ class Results:
     def primary_axis(self) -> Axis:
         """What the budget limits."""
         return "seconds" if self.experiment.get("seconds") is not None else "evaluation"
+
+    @property
+    def clock(self) -> Clock:
+        """What seconds of search are; runs from before there was a choice have the wall's."""
+        return "processor" if self.experiment.get("clock") == "processor" else "wall"
 
     @cached_property
     def _paired(self) -> PairedRuns:
@@ -423,20 +461,26 @@ class Results:
         workloads: the variances of the per-workload means add. Where a run found nothing there is
         no ratio (nan).
         """
-        if self.fruitless(searcher).count or self.fruitless(reference).count:
+        if searcher == reference and not self.fruitless(searcher).count:
+            return Ratio(1.0, 1.0, 1.0)
+        return self._mean_loss({searcher: 1.0, reference: -1.0})
+
+    def _mean_loss(self, powers: Mapping[str, float]) -> Ratio:
+        """The product of searchers' final losses to some powers, as `ratio` averages it."""
+        if any(self.fruitless(name).count for name in powers):
             return Ratio(math.nan, math.nan, math.nan)
         logs, variances, freedoms = [], [], []
         for workload in self.workloads:
-            for name, sign in ((searcher, 1.0), (reference, -1.0)):
+            for name, power in powers.items():
                 losses = np.log(self.column("best_loss", name, workload))
-                logs.append(sign * float(losses.mean()))
+                logs.append(power * float(losses.mean()))
                 if len(losses) > 1:
                     variances.append(float(losses.var(ddof=1)) / len(losses))
                     freedoms.append(len(losses) - 1)
         count = len(self.workloads)
         mean = sum(logs) / count
         total = sum(variances)
-        if searcher == reference or total == 0:
+        if total == 0:
             return Ratio(math.exp(mean), math.exp(mean), math.exp(mean))
         # Welch and Satterthwaite: the freedom of a sum of estimated variances.
         freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
@@ -447,6 +491,14 @@ class Results:
         """Geometric mean over the workloads of the normalised final loss; nan if one has none."""
         finals = [float(self.final(searcher, workload).mean) for workload in self.workloads]
         return float(np.exp(np.mean(np.log(finals))))
+
+    def overall_interval(self, searcher: str, *, above: bool = False) -> Interval:
+        """`overall`, or `overall_above`, with the interval that `ratio` has of its own."""
+        mean = self.overall_above(searcher) if above else self.overall(searcher)
+        found, less = self._mean_loss({searcher: 1.0}), 1.0 if above else 0.0
+        low, high = ((mean + less) * end / found.mean - less for end in (found.low, found.high))
+        # As of a workload by itself: nothing lies below what all is above.
+        return Interval(*map(np.asarray, (mean, max(low, 0.0) if above else low, high)))
 
     def overall_above(self, searcher: str) -> float:
         """The same as a share above the workloads' references."""

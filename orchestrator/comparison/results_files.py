@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import parse_json, read_bytes
 from mapspace.errors import DataError
 from mapspace.storage import Place, place, write_atomically
 from mapspace.strict_yaml import validate
@@ -127,7 +127,7 @@ def _results(data: Mapping[str, Any], summary: Summary, runs: Sequence[Run]) -> 
 
 def _content(path: Place) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
     except OSError as error:
@@ -239,6 +239,8 @@ def _run_entries(runs: Iterable[Run]) -> Iterable[dict[str, Any]]:
             "true_queries": run.true_queries,
             "surrogate_queries": run.surrogate_queries,
             "seconds": run.seconds,
+            "processor_seconds": run.processor_seconds,
+            "wall_seconds": run.wall_seconds,
             "failure": run.failure,
             "points": len(run.loss),
         }

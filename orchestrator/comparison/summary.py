@@ -19,6 +19,7 @@ from mapspace.strict_yaml import (
     shown,
 )
 from orchestrator.comparison.many_runs import GREATEST, LEAST
+from orchestrator.comparison.results import Clock
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -58,6 +59,7 @@ class Experiment(_Open):
     iterations: Size | None
     seconds: PositiveNumber | None
     visited: PositiveNumber | None = None
+    clock: Clock = "wall"
     query_latency: NonNegativeNumber | None
     surrogates: dict[str, Text] | None = None
 
@@ -82,6 +84,7 @@ class Provenance(_Open):
     clock_ghz: PositiveNumber | None = None
     finished: Text
     plugins: dict[str, Text] = Field(default_factory=dict)
+    hyperparameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 class Limits(StrictModel):
@@ -117,6 +120,8 @@ class Search(StrictModel):
     true_queries: Count
     surrogate_queries: Count
     seconds: NonNegativeNumber
+    processor_seconds: NonNegativeNumber | None = None
+    wall_seconds: NonNegativeNumber | None = None
     failure: Text = ""
     points: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
 

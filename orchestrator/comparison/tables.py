@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,9 +13,18 @@ import numpy as np
 
 from costmodel.models import unit_of
 from orchestrator.comparison.cells import method_cell, percent_text, range_text, ratio_cell
-from orchestrator.comparison.results import NOT_COMPARABLE, Bounds, Interval, Results
+from orchestrator.comparison.results import (
+    NOT_COMPARABLE,
+    TIMED,
+    Bounds,
+    Interval,
+    Results,
+    Timed,
+)
+from orchestrator.comparison.search_time import CLOCKS
 from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Row, Table
 from orchestrator.report.units import displayed_of
+from searchers import SEARCHERS, searcher_class
 
 
 def above_table(results: Results) -> Table:
@@ -34,7 +45,7 @@ def above_table(results: Results) -> Table:
             cells = [
                 f"{b.reference * factor:.5g}" if b.proven == proven else NOTHING for b in bounds
             ]
-            foot.append(_muted(f"{reference}, {unit}", *cells, ""))
+            foot.append(_muted(f"{reference}, {unit}", "", *cells))
     at_most = (
         ""
         if results.proven
@@ -44,14 +55,16 @@ def above_table(results: Results) -> Table:
     return Table(
         "above",
         "",
-        (f"{results.objective_name}, % above {what}", *names, "mean"),
+        (f"{results.objective_name}, % above {what}", "mean", *names),
         (LEFT, *[RIGHT] * (len(names) + 1)),
-        _finals(results, results.above, results.overall_above, percent_text),
+        _finals(
+            results, results.above, partial(results.overall_interval, above=True), percent_text
+        ),
         foot,
         note=f"Final {results.objective_name} in per cent above the "
         f"{'proven ' if results.proven else ''}optimum, the least that any mapping reaches; 0 is "
-        f"the optimum itself. Geometric mean over {seeds_text(results)}, below it the 95 % "
-        f"interval.{at_most}",
+        f"the optimum itself. Geometric means over {seeds_text(results)}, below them the 95 % "
+        f"interval due to the seeds; mean: over the workloads.{at_most}",
     )
 
 
@@ -68,13 +81,13 @@ def normalised_table(results: Results) -> Table:
             for value, bound in zip(values, bounds, strict=True)
         ]
         mean = float(np.exp(np.mean(np.log(shares))))
-        foot.append(_muted(label, *map(_number, (*shares, mean))))
+        foot.append(_muted(label, *map(_number, (mean, *shares))))
     return Table(
         "normalised",
         f"Normalised {results.objective_name}",
-        ("method", *results.workloads, "geometric mean"),
+        ("method", "mean", *results.workloads),
         (LEFT, *[RIGHT] * (len(results.workloads) + 1)),
-        _finals(results, results.final, results.overall, _number),
+        _finals(results, results.final, results.overall_interval, _number),
         foot,
         note="The same results over the paper's algorithmic minimum, which no mapping reaches. The "
         "floor is what every mapping must pay at least.",
@@ -134,32 +147,71 @@ def spent_table(results: Results) -> Table:
     """What the searches of every method spent."""
     rows: list[Row] = []
     for label in results.searchers:
-        entry = next(e for e in results.experiment["searchers"] if e["label"] == label)
-        settings = [f"preset={entry['preset']}"] if entry["preset"] else []
-        settings += [f"{key}={value}" for key, value in entry["parameters"].items()]
         seconds = float(results.column("seconds", label).mean())
         iterations = float(results.column("iterations", label).mean())
         rows.append(
             (
                 method_cell(results, label),
-                " ".join([entry["name"], *settings]),
+                results.method(label),
                 iterations,
                 float(results.column("true_queries", label).mean()),
-                float(results.column("surrogate_queries", label).mean()),
+                _surrogate_queries(results, label),
                 seconds,
+                *(_mean(results, name, label) for name in TIMED),
                 iterations / seconds if seconds > 0 else "",
             )
         )
     queries = ("iterations", "true queries", "surrogate queries")
+    times = ("processor s", "wall s")
     return Table(
         "spent",
         "What was spent",
-        ("method", "searcher", *queries, "seconds", "iterations per second"),
-        (LEFT, LEFT, "{:,.0f}", "{:,.0f}", "{:,.0f}", "{:.3g}", "{:,.0f}"),
+        ("method", "searcher", *queries, "seconds", *times, "iterations per second"),
+        (LEFT, LEFT, "{:,.0f}", "{:,.0f}", "{:,.0f}", "{:.3g}", "{:.3g}", "{:.3g}", "{:,.0f}"),
         rows,
         note="Means per search, over workloads and seeds. An iteration is one cost query by the "
         "method: of the true cost model, or of the surrogate where the method asks one. True "
-        "queries that are only recorded, for a curve, are neither iterations nor search time.",
+        "queries that are only recorded, for a curve, are neither iterations nor search time. "
+        f"Seconds are {CLOCKS[results.clock]}, virtual query latency included; beside them is what "
+        "a search took in processor time and by the wall.",
+    )
+
+
+def _surrogate_queries(results: Results, label: str) -> float | str:
+    """The mean over a searcher's runs; of one that follows a surrogate uncounted that it does."""
+    mean = float(results.column("surrogate_queries", label).mean())
+    entries = results.experiment["searchers"]
+    name = next(entry["name"] for entry in entries if entry["label"] == label)
+    if mean or name not in SEARCHERS:
+        return mean
+    return "not counted" if "predictor" in searcher_class(name).USES else mean
+
+
+def _mean(results: Results, name: Timed, label: str) -> float | str:
+    """The mean of a time of a searcher's runs; nothing where it was not taken."""
+    mean = float(results.column(name, label).mean())
+    return mean if math.isfinite(mean) else ""
+
+
+def hyperparameters_table(results: Results) -> Table | None:
+    """What every method ran with; None of runs that did not note it."""
+    if "hyperparameters" not in results.provenance:
+        return None
+    rows: list[Row] = [
+        (
+            method_cell(results, label),
+            results.method(label),
+            ", ".join(f"{k} {json.dumps(v)}" for k, v in results.hyperparameters(label).items()),
+        )
+        for label in results.searchers
+    ]
+    return Table(
+        "hyperparameters",
+        "Hyperparameters",
+        ("method", "searcher", "all that it ran with"),
+        (LEFT, LEFT, LEFT),
+        rows,
+        brief=False,
     )
 
 
@@ -185,7 +237,7 @@ def seeds_text(results: Results) -> str:
 def _finals(
     results: Results,
     final: Callable[[str, str], Interval],
-    overall: Callable[[str], float],
+    overall: Callable[[str], Interval],
     text: Callable[[float], str],
 ) -> list[Row]:
     """A row per searcher of a table of final losses, in the measure that the functions give."""
@@ -209,8 +261,11 @@ def _finals(
             spread = range_text(shown, float(interval.low), float(interval.high))
             note = spread or results.fruitless(label, name).text
             cells.append(Cell(shown(float(interval.mean)), note, strong=label in best[name]))
-        mean = ", ".join(filter(None, [shown(overall(label)), results.fruitless(label).text]))
-        rows.append((method_cell(results, label), *cells, Cell(mean, strong=label in best_overall)))
+        interval, lost = overall(label), results.fruitless(label).text
+        spread = range_text(shown, float(interval.low), float(interval.high))
+        mean = ", ".join(filter(None, [shown(float(interval.mean)), lost]))
+        first = Cell(mean, spread, strong=label in best_overall)
+        rows.append((method_cell(results, label), first, *cells))
     return rows
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from costmodel.models import unit_of
 from costmodel.tiling import TilingSpace
 from costmodel.workloads import workload
-from orchestrator.comparison.figures import Style, styles
+from orchestrator.comparison.figures import styles
 from orchestrator.comparison.results import Axis, Results, best_so_far
 from orchestrator.report.figure_style import INK, MUTED, plain_figure, plain_ticks, save, styled
+from orchestrator.report.palette import Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

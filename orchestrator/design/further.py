@@ -35,14 +35,25 @@ class Step:
     allowed: bool
     area: float
 
+    @property
+    def told(self) -> str:
+        """What it changes, in words."""
+        if self.change is None:
+            return "not proven"
+        word = "less" if self.change < 0 else "more"
+        return f"{abs(self.change):.2%} {word}" if self.change else "changes nothing"
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str, float]:
+        """A row of a table: key, here, further, what it changes, whether it is allowed, area."""
+        limits = "within" if self.allowed else "beyond"
+        return self.key, str(self.value), str(self.further), self.told, limits, self.area
+
     def __str__(self) -> str:
         """A line."""
-        told = "not proven"
-        if self.change is not None:
-            word = "less" if self.change < 0 else "more"
-            told = f"{abs(self.change):.2%} {word}" if self.change else "changes nothing"
         beyond = "" if self.allowed or self.change is None else ", beyond the limits"
-        return f"{self.key} {self.value} -> {self.further}: {told}{beyond} (area {self.area:.6g})"
+        step = f"{self.key} {self.value} -> {self.further}"
+        return f"{step}: {self.told}{beyond} (area {self.area:.6g})"
 
 
 def places_further(grid: MachineGrid, places: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -90,16 +90,14 @@ def felt_with(key: str, base: Accelerator, grid: Mapping[str, Any]) -> list[str]
     name = key.rpartition(".")[0]
     if not made or not name:
         return []
-    # The units' leakage is in the innermost level's.
-    felt = _FELT | ({"fanout", "mesh"} if name == base.level_names[-1] else set())
-    if key.rpartition(".")[2] not in felt:
+    if key.rpartition(".")[2] not in _FELT:
         return []
     return [
         other
         for other in grid
         if other not in {key, *_LESS_OF_MACHINE}
         and (not (level := other.rpartition(".")[0]) or level == name)
-        and (not level or other.rpartition(".")[2] in felt)
+        and (not level or other.rpartition(".")[2] in _FELT)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.design.branching import Settled
@@ -12,7 +12,9 @@ from orchestrator.design.further import Step, step_lines
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.design.trade_front import TradeFront
 from orchestrator.design.trade_report import trade_text
+from orchestrator.report.document import LEFT, RIGHT, Row, Section, Table
 from orchestrator.report.shown import Fact, Shown
+from orchestrator.report.text_table import fitted, wrapped
 from orchestrator.sweep.report import text_summary
 from orchestrator.sweep.results import SweepResults
 
@@ -98,15 +100,37 @@ class DesignResults(Shown):
     def summary(self) -> str:
         """The front, and how much of the grid it took to prove it."""
         trade = self.machines if isinstance(self.machines, TradeFront) else None
-        size = self.size
+        front = trade_text(trade) if trade else text_summary(self.machines)
+        told = [line for text in self._certain() for line in wrapped(text)]
+        return "\n".join([front, "", *told, *map(fitted, step_lines(self.steps, self.ends))])
+
+    def _certain(self) -> Iterator[str]:
+        """How much of the grid was proven, and what that says of all of it."""
+        trade, size = isinstance(self.machines, TradeFront), self.size
         aims = self.problems // size // len(self.certificate.layers)
         each = f", for {aims} aims" if trade else ""
-        counts = [f"{size:,} machines{each}: {self.share()}, {self.reasons()}"]
+        yield f"{size:,} machines{each}: {self.share()}, {self.reasons()}"
         if not self.proven:
-            counts.append(f"Of this grid: {how_good(math.inf if self.gap is None else self.gap)}.")
+            yield f"Of this grid: {how_good(math.inf if self.gap is None else self.gap)}."
         elif self.certificate.design.find == "best":
-            counts.append("No machine of the grid is better; the front is of those proven alone.")
-        elif trade is None:
-            counts.append("No other machine of the grid is on the front.")
-        front = trade_text(trade) if trade else text_summary(self.machines)
-        return "\n".join([front, "", *counts, *step_lines(self.steps, self.ends)])
+            yield "No machine of the grid is better; the front is of those proven alone."
+        elif not trade:
+            yield "No other machine of the grid is on the front."
+
+    def proof(self) -> Section:
+        """The part of its page that says what is certain, and what binds."""
+        counts, *certain = self._certain()
+        blocks: list[str | Table] = [*certain, f"{counts}."]
+        if self.proven:
+            file = "`mapspace verify certificate.json` proves it again."
+            blocks.append(f"Proven: the certificate beside this page says why; {file}")
+        if self.steps or self.ends:
+            rows: list[Row] = [step.row for step in self.steps]
+            rows += [(key, "", "", "the grid ends here", "", None) for key in self.ends]
+            header = ("key", "best", "one step further", "it has", "limits", "area")
+            areas = [row[-1] for row in rows if isinstance(row[-1], float)]
+            shown = "{:,.0f}" if max(areas, default=0) >= 1000 else "{:.4g}"
+            formats = (LEFT, RIGHT, RIGHT, LEFT, LEFT, shown)
+            title = "One step further from the best machine, all else the same, proven"
+            blocks.append(Table("steps", title, header, formats, rows))
+        return Section("What is certain", blocks)

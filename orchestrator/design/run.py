@@ -145,9 +145,9 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
     def draw(self, result: DesignResults, folder: Path) -> None:
         """Writes the page, the figure and the front's mappings of the machines proven."""
         if isinstance(result.machines, TradeFront):
-            write_trade_report(result.machines, folder)
+            write_trade_report(result.machines, folder, result.proof())
         else:
-            write_sweep_report(result.machines, folder)
+            write_sweep_report(result.machines, folder, result.proof())
 
     def record(self, result: DesignResults, folder: Path) -> Record:
         """Counts and the best."""
@@ -164,7 +164,9 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         return Record(
             content=digest(folder / CERTIFICATE_FILE),
             metrics=[(name, value, 0) for name, value in metrics.items()],
-            files=tuple(folder / name for name in (CERTIFICATE_FILE, *files)),
+            files=tuple(
+                folder / name for name in (CERTIFICATE_FILE, *files) if (folder / name).exists()
+            ),
         )
 
     def _tell(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from orchestrator.report.document import LEFT, RIGHT, Cell, Document, Figure, Se
 from orchestrator.report.figure_style import OUTSIDE, plain_figure, plain_ticks, save, styled
 from orchestrator.report.label_places import number_dots
 from orchestrator.report.page import write_page
-from orchestrator.report.text_table import table_lines
+from orchestrator.report.text_table import table_lines, wrapped
 from orchestrator.report.units import millijoules
 from orchestrator.sweep.report import FIGURE_FILE, PAGE_FILE, RECORDS_FILE, area_meaning, leaks
 from orchestrator.sweep.results import ARCHITECTURES_FILE, RESULTS_FILE, axis_names, in_shown_unit
@@ -31,11 +32,13 @@ MOST_TEXT_ROWS = 30
 SHOWN = {"energy_pj": "energy, mJ", "latency_s": "time, ms"}
 
 
-def write_trade_report(results: TradeFront, folder: Path) -> None:
-    """Writes `pareto.png`, `front.jsonl` and the page."""
+def write_trade_report(results: TradeFront, folder: Path, proof: Section) -> None:
+    """Writes `pareto.png`, `front.jsonl` and the page, which begins with what is certain."""
     records = "".join(f"{json.dumps(record)}\n" for record in results.records())
     storage.write_atomically(folder / RECORDS_FILE, records.encode())
-    write_page(trade_document(results), folder / PAGE_FILE, folder)
+    document = trade_document(results)
+    document = replace(document, sections=[proof, *document.sections])
+    write_page(document, folder / PAGE_FILE, folder)
 
 
 def trade_document(results: TradeFront) -> Document:
@@ -105,7 +108,7 @@ def trade_text(results: TradeFront) -> str:
     lines = table_lines(trade_table(results, front[:MOST_TEXT_ROWS]))
     if len(front) > MOST_TEXT_ROWS:
         lines.append(f"... and {len(front) - MOST_TEXT_ROWS} more in {ARCHITECTURES_FILE}")
-    return "\n".join(["Front of energy, time and area", "", *lines, "", meaning(results)])
+    return "\n".join(["Front of energy, time and area", "", *lines, "", *wrapped(meaning(results))])
 
 
 @styled

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.costs import Objective
+from mapspace.arguments import checked
 from mapspace.storage import place
 from orchestrator.answers.results import SearchResult
 from orchestrator.explain.comparison import ComparedMappings, compare
@@ -25,6 +26,7 @@ RecordSource = SearchResult | Mapping[str, Any] | str | Path
 """A mapping: a record, a file of records, which means its first, or a result that has one."""
 
 
+@checked
 def explain_mapping(source: RecordSource, *, objective: Objective = "edp") -> ExplainedMapping:
     """Says where a mapping's costs come from, and what the best move from it would gain.
 
@@ -38,6 +40,7 @@ def explain_mapping(source: RecordSource, *, objective: Objective = "edp") -> Ex
     return explained(_read(source), objective)
 
 
+@checked
 def diff(first: RecordSource, second: RecordSource) -> ComparedMappings:
     """Says in what two mappings of one operation differ, and what that costs.
 
@@ -51,6 +54,7 @@ def diff(first: RecordSource, second: RecordSource) -> ComparedMappings:
     return compare(_read(first), _read(second))
 
 
+@checked
 def why_not(
     result: SearchResult,
     source: RecordSource,

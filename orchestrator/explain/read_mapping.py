@@ -178,7 +178,9 @@ def at_code(
     found = LoopNestModel().evaluate(space, code[None], detail=True)
     if found.status[0] != STATUS_OK:
         names = tuple(level.name for level in space.accelerator.levels)
-        why = explain_status(int(found.status[0]), int(found.excess[0]), names)
+        why = explain_status(
+            int(found.status[0]), int(found.excess[0]), names, space.workload.room_unit
+        )
         raise ConfigError(f"mapping: not feasible: {why}.")
     return ReadMapping(space, code, nest_of(as_nest(record)), found, clocked)
 
@@ -221,7 +223,8 @@ def _machine_of(
         known = accelerator(record["accelerator"])
     elif name in accelerator_names() and arch_of(accelerator(name)) == whole["arch"]:
         known = accelerator(name)
-    machine = nest_accelerator(validate(HasNestArch, whole, "").arch)
+    arch = validate(HasNestArch, whole, "").arch
+    machine = nest_accelerator(arch, of_bits=any(work.bits_by_tensor))
     machine = _holding(machine, validate(HasNestMapping, whole, "").mapping, work)
     names = {"name": name or machine.name} if known is None else {"name": known.name}
     clock = {} if known is None else {"clock_ghz": known.clock_ghz}

@@ -19,6 +19,7 @@ from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import LevelMapping
 from costmodel.map_space.mapping import Mapping as LoopNest
+from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import (
@@ -36,6 +37,7 @@ from orchestrator.schemas.explained import KeptAnswer, WhyNotAnswer, WhyNotPart
 
 if TYPE_CHECKING:
     from costmodel.exact.face import AnyProof
+    from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
 
 
@@ -141,6 +143,22 @@ def _loss(kept: Neighbour) -> str:
     return least if kept.change is None else f"{least}, {signed_percent(kept.change)} at most"
 
 
+def check_own(request: Request, record: dict[str, Any]) -> None:
+    """Refuses what could not be held against the result of a search, before it is searched.
+
+    Raises:
+        ConfigError: as `explain_why_not`; or sizes may be padded, to those of another operation.
+    """
+    if request.pad:
+        raise ConfigError("why-not: compares mappings of the sizes as they are, so not with pad.")
+    _own(MapSpace(workload(request.workload), request.device), record)
+
+
+def _own(space: MapSpace, record: dict[str, Any]) -> ReadMapping:
+    check_same_operation(read_mapping(record).workload, space.workload)
+    return at_code(space, record_code(space, whole_record(record)), record)
+
+
 def explain_why_not(
     result: SearchResult,
     record: dict[str, Any],
@@ -159,9 +177,7 @@ def explain_why_not(
     Raises:
         ConfigError: the record cannot be read, or is of another operation or machine.
     """
-    space = MapSpace(result.workload, result.accelerator)
-    check_same_operation(read_mapping(record).workload, result.workload)
-    read = at_code(space, record_code(space, whole_record(record)), record)
+    read = _own(MapSpace(result.workload, result.accelerator), record)
     value = result.costs.objective(result.objective)
     own = float(read.evaluated.objective(result.objective)[0])
     above = own / value - 1 if value > 0 else 0.0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
+from mapspace.arguments import checked, wrong_type
 from mapspace.errors import ConfigError
-from orchestrator.imports.imported import ImportedNetwork, build_network
+from mapspace.strict_yaml import shown, unknown_name
+from orchestrator.imports.imported import ImportedNetwork, build_network, refuse_unknown
 from orchestrator.imports.operators import (
     Convolution,
     Moved,
     Node,
+    Recurrent,
     Shape,
     Unknown,
     Work,
@@ -50,12 +54,15 @@ _MOVING = frozenset(
 _LOOKUPS = frozenset({"embedding", "index", "index_select"})
 
 
+@checked
 def from_torch(
     module: Any,
-    example_inputs: Sequence[Any] = (),
+    example_inputs: Annotated[Sequence[Any], "a list of tensors"] = (),
     *,
     keywords: Mapping[str, Any] | None = None,
     name: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    skip_unknown: bool = False,
 ) -> ImportedNetwork:
     """Reads the layers of a PyTorch module, by `torch.export`.
 
@@ -66,9 +73,11 @@ def from_torch(
         example_inputs: tensors whose shapes the network is to have.
         keywords: such inputs by name.
         name: the network's; None: the module's class.
+        sizes: of axes that an export left open, by place (`x.0`) or by its symbol (`s17`).
+        skip_unknown: leave out operators that no rule knows, which `unknown` then lists.
 
     Raises:
-        ConfigError: it cannot be traced, has dynamic shapes, or has no layer.
+        ConfigError: it cannot be traced, has dynamic shapes or unknown operators, or has no layer.
     """
     import torch
 
@@ -77,18 +86,55 @@ def from_torch(
         program = module
     elif isinstance(module, torch.nn.Module):
         try:
-            program = torch.export.export(module, tuple(example_inputs), dict(keywords or {}))
+            with warnings.catch_warnings():
+                # Of recurrent modules it warns of weights that it lays out anew.
+                warnings.filterwarnings("ignore", "The tensor attributes", UserWarning)
+                program = torch.export.export(module, tuple(example_inputs), dict(keywords or {}))
         except Exception as error:  # whatever the module's own code raises
             reason = str(error).strip().splitlines()[:1] or [""]
             raise ConfigError(
                 f"{called}: torch.export cannot trace it: {type(error).__name__}: {reason[0]}"
             ) from error
     else:
-        raise ConfigError(f"expected a torch.nn.Module or ExportedProgram, got {called}.")
-    return build_network(called, _nodes(program, called), called)
+        raise wrong_type("module", "a torch.nn.Module or ExportedProgram", module)
+    fixed = _Fixed(called, _values(program, called, sizes or {}))
+    found = build_network(called, _nodes(program, fixed), called)
+    if not skip_unknown:
+        refuse_unknown(found, "skip_unknown=True")
+    return found
 
 
-def _nodes(program: Any, where: str) -> Iterator[Node]:
+class _Fixed(NamedTuple):
+    """What a network is called, and its open sizes by symbol."""
+
+    name: str
+    values: Mapping[str, int]
+
+
+def _values(program: Any, called: str, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes by symbol, of places of inputs too.
+
+    Raises:
+        ConfigError: no axis is open that a size was given for.
+    """
+    places = {}
+    for node in program.graph.nodes:
+        for tensor in _tensors(node) if node.op == "placeholder" else ():
+            for axis, size in enumerate(tensor.shape):
+                if not isinstance(size, int):
+                    places[f"{node.name}.{axis}"] = str(size)
+    known = {*places, *places.values()}
+    found = {}
+    for key, size in sizes.items():
+        if key not in known:
+            raise ConfigError(f"{called}: sizes: {unknown_name('open axis', key, sorted(known))}")
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigError(f"{called}: sizes[{key}]: expected at least 1, got {shown(size)}.")
+        found[places.get(key, key)] = size
+    return found
+
+
+def _nodes(program: Any, where: _Fixed) -> Iterator[Node]:
     for node in program.graph.nodes:
         title = _path(node) or node.name
         if node.op == "placeholder":
@@ -129,7 +175,7 @@ def _tensors(node: Any) -> list[Any]:
     return [one for one in values if hasattr(one, "shape")]
 
 
-def _shapes(nodes: Sequence[Any], where: str) -> list[Shape]:
+def _shapes(nodes: Sequence[Any], where: _Fixed) -> list[Shape]:
     """Shapes of what nodes give.
 
     Raises:
@@ -138,17 +184,26 @@ def _shapes(nodes: Sequence[Any], where: str) -> list[Shape]:
     found = []
     for node in nodes:
         for tensor in _tensors(node):
+            sizes = []
             for axis, size in enumerate(tensor.shape):
-                if not isinstance(size, int):
+                fixed = size if isinstance(size, int) else _fixed(size, where.values)
+                if fixed is None:
                     raise ConfigError(
-                        f"{where}: dynamic shape: axis {axis} of {node.name} is {size}; export it "
-                        "with fixed shapes."
+                        f"{where.name}: dynamic shape: axis {axis} of {node.name} is {size}; give "
+                        f'sizes={{"{node.name}.{axis}": N}}, or export it with fixed shapes.'
                     )
-            found.append(tuple(tensor.shape))
+                sizes.append(fixed)
+            found.append(tuple(sizes))
     return found
 
 
-def _work(operator: str, node: Any, where: str) -> Work:
+def _fixed(size: Any, values: Mapping[str, int]) -> int | None:
+    """What a size that was left open comes to; None where it stays open."""
+    worth = size.node.expr.subs({one: values.get(str(one), one) for one in size.node.expr.atoms()})
+    return int(worth) if worth.is_Integer else None
+
+
+def _work(operator: str, node: Any, where: _Fixed) -> Work:
     given = _shapes(node.all_input_nodes, where)
     made = _shapes([node], where)
     if operator in _VIEWS:
@@ -178,9 +233,29 @@ def _work(operator: str, node: Any, where: str) -> Work:
         return matrix_product(shape(first), shape(second))
     if operator == "einsum":
         return einsum_product(arguments["equation"], _shapes(arguments["tensors"], where))
+    if operator in ("lstm", "gru", "rnn_tanh", "rnn_relu") and "params" in arguments:
+        weights = _shapes(arguments["params"], where)
+        return _recurrent(arguments, shape("input"), weights)
+    if operator in ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"):
+        (gates, inputs), state = shape("w_ih"), shape("w_hh")[1]
+        cell = (inputs, gates, state, 0)
+        return Recurrent(1, words_of([shape("input")]) // inputs, (cell,))
     if operator == "scaled_dot_product_attention":
         return attention(shape("query"), shape("key"), shape("value"))
     return Unknown("no rule for this operator")
+
+
+def _recurrent(arguments: Mapping[str, Any], source: Shape, weights: Sequence[Shape]) -> Work:
+    """Cells of all layers and directions, of weights of the inputs, the state, a projection."""
+    matrices = [weight for weight in weights if len(weight) == 2]
+    cells = arguments["num_layers"] * (2 if arguments["bidirectional"] else 1)
+    each = len(matrices) // cells
+    found = []
+    for first in range(0, len(matrices), each):
+        (gates, inputs), (_, state), *projection = matrices[first : first + each]
+        found.append((inputs, gates, state, projection[0][0] if projection else 0))
+    steps, batch = source[1::-1] if arguments["batch_first"] else source[:2]
+    return Recurrent(steps, batch, tuple(found))
 
 
 def _arguments(node: Any) -> dict[str, Any]:

@@ -6,15 +6,19 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from costmodel.affine import Workload
 from costmodel.network_files import ReadLayer, ReadNetwork, distinct_layers, network_text
 from costmodel.workloads import workload
+from mapspace.arguments import checked
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.imports.layers import layers_of, softmax_words
 from orchestrator.imports.operators import Attention, Moved, Node, Unknown
+
+# Unknown operators that an error names.
+MOST_NAMED = 5
 
 
 class MovedWords(NamedTuple):
@@ -65,6 +69,16 @@ class ImportedNetwork:
             left_out=tuple(map(str, self.unknown)),
         )
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """What the network's file holds, as `search_network` takes it."""
+        network = self.network
+        return {
+            "name": self.name,
+            "layers": distinct_layers(network),
+            "left_out": list(network.left_out),
+        }
+
     @cached_property
     def layers(self) -> tuple[tuple[Workload, int], ...]:
         """Each distinct layer, under the name of its first node, and how often it occurs."""
@@ -86,6 +100,7 @@ class ImportedNetwork:
         """The network's file, which `search --network` reads."""
         return network_text(self.network)
 
+    @checked
     def save(self, path: str | Place) -> None:
         """Writes the network's file."""
         write_atomically(place(path), self.to_yaml().encode())
@@ -128,7 +143,7 @@ def build_network(name: str, nodes: Iterable[Node], source: str) -> ImportedNetw
         where = f"{source}: node {title} ({operator})"
         try:
             parts = layers_of(work)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ConfigError(f"{where}: its sizes do not fit: {error}.") from error
         for layer in parts:
             called = f"{title}.{layer.suffix}" if layer.suffix else title
@@ -139,6 +154,27 @@ def build_network(name: str, nodes: Iterable[Node], source: str) -> ImportedNetw
     found = ImportedNetwork(_line(name), _line(source), tuple(layers), tuple(moved), tuple(unknown))
     assert found.layers  # sizes that make no workload are refused here
     return found
+
+
+def refuse_unknown(found: ImportedNetwork, switch: str) -> None:
+    """Refuses operators that no rule knows: totals would lack them.
+
+    Args:
+        found: what was read.
+        switch: what leaves them out.
+
+    Raises:
+        ConfigError: the first of them, and what would be counted.
+    """
+    if not found.unknown:
+        return
+    named = "; ".join(map(str, found.unknown[:MOST_NAMED]))
+    more = len(found.unknown) - MOST_NAMED
+    raise ConfigError(
+        f"{found.source}: unknown operators: {named}{f' (and {more:,} more)' if more > 0 else ''}; "
+        f"with {switch} {len(found.nodes):,} layers of {found.macs:,} multiply-accumulates are "
+        f"counted, and {found.moved_words:,} words that others move."
+    )
 
 
 def _line(text: str) -> str:

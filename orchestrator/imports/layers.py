@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.affine import MAX_DIMENSIONS
-from orchestrator.imports.operators import Attention, Convolution, Product, Shape
+from costmodel.affine import LARGEST_SIZE, MAX_DIMENSIONS
+from orchestrator.imports.operators import Attention, Convolution, Product, Recurrent, Shape
 
 # Output and filter by axis, the last axis first: P and R are the widths, as in the family `cnn`.
 _OUTPUT = ("P", "Q", "O")
 _FILTER = ("R", "S", "T")
+
+
+MOST_PHASES = 1024
+"""Ordinary convolutions, equal ones too, that a transposed one may consist of."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Layer:
     """Tells the layers of one node apart."""
 
 
-def layers_of(work: Convolution | Product | Attention) -> list[Layer]:
+def layers_of(work: Convolution | Product | Attention | Recurrent) -> list[Layer]:
     """The workloads that a node is made of."""
     if isinstance(work, Product):
         return [Layer(_product(work))]
@@ -39,9 +43,23 @@ def layers_of(work: Convolution | Product | Attention) -> list[Layer]:
             Layer(_product(Product(batch, rows, work.keys, work.depth)), suffix="scores"),
             Layer(_product(Product(batch, rows, work.values, work.keys)), suffix="context"),
         ]
+    if isinstance(work, Recurrent):
+        return list(_recurrent(work))
     if work.transposed:
         return list(_transposed(work))
     return [_convolution(work)]
+
+
+def _recurrent(work: Recurrent) -> Iterator[Layer]:
+    """Inputs of all steps are one product; each step waits for the state of the one before."""
+    for index, (inputs, gates, state, projected) in enumerate(work.cells):
+        rows = Product(1, work.steps * work.batch, gates, inputs)
+        yield Layer(_product(rows), suffix=f"cell{index}.inputs")
+        step = Product(1, work.batch, gates, state)
+        yield Layer(_product(step), work.steps, f"cell{index}.state")
+        if projected:
+            out = Product(1, work.batch, projected, gates // 4)
+            yield Layer(_product(out), work.steps, f"cell{index}.projection")
 
 
 def softmax_words(work: Attention) -> int:
@@ -104,6 +122,12 @@ def _transposed(work: Convolution) -> Iterator[Layer]:
     g divides f, and from one such tap to the next the input moves by dilation / g: a convolution
     of stride 1. Those of equal sizes are equal layers.
     """
+    if max(work.strides) > MOST_PHASES or math.prod(work.strides) > MOST_PHASES:
+        raise ValueError(
+            f"expected strides of a product of at most {MOST_PHASES:,}, got {list(work.strides)}"
+        )
+    if max(work.kernel) > LARGEST_SIZE:
+        raise ValueError(f"expected at most {LARGEST_SIZE:,} taps, got {list(work.kernel)}")
     axes: list[list[tuple[int, int, int]]] = []
     for size, taps, stride, dilation, cut in zip(
         work.sizes, work.kernel, work.strides, work.dilations, work.padding, strict=True

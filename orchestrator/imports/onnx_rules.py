@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.imports.operators import (
     Convolution,
     Moved,
+    Recurrent,
     Shape,
     Unknown,
     Work,
@@ -23,6 +24,7 @@ ShapeOf = Callable[[str], Shape]
 # Nothing happens when the network runs.
 SKIPPED = frozenset({"Constant", "Shape", "Size"})
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
+_GATES: Mapping[str, int] = {"LSTM": 4, "DynamicQuantizeLSTM": 4, "GRU": 3, "RNN": 1}
 _LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
 # Elementwise, along an axis, or in windows without weights.
 _MOVING = frozenset(
@@ -79,7 +81,19 @@ def work_of(node: Any, attributes: Mapping[str, Any], shape: ShapeOf) -> Work:
         return einsum_product(equation, [shape(name) for name in names])
     if operator == "Attention" and not node.domain:
         return _attention(names, attributes, shape)
+    if operator in _GATES:
+        return _recurrent(operator, attributes, [shape(name) for name in names[:3]])
     return Unknown("no rule for this operator")
+
+
+def _recurrent(operator: str, attributes: Mapping[str, Any], shapes: list[Shape]) -> Work:
+    """Cells of all directions; the state's weights say how many words it has."""
+    source, weight, state = shapes
+    steps, batch = source[:2] if not attributes.get("layout") else source[1::-1]
+    # What is quantised while it runs has its weights the other way round.
+    words = state[1] if operator.startswith("Dynamic") else state[2]
+    cell = (source[2], _GATES[operator] * words, words, 0)
+    return Recurrent(steps, batch, (cell,) * weight[0])
 
 
 def _attention(names: list[str], attributes: Mapping[str, Any], shape: ShapeOf) -> Work:

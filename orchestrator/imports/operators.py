@@ -57,6 +57,16 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Recurrent:
+    """Cells of a recurrent layer, each a product of all steps' inputs, and one in every step."""
+
+    steps: int
+    batch: int
+    cells: tuple[tuple[int, int, int, int], ...]
+    """Inputs, outputs of all gates, words of the state; words it is projected to, or 0."""
+
+
+@dataclass(frozen=True)
 class Moved:
     """No multiply-accumulates."""
 
@@ -71,7 +81,7 @@ class Unknown:
     why: str
 
 
-Work = Convolution | Product | Attention | Moved | Unknown
+Work = Convolution | Product | Attention | Recurrent | Moved | Unknown
 
 
 @dataclass(frozen=True)

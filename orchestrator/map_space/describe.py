@@ -6,12 +6,12 @@ of the energy of a million samples) and Figure 3 (the cost surface).
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
@@ -20,11 +20,13 @@ from costmodel.bounds import algorithmic_minimum
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
-from mapspace.errors import ArgumentError, ConfigError, DataError
-from orchestrator.map_space.sample import Sample, sample_family, sample_space
+from mapspace.errors import ArgumentError, DataError, MapspaceError, together
+from mapspace.storage import Place
+from orchestrator.map_space.sample import Sample, check_family, sample_family, sample_space
 from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from orchestrator.runs.locations import local_file
 from orchestrator.schemas.spaces import (
     FamilyAnswer,
     SampleAnswer,
@@ -35,8 +37,10 @@ from orchestrator.schemas.spaces import (
 from orchestrator.store.proofs import read_or_prove
 
 if TYPE_CHECKING:
+    from costmodel.accelerators import AcceleratorSource
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.face import AnyProof
+    from costmodel.workloads import WorkloadSource
     from orchestrator.store.folder import Store
 
 # A proof that takes longer is given up: the space is then described without its optimum.
@@ -50,10 +54,12 @@ class SpaceDescription:
     Attributes:
         summary: as JSON types; what `mapspace space --json` prints.
         interrupted: whether Ctrl-C cut the sampling or the proof short.
+        undrawn: why the plot could not be drawn, if it could not.
     """
 
     summary: SpacesAnswer | FamilyAnswer
     interrupted: bool
+    undrawn: MapspaceError | OSError | None = None
 
 
 def sizes(space: MapSpace) -> SizesAnswer:
@@ -66,12 +72,12 @@ def sizes(space: MapSpace) -> SizesAnswer:
 
 
 def describe_spaces(
-    workloads: Sequence[str],
-    accelerator: str,
+    workloads: Sequence[WorkloadSource],
+    accelerator: AcceleratorSource,
     *,
     samples: int,
     seed: int,
-    plot: Path | None = None,
+    plot: Place | None = None,
     surface: tuple[str, str] | None = None,
     stream: TextIO | None = None,
     store: Store | None = None,
@@ -79,8 +85,8 @@ def describe_spaces(
     """Describes the map spaces of workloads, with live progress; Ctrl-C ends the sampling.
 
     Args:
-        workloads: presets' names, YAML files or inline workloads.
-        accelerator: a preset's name or a YAML file.
+        workloads: as `costmodel.workload` takes them.
+        accelerator: likewise the machine.
         samples: feasible mappings drawn from each space.
         seed: decides them.
         plot: a PNG file for the distribution and the cost surface of the first workload.
@@ -97,11 +103,12 @@ def describe_spaces(
     from orchestrator.map_space.figure import draw_surface
     from orchestrator.map_space.surface import check_attributes
 
-    _check_samples(samples)
-    if plot is not None and not plot.parent.is_dir():
-        raise ConfigError(f"{plot}: the folder {plot.parent} does not exist.")
-    device = load_accelerator(accelerator)
-    spaces = [MapSpace(load_workload(name), device) for name in workloads]
+    device, *loaded = together(
+        lambda: load_accelerator(accelerator),
+        *(functools.partial(load_workload, name) for name in workloads),
+        lambda: _check_samples(samples),
+    )
+    spaces = [MapSpace(one, device) for one in loaded[:-1]]
     if surface is not None:
         check_attributes(spaces[0], surface)
     live = Live(stream or sys.stderr)
@@ -137,9 +144,13 @@ def describe_spaces(
         if certificate is not None:
             best = record_code(spaces[0], certificate.record)
         assert best is not None  # a sample of one space has a best mapping
-        summary["surface"] = draw_surface(
-            spaces[0], best, drawn[0].edp, surface, plot, proven=proven
-        )
+        try:
+            with local_file(plot) as file:
+                summary["surface"] = draw_surface(
+                    spaces[0], best, drawn[0].edp, surface, file, proven=proven
+                )
+        except (MapspaceError, OSError) as error:
+            return SpaceDescription(summary, stop.is_set(), error)
     return SpaceDescription(summary, stop.is_set())
 
 
@@ -160,8 +171,11 @@ def describe_family(
     """
     from costmodel.accelerators import accelerator as load_accelerator
 
-    _check_samples(samples)
-    device = load_accelerator(accelerator)
+    device, *_ = together(
+        lambda: load_accelerator(accelerator),
+        lambda: check_family(family),
+        lambda: _check_samples(samples),
+    )
     live = Live(stream or sys.stderr)
     live.line(f"sampling {family} problems on {device.name}")
     with interruptible() as stop:
@@ -193,12 +207,12 @@ def _prove(
 
     The third says whether the store had it.
     """
-    from costmodel.exact_any.choice import load_prover, prove, why_not_proven
+    from costmodel.exact_any.choice import functions_of_proof, load_prover, prove, why_not_proven
 
     reason = why_not_proven(space)
     if reason is not None:
         return None, reason, False
-    with live.preparing("loading the exact search"):
+    with live.preparing("loading the exact search", functions=functions_of_proof(space)):
         load_prover(space)
 
     # The Ctrl-C that ended the sampling does not end the proof, which takes a moment.

@@ -146,6 +146,22 @@ def sample_space(
     return Sample(energy[:found], cycles[:found], drawn, reasons, best)
 
 
+def check_family(family: str) -> None:
+    """Refuses a family of problems that is none, or without ranges to draw from.
+
+    Raises:
+        ArgumentError: those that there are.
+    """
+    from surrogate.problems import PAPER_RANGES
+
+    if family not in PAPER_RANGES:
+        raise ArgumentError(
+            "family",
+            f": expected one of {', '.join(PAPER_RANGES)}, got {family!r}: only these have ranges "
+            "of sizes to draw problems from.",
+        )
+
+
 def sample_family(
     family: str, device: Accelerator, samples: int, seed: int, live: Live, stop: threading.Event
 ) -> tuple[Sample, int]:
@@ -155,18 +171,12 @@ def sample_family(
         The sample, 500 mappings per problem, and how many problems it has.
 
     Raises:
-        ConfigError: an unknown family, one without ranges to draw from, or problems of which
-            hardly any mapping is feasible.
+        ConfigError: problems of which hardly any mapping is feasible, or what `check_family` does.
     """
-    from surrogate.problems import PAPER_RANGES, ProblemRanges
+    from surrogate.problems import ProblemRanges
     from surrogate.samples import draw
 
-    if family not in PAPER_RANGES:
-        raise ArgumentError(
-            "family",
-            f": expected one of {', '.join(PAPER_RANGES)}, got {family!r}: only these have ranges "
-            "of sizes to draw problems from.",
-        )
+    check_family(family)
     ranges = ProblemRanges.model_validate({"family": family})
     rng = np.random.default_rng(seed)
     per_problem = min(MAPPINGS_PER_PROBLEM, samples)

@@ -7,6 +7,7 @@ attributes, D attributes.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,9 @@ FloatArray = npt.NDArray[np.float64]
 
 # Most values of an axis: more are not told apart, and not evaluated.
 MOST = 2500
+# A slice is worth looking at where so much of it is feasible, and it has so many points; of each
+# axis so many values are asked.
+ENOUGH, FEWEST, SAMPLED = 0.5, 100, 20
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,53 @@ def two_dimensions(space: MapSpace) -> tuple[str, str]:
         return first, second
     ranked = sorted(names, key=lambda name: -count[name])
     return ranked[0], ranked[1]
+
+
+def feasible_attributes(space: MapSpace, code: Codes) -> tuple[str, str]:
+    """Two attributes around a mapping `[D]` most of whose points are feasible.
+
+    `two_dimensions` where half of theirs are. Else tilings of two dimensions, or a tiling and an
+    order, or any two, whichever first have a pair of that kind: the one with the most points. A
+    mapping that fills its buffers leaves no room for other tilings.
+
+    Raises:
+        ConfigError: the workload has only one dimension.
+    """
+    first = two_dimensions(space)
+    space, code = space.in_order(code)
+    known: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def look(pair: tuple[str, str]) -> tuple[float, int]:
+        if pair not in known:
+            known[pair] = _sampled(space, code, check_attributes(space, pair))
+        return known[pair]
+
+    if look(first)[0] >= ENOUGH:
+        return first
+    counts = dict(zip(space.attribute_names, space.cardinality.tolist(), strict=True))
+    varied = [name for name, count in counts.items() if count > 1]
+    tilings = [name for name in varied if name.startswith(f"{TILING}.")]
+    orders = [name for name in varied if name.startswith("order.")]
+    for pairs in (
+        itertools.combinations(tilings, 2),
+        itertools.product(tilings, orders),
+        itertools.combinations(varied, 2),
+    ):
+        enough = [pair for pair in pairs if look(pair)[0] >= ENOUGH and look(pair)[1] >= FEWEST]
+        if enough:
+            return max(enough, key=lambda pair: look(pair)[1])
+    return max(known, key=lambda pair: look(pair)[0])
+
+
+def _sampled(space: MapSpace, code: Codes, names: tuple[str, str]) -> tuple[float, int]:
+    """The share of feasible points of a slice, of some of them, and how many points it has."""
+    tiled = {name.removeprefix(f"{TILING}.") for name in names if name.startswith(f"{TILING}.")}
+    whole = [axis_of(space, code, name, tiled=tiled) for name in names]
+    y, x = (thinned(axis, SAMPLED, int(code[axis.column])) for axis in whole)
+    codes = np.repeat(code[None], len(y.values) * len(x.values), axis=0)
+    codes[:, y.column] = np.repeat(y.values, len(x.values))
+    codes[:, x.column] = np.tile(x.values, len(y.values))
+    return float(space.feasible(codes).mean()), len(whole[0].values) * len(whole[1].values)
 
 
 def _least_around(values: FloatArray) -> FloatArray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
+from mapspace.storage import Place
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import percent
@@ -27,7 +27,7 @@ ROWS = (
 )
 
 
-def description_text(summary: Mapping[str, Any], plot: Path | None) -> str:
+def description_text(summary: Mapping[str, Any], plot: Place | None) -> str:
     """Everything that is known of some map spaces, or of a family's.
 
     Args:
@@ -65,7 +65,7 @@ def family_text(summary: Mapping[str, Any]) -> str:
     return "\n".join([first, "", *_table(summary)])
 
 
-def surface_text(surface: Mapping[str, Any], path: Path) -> str:
+def surface_text(surface: Mapping[str, Any], path: Place) -> str:
     """The cost surface that was drawn."""
     names = " and ".join(surface["dimensions"])
     which = "all values" if surface["shape"] == surface["whole"] else "some values"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.marvel.network_numbers import METHODS
 from orchestrator.marvel.numbers import FLOWS
-from orchestrator.report.figure_style import BAND, HUES, INK, SPARE_HUES, marker
+from orchestrator.report.figure_style import BAND, INK, marker
+from orchestrator.report.palette import method_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 # Who is drawn how, in every figure: hue, marker and size.
 LOOK: dict[str, tuple[str, str, float]] = {
-    "marvel": (SPARE_HUES[0], "o", 7.5),
-    "KC": (HUES["gradient"], "s", 5.5),
-    "QP": (HUES["genetic"], "^", 6.0),
-    "QR": (HUES["annealing"], "D", 5.0),
-    "random": (HUES["random"], "o", 5.5),
-    "brute-force": (HUES["structured"], "v", 6.0),
-    "joint": (HUES["exact"], "*", 9.0),
+    "marvel": (method_colour("marvel"), "o", 7.5),
+    "KC": (method_colour("gradient"), "s", 5.5),
+    "QP": (method_colour("genetic"), "^", 6.0),
+    "QR": (method_colour("annealing"), "D", 5.0),
+    "random": (method_colour("random"), "o", 5.5),
+    "brute-force": (method_colour("structured"), "v", 6.0),
+    "joint": (method_colour("exact"), "*", 9.0),
 }
 NAMES = {"marvel": "Marvel", **FLOWS, **METHODS}
 

@@ -44,7 +44,6 @@ from orchestrator.marvel.numbers import (
 from orchestrator.report.figure_style import (
     BAND,
     GRID,
-    HUES,
     INK,
     MUTED,
     plain_figure,
@@ -53,11 +52,12 @@ from orchestrator.report.figure_style import (
     styled,
     values_grid,
 )
+from orchestrator.report.palette import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INPUT_LOOK = {"X": (HUES["gradient"], "o"), "Y": ("#7fb2d9", "o"), "C": (HUES["annealing"], "D")}
+INPUT_LOOK = {"X": (PALETTE[0], "o"), "Y": (PALETTE[5], "o"), "C": (PALETTE[1], "D")}
 AXES = {"runtime": "throughput, MACs per cycle", "energy": "energy per MAC, units of one MAC"}
 
 

@@ -19,7 +19,7 @@ from costmodel.maestro.distinct_blocks import (
     LAYOUTS,
     Layout,
 )
-from mapspace.bounded_reading import parse_json, read_json
+from mapspace.bounded_reading import parse_json, read_json, read_text
 from mapspace.errors import DataError
 from orchestrator.marvel.row_models import checked_row
 
@@ -106,10 +106,9 @@ def load_study(folder: Path) -> Study:
     """
     path = folder / ROWS_FILE
     rows: dict[tuple[str, str], Row] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"{path}: expected the rows of a study; {error.strerror}.") from error
+    if not path.exists():
+        raise DataError(f"{path}: expected the rows of a study; there is no such file.")
+    lines = read_text(path, DataError).splitlines()
     for number, line in enumerate(lines, 1):
         where = f"line {number}"
         try:

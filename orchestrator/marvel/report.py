@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mapspace.storage import write_atomically
+from mapspace.storage import own_path, write_atomically
 from orchestrator.marvel.numbers import load_study
 from orchestrator.marvel.sections import sections
 from orchestrator.report.document import Document
@@ -23,7 +23,7 @@ def write_marvel_report(folder: Path) -> Path:
     """
     study = load_study(folder)
     document = Document(study.name, study.description, sections(study))
-    tables, page = folder / TABLES_FOLDER, folder / PAGE_FILE
+    tables, page = own_path(folder, TABLES_FOLDER), folder / PAGE_FILE
     tables.mkdir(exist_ok=True)
     for section in document.sections:
         for table in section.tables:

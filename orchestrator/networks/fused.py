@@ -207,6 +207,11 @@ class PairLines(LayerLines):
                 part.begin(seconds)
         self._offer_plan(index, None)
 
+    def settle(self, weight: Weight, seconds: float) -> None:
+        """As of one layer; of plans that are equal the first that was found stays."""
+        if self.go_on(weight, seconds).proven:
+            self._settled.add(weight)
+
     def unpacked(self, point: Point) -> tuple[Plan, tuple[MapSpace, MapSpace], list[Point]]:
         """The plan of a point, its parts' map spaces and their mappings."""
         index, length = int(point.code[0]), int(point.code[1])

@@ -16,7 +16,7 @@ from fractions import Fraction
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import Point, step_of
 from orchestrator.networks.layer_lines import LayerLines, Weight
-from orchestrator.networks.lines import Corner, Cut, Limit, lower_bound, value_of
+from orchestrator.networks.lines import NEAR, Corner, Cut, Limit, lower_bound, value_of
 
 ROUNDING = Fraction(1, 10**12)
 """Bounds on deep hierarchies hold to within this share: what is so close counts as equal."""
@@ -147,11 +147,27 @@ class Jointly:
     def _consider(self, weight: Weight) -> Choice:
         """The best choice known for a weight, kept if it is the best for the objective."""
         choice = self.choose(weight)
-        energy, cycles = self.sums(choice)
-        value = value_of(self.objective, energy, Fraction(cycles))
-        if self._best is None or value < self._best[0]:
-            self._best = value, choice
+        self._take_best(choice)
         return choice
+
+    def _take_best(self, choice: Choice) -> bool:
+        """Keeps a choice if it is the best for the objective; whether it is."""
+        sums = self.sums(choice)
+        if self._best is not None and not self._beats(sums, self.sums(self._best[1])):
+            return False
+        self._best = value_of(self.objective, sums[0], Fraction(sums[1])), choice
+        return True
+
+    def _beats(self, one: tuple[Fraction, int], other: tuple[Fraction, int]) -> bool:
+        """Whether energy (pJ) and cycles of a network are better than others.
+
+        Less energy breaks ties, of equal energy fewer cycles.
+        """
+        value, its = (value_of(self.objective, energy, Fraction(t)) for energy, t in (one, other))
+        if self.objective != "energy":
+            return (value, one[0]) < (its, other[0])
+        near = abs(value - its) <= NEAR * its
+        return one[1] < other[1] if near and one[1] != other[1] else value < its
 
     def refine(
         self,
@@ -220,7 +236,8 @@ class Jointly:
     def run(self) -> Optimum:
         """Cuts corners until none is below the best choice, or the time ends."""
         if self.objective in ("energy", "latency"):
-            self._cut(Fraction(0) if self.objective == "energy" else None, self._gap)
+            self._cut(self._alone, self._gap)
+            self._break_ties()
             return self.result()
         self._cut(self._own_weight(), max(ROUGH, self._gap), self._shared(3))
         for weight in (Fraction(0), None):
@@ -252,6 +269,21 @@ class Jointly:
             else:
                 break
         return self.result()
+
+    @property
+    def _alone(self) -> Weight:
+        """The weight of the line that the objective is, of energy or of cycles alone."""
+        return Fraction(0) if self.objective == "energy" else None
+
+    def _break_ties(self) -> None:
+        """Goes on with proofs that ended when a choice reached the line: another may be equal."""
+        while not self._gap and not self._ended and (layer := self._untied()) is not None:
+            layer.settle(self._alone, self._ends - time.monotonic())
+        self._consider(self._alone)
+
+    def _untied(self) -> LayerLines | None:
+        """A layer that may have a mapping equal to that of the best choice, and a better one."""
+        return next((one for one in self.layers if not one.is_settled(self._alone)), None)
 
     def _shared(self, parts: int) -> float:
         """Seconds of a part of the time that is left."""
@@ -299,11 +331,11 @@ class Jointly:
         fast = self._consider(high)
         slow = self._consider(low)
         (e0, t0), (e1, t1) = self.sums(slow), self.sums(fast)
-        candidates = []
-        candidates.append(own)
+        candidates = [own]
         power = 2 if self.objective == "ed2p" else 1
         # Where the objective falls off most at the corner; else what the two choices there share.
-        candidates.append(self._rounded(power * corner.energy / corner.cycles))
+        if corner.cycles:  # a proof that has only begun knows of none
+            candidates.append(self._rounded(power * corner.energy / corner.cycles))
         if t1 < t0 and e1 > e0:
             candidates.append(self._rounded((e1 - e0) / (t0 - t1)))
         candidates += [

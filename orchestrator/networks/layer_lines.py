@@ -13,12 +13,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from costmodel.exact_any.choice import is_older
 from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import LeastSum, Line, Point, point_of
 from costmodel.map_space.map_space import MapSpace
 from costmodel.moves import Moved
 from costmodel.space import Codes
 from mapspace.errors import DataError
+from orchestrator.networks.lines import NEAR
 
 FIRST_DRAWS = 1024
 
@@ -30,6 +32,9 @@ SIGNIFICANT = 100
 
 SLICE = 0.25
 """Seconds that a proof goes on for at least, before another one is more of use."""
+
+HARDLY = Fraction(1, 10**9)
+"""Share of the least energy that all cycles together are weighed with to break ties."""
 
 Weight = Fraction | None
 
@@ -53,6 +58,7 @@ class LayerLines:
     points: list[Point] = field(default_factory=list)
     _proofs: dict[Weight, LeastSum] = field(default_factory=dict)
     _spent: dict[Weight, float] = field(default_factory=dict)
+    _settled: set[Weight] = field(default_factory=set)
 
     def begin(self, seconds: float | None = None) -> None:
         """Looks for a first mapping: among random ones, else by a proof.
@@ -82,11 +88,36 @@ class LayerLines:
     def least(self, weight: Weight) -> Point | None:
         """The mapping known of the least weighted sum."""
         line = Line(weight, Fraction(0), None, False)
-        return min(
+        best = min(
             self.points,
             key=lambda point: (line.sum_of(point), point.energy, point.cycles),
             default=None,
         )
+        if weight != 0 or best is None:
+            return best
+        near = [point for point in self.points if point.energy <= best.energy * (1 + NEAR)]
+        return min(near, key=lambda point: (point.cycles, point.energy))
+
+    def is_settled(self, weight: Weight) -> bool:
+        """Whether the mapping known of the least sum is the best of equal ones, too."""
+        return weight in self._settled
+
+    def settle(self, weight: Weight, seconds: float) -> None:
+        """Proves the least energy, or the fewest cycles, to the end, where ties are broken.
+
+        Proofs on any hierarchy break those of cycles; of energy a weight that is hardly any does.
+
+        Args:
+            weight: 0 or none.
+            seconds: the most that it may take.
+        """
+        line = self.go_on(weight, seconds)
+        if not line.proven:
+            return
+        self._settled.add(weight)
+        if weight is not None and line.point is not None and not is_older(self.space):
+            hardly = line.bound * HARDLY / line.point.cycles
+            self.prove(round(hardly * 2**80) / Fraction(2**80), min(seconds, SLICE))
 
     def is_proven(self, weight: Weight) -> bool:
         """Whether the least weighted sum is known."""
@@ -223,6 +254,8 @@ class FixedLines(LayerLines):
     def is_proven(self, weight: Weight) -> bool:
         """Always."""
         return True
+
+    is_settled = is_proven
 
     def bound_at(self, weight: Weight, fewest: Fraction = Fraction(0)) -> Fraction:
         """The sum of its point."""

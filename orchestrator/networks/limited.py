@@ -23,7 +23,7 @@ import numpy.typing as npt
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import Line
 from mapspace.errors import ConfigError, DataError
-from orchestrator.networks.jointly import Choice, Jointly, Optimum
+from orchestrator.networks.jointly import ROUNDING, Choice, Jointly, Optimum
 from orchestrator.networks.layer_lines import FixedLines, LayerLines, Weight
 from orchestrator.networks.lines import Limit, under_limit
 
@@ -103,7 +103,8 @@ class Limited(Jointly):
         """Keeps the best that is within the limit."""
         if not self.limit.admits(chosen.energy, chosen.cycles):
             return
-        if self._own is None or self._value(chosen) < self._value(self._own):
+        own = self._own
+        if own is None or self._beats((chosen.energy, chosen.cycles), (own.energy, own.cycles)):
             self._own = chosen
 
     def _value(self, chosen: Chosen) -> Fraction:
@@ -131,6 +132,10 @@ class Limited(Jointly):
             self._cut(tight, self._gap, self._shared(2))
         if self._open() and not self._ended:
             self._along_fronts()
+        least = self._cuts[self._alone].bound
+        if self._own is not None and self._value(self._own) <= least * (1 + ROUNDING):
+            # The limit binds nothing; else no other choice is equal, or fronts had it.
+            self._break_ties()
         return self.result()
 
     def result(self) -> Optimum:
@@ -167,9 +172,7 @@ class Limited(Jointly):
         """Says where no mappings are within the limit, and what would be."""
         wanted: Weight = None if self.objective == "energy" else Fraction(0)
         least = self._cuts[wanted].bound
-        most = self.limit.cycles if self.objective == "energy" else self.limit.energy
-        assert most is not None  # one of the two is given
-        if least > most:
+        if self._own is None and least > self.limit.most * (1 + ROUNDING):
             raise ConfigError(
                 f"{self.limit}: no mappings of the network take less than "
                 f"{Limit.of(self.objective, least)}."
@@ -244,8 +247,7 @@ class Limited(Jointly):
             return float(value - bound)
         if self.objective == "energy":
             return float(value + weight * self.limit.most - bound)
-        assert self.limit.energy is not None  # the other of the two
-        return float(self.limit.energy + weight * value - bound)
+        return float(self.limit.most + weight * value - bound)
 
     def _within(self, weight: Weight, slack: float) -> Chosen | None:
         """The best choice whose excesses sum up to no more than a slack; None without any."""

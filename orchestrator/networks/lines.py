@@ -18,6 +18,9 @@ from typing import NamedTuple
 POWERS = {"energy": 0, "edp": 1, "ed2p": 2}
 """The power of cycles beside one of energy; with `latency` the energy is not looked at."""
 
+NEAR = Fraction(1, 4 * 10**12)
+"""Energies on deep hierarchies that differ by a smaller share are equal."""
+
 
 class Cut(NamedTuple):
     """Energy + weight x cycles >= bound; without a weight: cycles >= bound. pJ and cycles."""
@@ -99,8 +102,8 @@ class Limit(NamedTuple):
         return most
 
     def admits(self, energy: Fraction, cycles: int) -> bool:
-        """Whether so much is within it."""
-        return (cycles if self.energy is None else energy) <= self.most
+        """Whether so much is within it: energy that rounding alone takes beyond it is, too."""
+        return cycles <= self.most if self.energy is None else energy <= self.most * (1 + NEAR)
 
     def __str__(self) -> str:
         if self.cycles is not None:

@@ -11,7 +11,7 @@ from costmodel.machine_units import chip_text, has_real_units, idle_text, mean_i
 from orchestrator.networks.network_certificate import NetworkCertificate
 from orchestrator.networks.together import Together
 from orchestrator.records.found_mapping import MappingCosts
-from orchestrator.report.document import LEFT, Document, Section, Table
+from orchestrator.report.document import LEFT, Document, Figure, Section, Table
 from orchestrator.report.shown import Fact, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import (
@@ -24,6 +24,8 @@ from orchestrator.report.units import (
 from orchestrator.schemas.search import JointAnswer, JointLayer
 
 HEADER = ("layer", "count", "energy, mJ", "cycles", "share of energy", "share of cycles")
+# Nests that a page shows: of the layers that take most.
+MOST_NESTS = 5
 FORMATS = (LEFT, "{:,}", "{:.5g}", "{:,.0f}", "{:.2f} %", "{:.2f} %")
 
 
@@ -160,11 +162,36 @@ class NetworkOptimum(Together[NetworkCertificate]):
             yield "interrupted: this is the best so far."
 
     def document(self) -> Document:
-        """The page of it."""
+        """The page of it: totals, a bar per layer, and the nests of those that take most."""
+        from orchestrator.answers.mapping_page import mapping_sections
+        from orchestrator.explain.read_mapping import read_mapping
+        from orchestrator.networks.layers_figure import draw_layers
+
         facts = Table("facts", "", ("", ""), (LEFT, LEFT), tuple(self.facts()))
+        found = [(read_mapping(one.record), one) for one in self.certificate.layers]
+        layers = [(read.drawn._replace(title=one.workload.name), one.count) for read, one in found]
+        bars = Figure(
+            "layers", "what each layer takes", lambda path: draw_layers(layers, path),
+            "Energy by level and cycles, of all occurrences of a layer together.",
+        )  # fmt: skip
         sections = [
             Section("Totals, and what is certain", [facts]),
-            Section("The layers", [self.table()]),
+            Section("The layers", [bars, self.table()]),
         ]
+        # Of the others the records have the nests.
+        most = sorted(range(len(layers)), key=lambda place: -self._share(place))[:MOST_NESTS]
+        for place in most:
+            drawn = layers[place][0]._replace(
+                title=f"{layers[place][0].title}: {100 * self._share(place):.1f} % of the "
+                f"{'cycles' if self.objective == 'latency' else 'energy'}"
+            )
+            sections += mapping_sections(drawn, f"layer-{place}")[:1]
         lead = "Figures of a layer are for one occurrence; shares are of all of them."
         return Document(self.heading(), lead, sections)
+
+    def _share(self, place: int) -> float:
+        """What a layer has of the network's cycles where these are sought, else of its energy."""
+        layer, whole = self.certificate.layers[place], self.certificate
+        if self.objective == "latency":
+            return layer.count * layer.latency_cycles / whole.latency_cycles
+        return float(layer.count * Fraction(layer.energy_pj) / Fraction(whole.energy_pj))

@@ -27,9 +27,9 @@ from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import Choice, Jointly
 from orchestrator.networks.layer_lines import NO_CODE, FixedLines, LayerLines, Weight
-from orchestrator.networks.lines import value_of
 
 LEAST_SECONDS = 0.05
+LEAST_PART = Fraction(1, 2**400)
 MOST_STATES = 64
 """Sets of tensors that lie on the chip at a time, beyond which ways are not listed."""
 
@@ -225,7 +225,12 @@ class Resident(Jointly):
             assert point is not None  # every layer begins with one
             return way.at(point)
 
-        _, path = self._ways.shortest(lambda way: line.sum_of(point_of(way)))
+        def cost(way: Way) -> Fraction:
+            point = point_of(way)
+            tie = _tie(weight, point) if self.objective in ("energy", "latency") else 0
+            return line.sum_of(point) + tie
+
+        _, path = self._ways.shortest(cost)
         return path, tuple(point_of(way) for way in path)
 
     def choose(self, weight: Weight) -> Choice:
@@ -234,11 +239,23 @@ class Resident(Jointly):
 
     def _consider(self, weight: Weight) -> Choice:
         path, choice = self._shortest(weight)
-        energy, cycles = self.sums(choice)
-        value = value_of(self.objective, energy, Fraction(cycles))
-        if self._best is None or value < self._best[0]:
-            self._best, self.path = (value, choice), path
+        if self._take_best(choice):
+            self.path = path
         return choice
+
+    def _untied(self) -> LayerLines | None:
+        weight = self._alone
+        line = Line(weight, Fraction(0), None, False)
+
+        def cost(way: Way) -> Fraction:
+            """At least: what is not settled may be equal and take none of the other."""
+            point = way.lines.least(weight)
+            if point is None or not way.lines.is_settled(weight):
+                return way.bound(weight)
+            return line.sum_of(way.at(point)) + _tie(weight, way.at(point))
+
+        _, path = self._ways.shortest(cost)
+        return next((way.lines for way in path if not way.lines.is_settled(weight)), None)
 
     def _loosest(self, weight: Weight) -> LayerLines | None:
         _, path = self._ways.shortest(lambda way: way.bound(weight))
@@ -252,6 +269,13 @@ class Resident(Jointly):
     def _least_of(self, weight: Weight) -> Fraction:
         line = Line(weight, Fraction(0), None, False)
         return self._ways.least_of(weight) + line.sum_of(Point(*self._fixed, NO_CODE))
+
+
+def _tie(weight: Weight, point: Point) -> Fraction:
+    """What decides between equal sums: so small a part of it that no other sum is exceeded."""
+    if weight is None:
+        return point.energy * LEAST_PART
+    return point.cycles * LEAST_PART if weight == 0 else Fraction(0)
 
 
 def begin(ways: Ways, seconds: float) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costmodel.machine_units import mean_idle_w
+from mapspace.arguments import checked
 from mapspace.storage import Place, place
 from orchestrator.answers.explained import explained_text
 from orchestrator.answers.results import SearchResult
@@ -17,6 +18,7 @@ from orchestrator.networks.operators import Operators
 from orchestrator.networks.text import RESTRICTED, network_text
 from orchestrator.records.found_mapping import MappingCosts, save_records
 from orchestrator.report.shown import Fact, Shown
+from orchestrator.report.text_table import wrapped
 from orchestrator.report.units import energy_text, latency_text, percent, value_text
 from orchestrator.schemas.search import (
     FoundLayer,
@@ -110,7 +112,7 @@ class NetworkTotals:
     """Sums over the layers that have a mapping, each as often as it occurs.
 
     Attributes:
-        complete: whether every layer has one.
+        complete: whether every layer has one, and none was left out.
         distinct_layers: how many layers those are.
         layers: how many with all their repetitions.
         costs: the sums; the EDP is that of the sums.
@@ -118,6 +120,7 @@ class NetworkTotals:
         utilisation: share of the processing elements that work, on average over the cycles.
         overall: what is certain among all mappings of the machine.
         restricted: among those of the restriction; None without one.
+        left_out: how many parts of the network were left out when it was read.
     """
 
     complete: bool
@@ -128,12 +131,14 @@ class NetworkTotals:
     utilisation: float
     overall: TotalStanding
     restricted: TotalStanding | None
+    left_out: int = 0
 
     def to_dict(self) -> NetworkTotalsAnswer:
         """What JSON has of it."""
         overall, other = self.overall, self.restricted
         return {
             "complete": self.complete,
+            "left_out": self.left_out,
             "distinct_layers": self.distinct_layers,
             "layers": self.layers,
             **self.costs.to_dict(),
@@ -163,6 +168,7 @@ class NetworkResult(Shown):
         interrupted: whether there was one.
         seconds: how long the search took.
         operators: what only moves words, where the network says.
+        left_out: what was read and is in no total, a line each.
     """
 
     network: str
@@ -173,6 +179,7 @@ class NetworkResult(Shown):
     interrupted: bool
     seconds: float
     operators: Operators
+    left_out: tuple[str, ...] = ()
 
     @property
     def from_store(self) -> bool:
@@ -190,9 +197,12 @@ class NetworkResult(Shown):
     def totals(self) -> NetworkTotals | None:
         """Sums over the layers; None where no layer has a mapping."""
         found = [(layer.count, layer.result) for layer in self.layers if layer.result is not None]
-        complete = not self.unfinished and len(found) == len(self.layers)
+        whole = not self.unfinished and len(found) == len(self.layers) and not self.left_out
         moves = self.operators.in_totals
-        return _totals(self.objective, found, moves, complete=complete) if found else None
+        if not found:
+            return None
+        totals = _totals(self.objective, found, moves, complete=whole)
+        return replace(totals, left_out=len(self.left_out))
 
     @property
     def failure(self) -> str | None:
@@ -230,12 +240,14 @@ class NetworkResult(Shown):
             "interrupted": self.interrupted,
             "unfinished": list(self.unfinished),
             "from_store": self.from_store,
+            "left_out": list(self.left_out),
             "uncounted_words": self.operators.uncounted,
             "moves": self.operators.rows(),
             "layers": self.rows(),
             "totals": None if totals is None else totals.to_dict(),
         }
 
+    @checked
     def save(self, path: str | Path | Place) -> None:
         """Writes the mapping records as JSON lines, into a file or to a URI."""
         save_records(self.records, place(path))
@@ -259,6 +271,7 @@ class NetworkResult(Shown):
             yield "in all", "proven optimal" if certain.proven else f"within {gap} of the optimum"
         if self.failure is not None:
             yield "missing", self.failure
+        yield from (("left out", one) for one in self.left_out)
 
     def rows(self) -> list[FoundLayer | LayerWithout]:
         """A row per layer."""
@@ -269,7 +282,8 @@ class NetworkResult(Shown):
         obstacles = [layer.obstacle for layer in self.layers]
         interruption = self.failure if self.interrupted else None
         text = network_text(self.to_dict(), obstacles, self.accelerator, interruption)
-        return "\n\n".join([text, *self._explanations()])
+        missing = [line for one in self.left_out for line in wrapped(f"{'left out':<16}{one}")]
+        return "\n\n".join(["\n".join([text, *missing]), *self._explanations()])
 
     def _explanations(self) -> Iterator[str]:
         """What explains the layers, where somebody asked."""

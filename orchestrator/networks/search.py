@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from costmodel.networks import load_network, words_without_macs
-from mapspace.errors import ConfigError, MapspaceError
+from costmodel.map_space.meant_entries import serving
+from costmodel.networks import left_out_of, words_without_macs
+from mapspace.errors import ConfigError, MapspaceError, together
 from mapspace.extras import is_installed
 from orchestrator.answers.request import Request
 from orchestrator.networks.operators import Operators
@@ -36,6 +38,10 @@ from orchestrator.search.one_workload import (
     with_explanation,
 )
 from orchestrator.search.stored import read
+from searchers import check_budget
+
+if TYPE_CHECKING:
+    from costmodel.map_space.map_space import MapSpace
 
 # About what Ray takes to start.
 HERE_SECONDS = 5.0
@@ -57,8 +63,12 @@ def search_network(
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
     """
-    name, layers = load_network(request.network)
-    device = request.device
+    (name, layers), device = together(lambda: request.layers, lambda: request.device)
+    device = serving(device, (layer for layer, _ in layers))
+    check_budget(request.iterations, request.seconds)
+    spaces = _searchable(request, layers, device)
+    if spaces:
+        asked_of(request, spaces[0][0].workload, device)
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
     found = {}
@@ -69,7 +79,9 @@ def search_network(
     if found:
         live.line(f"{len(found)} of them answered from the store")
     left = [item for item in layers if item[0].hash not in found]
-    _prepare(request, left, device, live)
+    missing = (one for one in spaces if one[0].workload.hash not in found)
+    for space, searcher in itertools.islice(missing, 1):
+        prepare(request, searcher, space, live)  # compiles before the workers would all do so
     started = time.monotonic()
 
     def progress() -> str:
@@ -96,6 +108,7 @@ def search_network(
         interrupted=interrupted.is_set() or bool(unfinished),
         seconds=time.monotonic() - started,
         operators=Operators(words_without_macs(request.network), device, request.moves),
+        left_out=left_out_of(request.network),
     )
 
 
@@ -117,15 +130,15 @@ def explain_layers(result: NetworkResult, request: Request, stream: TextIO) -> N
     return replace(result, layers=tuple(layers), interrupted=result.interrupted or cut)
 
 
-def _prepare(request: Request, layers: Sequence[Item], device: Accelerator, live: Live) -> None:
-    """Refuses wrong options, and compiles before the workers would all do so.
+def _searchable(
+    request: Request, layers: Sequence[Item], device: Accelerator
+) -> list[tuple[MapSpace, str]]:
+    """The layers that have mappings, each with its searcher, those that can be proven first.
 
     Raises:
-        ConfigError: a value that is not allowed, or a searcher that can treat no layer.
+        ConfigError: a level or a tensor to keep that there is not.
     """
-    import searchers
     from costmodel.exact.infeasible import why_infeasible
-    from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
 
     spaces = []
@@ -138,11 +151,7 @@ def _prepare(request: Request, layers: Sequence[Item], device: Accelerator, live
             spaces.append((space, *method(request, space)))
     # First those that can be proven: the exact searcher may treat some layers only.
     spaces.sort(key=lambda entry: entry[2] is not None)
-    for space, name, _ in spaces[:1]:
-        iterations, seconds = request.iterations, request.seconds
-        if iterations is not None or seconds is not None:
-            searchers.Evaluator(LoopNestModel(), space, iterations=iterations, seconds=seconds)
-        prepare(request, name, space, live)
+    return [(space, name) for space, name, _ in spaces]
 
 
 def _results(

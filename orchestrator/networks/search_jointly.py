@@ -12,8 +12,9 @@ from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.objective import KINDS
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.map_space.map_space import MapSpace
-from costmodel.networks import load_network, words_without_macs
-from mapspace.errors import ConfigError, DataError
+from costmodel.map_space.meant_entries import serving
+from costmodel.networks import left_out_of, words_without_macs
+from mapspace.errors import ArgumentError, ConfigError, DataError, refuse, together
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Jointly
 from orchestrator.networks.layer_lines import FixedLines, LayerLines
@@ -25,6 +26,8 @@ from orchestrator.networks.optimum_result import NetworkOptimum
 from orchestrator.networks.stored_networks import AskedNetwork, Link
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+from searchers.base import check_seed
+from searchers.exact import ExactOptions
 
 SECONDS = 60.0
 """What a network may take where nothing is said."""
@@ -44,14 +47,13 @@ def limit_of(request: Request) -> Limit | None:
         return None
     name, wanted = ("max_cycles", "energy") if energy is None else ("max_energy_pj", "latency")
     if cycles is not None and energy is not None:
-        raise ConfigError("max_cycles: expected one limit, got max_energy_pj as well.")
+        raise ArgumentError("max_cycles", ": expected one limit, got max_energy_pj as well.")
     if request.objective != wanted:
-        raise ConfigError(
-            f"{name}: expected the objective {wanted} under it, got {request.objective}."
-        )
+        why = f": expected the objective {wanted} under it, got {request.objective}."
+        raise ArgumentError(name, why)
     most = cycles if energy is None else energy
     if most is None or not 0 < most < LARGEST_COUNT:
-        raise ConfigError(f"{name}: expected more than 0 and less than 2**62, got {most}.")
+        raise ArgumentError(name, f": expected more than 0 and less than 2**62, got {most}.")
     return Limit(cycles, None if energy is None else Fraction(energy))
 
 
@@ -65,21 +67,43 @@ def goal_of(request: Request, what: str) -> tuple[Limit | None, float]:
     Raises:
         ConfigError: an option that is for single layers, or a value that is not allowed.
     """
-    for name, given in (
-        ("searcher", request.searcher not in (None, "exact")),
-        ("iterations", request.iterations is not None),
-        ("keep", bool(request.keep)),
-        ("explain", request.explain),
-    ):
-        if given:
-            raise ConfigError(f"{name}: {what} by proofs, without it.")
-    if request.objective not in KINDS:
-        raise ConfigError(f"objective: expected {', '.join(KINDS)}, got {request.objective}.")
-    limit = limit_of(request)
     seconds = SECONDS if request.seconds is None else request.seconds
+    wrong: list[ConfigError] = [
+        ArgumentError(name, f": {what} by proofs, without it.")
+        for name, given in (
+            ("searcher", request.searcher not in (None, "exact")),
+            ("iterations", request.iterations is not None),
+            ("keep", bool(request.keep)),
+            ("explain", request.explain),
+            ("surrogate", request.surrogate is not None),
+            ("preset", request.preset is not None),
+            ("parameters", bool(request.parameters)),
+        )
+        if given
+    ]
+    if request.objective not in KINDS:
+        expected = f": expected {', '.join(KINDS)}, got {request.objective}."
+        wrong.append(ArgumentError("objective", expected))
     if not seconds > 0:
-        raise ConfigError(f"seconds: expected more than 0, got {seconds}.")
+        wrong.append(ArgumentError("seconds", f": expected more than 0, got {seconds}."))
+    limit, *_ = together(
+        lambda: limit_of(request),
+        lambda: ExactOptions.read("exact", None, {"gap": request.gap}),
+        lambda: check_seed(request.seed),
+        lambda: refuse(wrong),
+    )
     return limit, seconds
+
+
+def check_whole(request: Request) -> None:
+    """Refuses a network that lacks layers: no choice for the rest is one for it.
+
+    Raises:
+        ArgumentError: the first of them.
+    """
+    left_out = left_out_of(request.network)
+    if left_out:
+        raise ArgumentError("jointly", f": expected a whole network; left out: {left_out[0]}.")
 
 
 def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOptimum:
@@ -94,9 +118,14 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             feasible mapping or of which no proof is possible: it is named.
         DataError: no mapping of a layer was found in time, or no bound.
     """
-    limit, seconds = goal_of(request, "layers are chosen together")
-    name, layers = load_network(request.network)
-    device, live = request.device, Live(stream or sys.stderr)
+    (limit, seconds), (name, layers), device = together(
+        lambda: goal_of(request, "layers are chosen together"),
+        lambda: request.layers,
+        lambda: request.device,
+    )
+    device = serving(device, (layer for layer, _ in layers))
+    check_whole(request)
+    live = Live(stream or sys.stderr)
     operators = Operators(words_without_macs(request.network), device, request.moves)
     asked = AskedNetwork(
         request,
@@ -112,14 +141,14 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
     if known is not None:
         live.line(f"answered from the store: {known[1]}")
         return NetworkOptimum(name, device, known[0], operators, False, known[1])
-    live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
-    found = []
+    found: list[LayerLines | FixedLines] = []
     for work, count in layers:
         space = MapSpace(work, device)
         why = why_infeasible(space) or why_not_proven(space)
         if why is not None:
             raise ConfigError(f"{work.name}: {why}")
         found.append(LayerLines(space, count))
+    live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
     load_prover(found[0].space)
     if operators.counted:
         found.append(FixedLines(found[0].space, operators.cost))

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
+from costmodel.bits import check_words
 from costmodel.chains import Step, load_chain
+from costmodel.map_space.meant_entries import serving
 from costmodel.moves import Moved
 from costmodel.networks import words_without_macs
 from costmodel.resident import shared_buffer
-from mapspace.errors import ConfigError, DataError
+from mapspace.errors import ArgumentError, ConfigError, DataError, together
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.layer_lines import Weight
@@ -23,7 +25,7 @@ from orchestrator.networks.resident import LEAST_SECONDS, Resident, Ways, begin
 from orchestrator.networks.resident_certificate import certify_resident
 from orchestrator.networks.resident_result import Beside, ResidentOptimum
 from orchestrator.networks.runs_of_steps import PairRow, as_run, pair_rows
-from orchestrator.networks.search_jointly import goal_of
+from orchestrator.networks.search_jointly import check_whole, goal_of
 from orchestrator.networks.stored_networks import AskedNetwork, Link
 from orchestrator.networks.stored_resident import keep_resident, read_resident
 from orchestrator.runs.interrupts import interruptible
@@ -42,9 +44,18 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
             shared buffer, a layer that cannot be proven.
         DataError: nothing is certain in the time.
     """
-    limit, seconds = goal_of(request, "what stays on the chip is chosen")
-    name, steps = load_chain(request.network)
-    device, live = request.device, Live(stream or sys.stderr)
+    (limit, seconds), (name, steps), device = together(
+        lambda: goal_of(request, "what stays on the chip is chosen"),
+        lambda: load_chain(request.network),
+        lambda: request.device,
+    )
+    device = serving(device, (step.workload for step in steps))
+    check_whole(request)
+    if request.bits is not None:
+        raise ArgumentError("bits", " is for layers by themselves, not for what stays on the chip.")
+    for step in steps:
+        check_words(step.workload, "what stays on the chip")
+    live = Live(stream or sys.stderr)
     buffer = shared_buffer(device)
     fused, moves = request.fused, request.moves
     words = words_without_macs(request.network)

@@ -101,7 +101,8 @@ class AskedNetwork:
         model = LoopNestModel()
         content = {
             "kind": "network",
-            "method": [self.method, RULES],
+            # What was stored while ties were left open is asked anew.
+            "method": [self.method, RULES, *(["ties"] if self._breaks_ties else [])],
             "layers": self._layers,
             "objective": self.request.objective,
             "limit": None if self.limit is None else [self.limit.cycles, str(self.limit.energy)],
@@ -109,6 +110,11 @@ class AskedNetwork:
             "model": [model.name, model.version],
         }
         return Question(content, {"seconds": self.seconds, "gap": self.request.gap})
+
+    @property
+    def _breaks_ties(self) -> bool:
+        """Whether equal values are told apart: those of single sums, energy or cycles."""
+        return self.request.objective in ("energy", "latency")
 
     @property
     def _layers(self) -> list[Any]:

@@ -61,18 +61,17 @@ def _lines(
     totals = summary["totals"]
     all_proven = all(row.get("proven", False) for row in rows)
     table = _table(summary, standings=not all_proven)
-    lines = table_lines(table)
     goal = f"each layer for its {summary['objective']}"
     yield f"{summary['network']} on {summary['accelerator']}, {goal}"
     yield ""
-    above = 2 if table.foot else 1  # header and rule
-    yield from lines[:above]
-    for line, row in zip(lines[above:], rows, strict=False):
+    failures = {row["workload"]: row["failure"] for row in rows if row["failure"] is not None}
+    for line in table_lines(table):
         yield line
-        if row["failure"] is not None:
-            yield from wrapped(row["failure"], "    ")
-    yield from lines[above + len(rows) :]
+        for name in [name for name in failures if line.startswith(f"{name} ")]:
+            yield from wrapped(failures.pop(name), "    ")
     yield ""
+    for name, failure in failures.items():  # of a name that is broken in lines
+        yield from wrapped(f"{name}: {failure}")
     for obstacle in dict.fromkeys(obstacles):
         if obstacle is not None:
             yield from wrapped(f"best known: no proof is possible: {obstacle}")

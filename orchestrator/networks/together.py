@@ -7,7 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mapspace.storage import Place, place
+from mapspace.arguments import checked
+from mapspace.storage import Place, place, writing
 from orchestrator.networks.lines import value_of
 from orchestrator.networks.network_certificate import NetworkCertificate
 from orchestrator.networks.resident_certificate import ResidentCertificate
@@ -91,9 +92,11 @@ class Together(Shown, Generic[Certified]):
         """A mapping record per layer, with `layer` and `count`."""
         raise NotImplementedError
 
+    @checked
     def save(self, path: str | Path | Place) -> None:
         """Writes the mapping records as JSON lines, and the certificate beside them."""
         target = place(path)
         save_records(self.records, target)
-        with local_file(target.with_suffix(".certificate.json")) as file:
+        beside = target.with_suffix(".certificate.json")
+        with writing(beside), local_file(beside) as file:
             file.write_text(self.certificate.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from costmodel.exact.certificate import Certificate
+from mapspace.arguments import wrong_type
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.design.certificate import FORMAT as DESIGN_FORMAT
@@ -41,7 +42,7 @@ def verify_any(
     """
     if isinstance(certificate, Certificate):
         return verify_certificate(certificate, independent=independent, seconds=seconds)
-    if independent:
+    if independent and isinstance(certificate, AnyCertificate):
         raise ArgumentError("independent", ": the second program looks at single mappings.")
     if seconds is not None and not seconds > 0:
         raise ArgumentError("seconds", f": expected more than 0, got {seconds}.")
@@ -49,6 +50,10 @@ def verify_any(
         return verify_design(certificate, seconds=seconds)
     if isinstance(certificate, ResidentCertificate):
         return verify_resident(certificate, seconds=seconds)
+    if not isinstance(certificate, NetworkCertificate):
+        raise wrong_type(
+            "certificate", "a certificate, its file, or a result that was proven", certificate
+        )
     return verify_network(certificate, seconds=seconds)
 
 

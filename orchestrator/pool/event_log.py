@@ -16,8 +16,9 @@ from typing import IO, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import parse_json, read_bytes
 from mapspace.errors import DataError
+from mapspace.storage import own_path
 from mapspace.strict_yaml import StrictModel, validate
 
 FORMAT = "mapspace-events-1"
@@ -127,7 +128,7 @@ def read_events(path: Path) -> tuple[dict[str, Any], Iterator[Event], int]:
     Raises:
         DataError: it is no log of events, or a line is damaged; it is named.
     """
-    content = path.read_bytes()
+    content = read_bytes(path)
     whole = content[: content.rfind(b"\n") + 1]
     lines = whole.decode(errors="replace").splitlines()
     head = parse_json((lines or [""])[0].encode(), f"{path}: line 1", DataError)
@@ -158,6 +159,7 @@ def open_events(path: Path) -> Iterator[tuple[IO[str], Kept | None]]:
         OSError: the file cannot be opened.
     """
     there, size = None, 0
+    own_path(path.parent, path.name)
     if path.is_file() and path.stat().st_size:
         head, events, size = read_events(path)
         there = (head, events)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from costmodel.exact.verification import Verdict
     from costmodel.independent.check import SecondLook
     from mapspace.strict_yaml import StrictModel
+    from orchestrator.proofs.pareto import Front
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,12 +26,12 @@ class Verification(Shown):
     """What came of proving a certificate again.
 
     Attributes:
-        certificate: what was proven again.
+        certificate: what was proven again, or the front.
         verdict: what the prover that makes certificates says.
         independent: what came of looking without the prover; None where nobody did.
     """
 
-    certificate: StrictModel
+    certificate: StrictModel | Front
     verdict: Verdict
     independent: SecondLook | None = None
 
@@ -188,19 +189,16 @@ def _look_again(certificate: Certificate, seconds: float | None) -> SecondLook:
     why = why_not_counted(certificate.workload, certificate.machine)
     if why is not None:
         raise ConfigError(f"independent: {why}, which the second program does not count.")
-    machine, mapping = certificate.accelerator, certificate.record["mapping"]
     rounded = certificate.format in (NEST_FORMAT, ORDERS_FORMAT)
-    if rounded:
-        space = MapSpace(certificate.workload, certificate.machine)
-        one, code = space.in_order(record_code(space, certificate.record))
-        machine, mapping = one.accelerator, one.describe(code).to_record()
+    space = MapSpace(certificate.workload, certificate.machine)
+    one, code = space.in_order(record_code(space, certificate.record))
     unit = Fraction(certificate.unit_pj)
     claim = Claim(
         certificate.workload,
-        machine,
+        one.accelerator,
         certificate.keep,
         certificate.objective,
-        mapping,
+        one.describe(code),
         (int(certificate.energy_units) * unit, certificate.latency_cycles),
         (int(certificate.bound_energy_units) * unit, certificate.bound_cycles),
         ties=bool(certificate.tie_proven),

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from costmodel.costs import Objective
-from mapspace.errors import DataError
+from mapspace.arguments import checked
+from mapspace.errors import DataError, together
 from mapspace.storage import Place, place
 from orchestrator.records.found_mapping import FoundMapping, MappingCosts, save_records
 from orchestrator.report.figure_style import BLUE, MUTED, RED, plain_figure, save, styled
@@ -57,7 +58,7 @@ class FrontMapping(FoundMapping):
     @property
     def to_gain(self) -> float:
         """The share of its energy that a mapping as fast could need less at most."""
-        return 1 - self.energy_bound / self.costs.energy_pj
+        return 1 - self.energy_bound / self.costs.energy_pj if self.costs.energy_pj else 0.0
 
     def to_dict(self) -> FrontPoint:
         """Its row in JSON."""
@@ -111,6 +112,7 @@ class Front(Shown):
             "bounds": [{"latency_cycles": at, "energy_pj": least} for at, least in self.bounds],
         }
 
+    @checked
     def save(self, path: str | Path | Place) -> None:
         """Writes a mapping record per point as JSON lines, into a file or to a URI."""
         save_records(self.records, place(path))
@@ -168,6 +170,7 @@ def front(
         DataError: no mapping was found in time.
     """
     from costmodel.accelerators import accelerator as load_accelerator
+    from costmodel.exact_any.choice import functions_of_proof, load_prover
     from costmodel.exact_any.front import Front as Known
     from costmodel.exact_any.front import search_front
     from costmodel.loop_nest.records import mapping_record
@@ -175,8 +178,12 @@ def front(
     from costmodel.workloads import workload as load_workload
     from searchers import check_budget
 
-    check_budget(None, seconds)
-    space = MapSpace(load_workload(workload), load_accelerator(accelerator))
+    work, device, _ = together(
+        lambda: load_workload(workload),
+        lambda: load_accelerator(accelerator),
+        lambda: check_budget(None, seconds),
+    )
+    space = MapSpace(work, device)
     live = Live(stream or sys.stderr)
     stored = None if store is None else read_front(space, store)
     if stored is not None:
@@ -185,6 +192,8 @@ def front(
         known = Known(points, [(one.latency_cycles, one.energy_pj) for one in points], True)
     else:
         live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
+        with live.preparing("loading the exact search", functions=functions_of_proof(space)):
+            load_prover(space)
         started = time.monotonic()
         first = _first_mappings(space, seconds)
         left = None if seconds is None else max(0.0, seconds - (time.monotonic() - started))
@@ -204,7 +213,7 @@ def front(
             mapping_record(space, point.code),
             MappingCosts(point.energy_pj, point.latency_cycles, clock),
             point.elements,
-            point.energy_pj / least - 1,
+            point.energy_pj / least - 1 if least else 0.0,
             min(point.energy_pj, known.least_energy(point.latency_cycles)),
         )
         for point in known.points

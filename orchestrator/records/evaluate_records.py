@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 from costmodel.maestro.dataflow_records import read_mappings
 from costmodel.models import COST_MODELS, RecordScorer, cost_model_entry
-from mapspace.bounded_reading import json_lines, read_json
+from mapspace.bounded_reading import check_file, json_lines, read_json
 from mapspace.errors import ConfigError
 from mapspace.storage import whole_file
 from mapspace.strict_yaml import load_yaml
@@ -155,8 +155,7 @@ def _scored(
     source: Path,
     listed: Iterable[tuple[int, Any]],
 ) -> Iterator[list[dict[str, Any]]]:
-    if not source.is_file():
-        raise ConfigError(f"{source}: there is no such file.")
+    check_file(source)
     for records in _chunks(listed):
         try:
             yield score([record for _, record in records])
@@ -200,8 +199,7 @@ def numbered_record(source: Path, number: int | None) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it is no object; the file is named.
     """
-    if not source.is_file():
-        raise ConfigError(f"{source}: there is no such file.")
+    check_file(source)
     wanted = 1 if number is None else number
     for count, (_, record) in enumerate(read_records(source), start=1):
         if count == wanted:

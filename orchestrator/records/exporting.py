@@ -15,7 +15,7 @@ from costmodel.maestro.dataflow_layers import layer_of_workload
 from costmodel.maestro.dataflow_records import mapping_text
 from costmodel.maestro.dataflow_text import network_lines
 from costmodel.timeloop.exporting import to_timeloop
-from costmodel.timeloop.writing import files_text
+from costmodel.timeloop.writing import files_text, of_version_4
 from costmodel.workloads import workload
 from mapspace.errors import ArgumentError
 from mapspace.strict_yaml import load_yaml
@@ -72,6 +72,8 @@ def export_timeloop(files: Sequence[str | Path], form: Form, *, lenient: bool) -
         )
     read = read_files(files, lenient=lenient)
     if form == "timeloop":
+        for what in of_version_4(read.record):
+            print(what, file=sys.stderr)
         return files_text(read.record, read.constraints)
     return _TEXTS[form](nest_of(read.mapped()))
 

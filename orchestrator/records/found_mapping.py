@@ -7,17 +7,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from costmodel.costs import objective_of
-from mapspace.storage import Place
+from costmodel.costs import Objective, objective_of
+from mapspace.arguments import explained, is_number, wrong_type
+from mapspace.storage import Place, writing
 from orchestrator.report.units import physical
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.costs import Costs
 
 if TYPE_CHECKING:
-    from costmodel.costs import Objective
     from costmodel.map_space.mapping import Mapping
 
 
+_COSTS = {
+    "energy_pj": "a number, 0 or more",
+    "latency_cycles": "a number, 0 or more",
+    "clock_ghz": "a number above 0",
+}
+
+
+@explained
 @dataclass(frozen=True)
 class MappingCosts:
     """What one mapping, or several one after another, cost.
@@ -31,6 +39,17 @@ class MappingCosts:
     energy_pj: float
     latency_cycles: float
     clock_ghz: float
+
+    def __post_init__(self) -> None:
+        """Refuses what are no costs.
+
+        Raises:
+            ArgumentError: one of another type, below 0, or no clock.
+        """
+        for name, words in _COSTS.items():
+            value = getattr(self, name)
+            if not is_number(value) or not value >= 0 or (name == "clock_ghz" and not value):
+                raise wrong_type(name, words, value)
 
     @property
     def edp(self) -> float:
@@ -89,5 +108,5 @@ class FoundMapping:
 
 def save_records(records: Iterable[dict[str, Any]], path: Place) -> None:
     """Writes mapping records as JSON lines."""
-    with local_file(path) as file:
+    with writing(path), local_file(path) as file:
         file.write_text("".join(f"{json.dumps(record)}\n" for record in records))

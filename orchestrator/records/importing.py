@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -17,18 +18,21 @@ from costmodel.accelforge.mapping_files import read_mapping_lines
 from costmodel.accelforge.workload import read_accelforge_network, read_operations
 from costmodel.maestro.dataflow_layers import read_maestro_network
 from costmodel.maestro.dataflow_records import read_mappings
-from costmodel.network_files import ReadNetwork, network_text
+from costmodel.network_files import ReadNetwork, distinct_layers, network_text
+from costmodel.scalesim_topology import read_scalesim_network
 from costmodel.workloads import workload
 from costmodel.zigzag.workload import read_zigzag_network
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.imports.from_onnx import from_onnx
+from orchestrator.imports.imported import refuse_unknown
+from orchestrator.records.recognising import recognised
 
 _ARCHITECTURE = re.compile(r"^arch\s*:", re.MULTILINE)
 _WORKLOAD = re.compile(r"^workload\s*:", re.MULTILINE)
 _MAPPING = re.compile(r"^mapping\s*:", re.MULTILINE)
-# Unknown operators that an error names.
-MOST_NAMED = 5
+# Beyond so many nodes without work they are counted by what stands in brackets.
+MOST_NODES, OPERATOR = 10, re.compile(r" \((\w+)\)")
 
 
 def imported(
@@ -52,8 +56,8 @@ def imported(
     Raises:
         ConfigError: one line that names the file, the key's path and what was expected.
     """
-    of_yaml = path.suffix in (".yaml", ".yml")
-    if of_yaml and _ARCHITECTURE.search(read_text(path)):
+    found = recognised(path)
+    if found.kind == "accelforge-machine":
         if word_bits is None:
             raise ArgumentError(
                 "word_bits", f" is missing: bits of a value, which {path} leaves to a workload."
@@ -64,18 +68,42 @@ def imported(
         return f"# {path.name}: AccelForge's architecture\n{text}"
     if word_bits is not None:
         raise ArgumentError("word_bits", f" is for AccelForge's architectures, not for {path}.")
-    if of_yaml and _WORKLOAD.search(read_text(path)):
+    if found.kind == "accelforge":
         return _of_network(read_accelforge_network(path, _sizes(batch)))
     if batch is not None:
         raise ArgumentError("batch", f" is for ONNX and AccelForge's workloads, not for {path}.")
-    if path.suffix == ".m":
-        return _of_network(read_maestro_network(path, lenient=lenient))
-    if of_yaml:
-        return _of_network(read_zigzag_network(path, lenient=lenient))
-    raise ConfigError(
-        f"{path}: expected an ONNX model (.onnx), a network of MAESTRO (.m), or a workload of "
-        "ZigZag or a workload or an architecture of AccelForge (.yaml)."
-    )
+    if found.kind not in _NETWORKS:
+        raise ConfigError(
+            f"{path}: this is {found.what}: {found.how.replace('FILE', str(path), 1)}. Read are "
+            "networks of ONNX (.onnx), MAESTRO (.m), SCALE-Sim (.csv), ZigZag and AccelForge, and "
+            "AccelForge's architectures."
+        )
+    return _of_network(_NETWORKS[found.kind](path, lenient))
+
+
+_NETWORKS: Mapping[str, Callable[[Path, bool], ReadNetwork]] = {
+    "maestro": lambda path, lenient: read_maestro_network(path, lenient=lenient),
+    "zigzag": lambda path, lenient: read_zigzag_network(path, lenient=lenient),
+    "scalesim": lambda path, _: read_scalesim_network(path),
+}
+
+
+def read_network(path: Path, kind: str, sizes: Mapping[str, int]) -> ReadNetwork:
+    """A network of any tool, what is not modelled of it left out and listed.
+
+    Args:
+        path: the file.
+        kind: what `recognised` says that it is.
+        sizes: of open axes of an ONNX model, or of names in AccelForge's template.
+
+    Raises:
+        ConfigError: one line that names the file and what was expected.
+    """
+    if kind == "onnx":
+        return from_onnx(path, sizes=sizes, skip_unknown=True).network
+    if kind == "accelforge":
+        return read_accelforge_network(path, dict(sizes))
+    return _NETWORKS[kind](path, True)
 
 
 def imported_onnx(
@@ -84,6 +112,7 @@ def imported_onnx(
     lenient: bool = False,
     batch: int | None = None,
     sequence: int | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> str:
     """An ONNX model as a network's file; what it has beside layers is listed.
 
@@ -91,20 +120,15 @@ def imported_onnx(
         path: the model.
         lenient: whether to leave out operators that no rule knows.
         batch: the size of the inputs' first axes where the model leaves it open.
+        sizes: of open axes by name or place.
         sequence: the size of their second axes where the model leaves it open.
 
     Raises:
         ConfigError: as `from_onnx`, or one line that names what no rule knows.
     """
-    found = from_onnx(path, batch=batch, sequence=sequence)
-    if found.unknown and not lenient:
-        named = "; ".join(map(str, found.unknown[:MOST_NAMED]))
-        more = len(found.unknown) - MOST_NAMED
-        raise ConfigError(
-            f"{path}: unknown operators: {named}{f' (and {more:,} more)' if more > 0 else ''}; "
-            f"with --skip-unknown {len(found.nodes):,} layers of {found.macs:,} "
-            f"multiply-accumulates are counted, and {found.moved_words:,} words that others move."
-        )
+    found = from_onnx(path, batch=batch, sequence=sequence, sizes=sizes, skip_unknown=True)
+    if not lenient:
+        refuse_unknown(found, "--skip-unknown")
     return _of_network(found.network)
 
 
@@ -183,10 +207,25 @@ def _sizes(batch: int | None) -> dict[str, int]:
 
 def _of_network(network: ReadNetwork) -> str:
     text = network_text(network)
+    count, distinct = sum(layer.times for layer in network.layers), len(distinct_layers(network))
+    _list("read", [f"{network.source}: {count:,} layers, {distinct:,} of them distinct, "
+                   f"{network.macs:,} multiply-accumulates"])  # fmt: skip
     _list("not used", network.unused)
-    _list("no multiply-accumulates", network.without_macs)
+    _list("no multiply-accumulates", _counted(network.without_macs))
     _list("left out", network.left_out)
     return text
+
+
+def _counted(nodes: Sequence[str]) -> Sequence[str]:
+    """Nodes such as `relu1 (Relu) moves 12 words` one by one; of many the operators alone.
+
+    The network's file has each of them in either case.
+    """
+    if len(nodes) <= MOST_NODES:
+        return nodes
+    kinds = Counter(found[1] if (found := OPERATOR.search(node)) else "others" for node in nodes)
+    listed = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
+    return [f"{len(nodes):,} operators: {listed}; the file lists them"]
 
 
 def _list(what: str, keys: Sequence[str]) -> None:

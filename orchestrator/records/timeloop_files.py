@@ -60,7 +60,10 @@ def evaluate_files(
     (scored,) = score([record], LoopNestModel(link_transfers=link_transfers))
     result: dict[str, Any] = scored["result"]
     if result.get("valid") is False:
-        raise ConfigError(f"mapping: {result['why']}.")
+        why = f"mapping: {result['why'].removesuffix('.')}"
+        if "X expansion" in why:
+            why += "; a spatial directive without split runs all of its dimensions along X"
+        raise ConfigError(f"{why}.")
     return result
 
 

@@ -134,6 +134,11 @@ class Section:
         return [block for block in self.blocks if isinstance(block, str)]
 
     @property
+    def parts(self) -> list[Table | Figure]:
+        """What has titles; a single one is what the heading says, and needs none."""
+        return [*self.tables, *self.figures]
+
+    @property
     def tables(self) -> list[Table]:
         """Its tables."""
         return [block for block in self.blocks if isinstance(block, Table)]
@@ -146,7 +151,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A page: its title, what it is about in a sentence or two, and its sections."""
+    """A page: its title, what it is about or comes to, a paragraph per line, and its sections."""
 
     title: str
     lead: str

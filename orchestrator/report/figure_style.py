@@ -1,4 +1,4 @@
-"""How figures look: the style file, colours of methods, ticks, and names that are no formulas."""
+"""How figures look: the style file, ticks, and names that are no formulas."""
 
 from __future__ import annotations
 
@@ -28,32 +28,10 @@ INK, MUTED, GRID = "#1f2933", "#697586", "#e6e9ee"
 OUTSIDE, BAND = "#d4d8de", "#f5f6f8"
 # A value and what it is held against, where no methods are compared.
 BLUE, RED = "#0067b1", "#d1495b"
-# One hue per method, told apart by people with any colour vision (after Okabe and Ito).
-HUES = {
-    "random": "#8c9196",
-    "annealing": "#d98c00",
-    "genetic": "#00936b",
-    "structured": "#8e44ad",
-    "gradient": "#0067b1",
-    "exact": "#5d4037",
-    "marvel": "#7d8600",
-    "gbfs": "#d1495b",
-    "na2c": "#3d5a80",
-    "xgboost": "#6c8b1f",
-    "rnn": "#b5651d",
-    "primitive-annealing": "#00a0a0",
-    "model-guided": "#e6007e",
-    "cma-es": "#5b8def",
-    "nevergrad": "#8c564b",
-    "optuna": "#9aa300",
-    "ddpg": "#c2185b",
-    "ppo": "#222222",
-}
-SPARE_HUES = ("#7a5195", "#a05a2c", "#4f7942", "#5a5a5a")
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
 # Below so many per cent the axis of a curve is linear, down to the optimum itself at 0.
 LINEAR_PERCENT = 0.1
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Ticks in a decade of a logarithmic axis that spans more than so much.
 TICKS: tuple[tuple[float, tuple[float, ...]], ...] = (
     (300.0, (1.0,)),
@@ -61,7 +39,9 @@ TICKS: tuple[tuple[float, tuple[float, ...]], ...] = (
     (2.0, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
     (0.0, (1.0, 1.1, 1.2, 1.3, 1.5, 1.8, 2.1, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
 )
-PLAIN_BELOW = 1e6
+# Beyond this span an axis keeps its powers of ten where its numbers are larger than this, or
+# smaller than that; else they are plain, or multiples of one power at the end of the axis.
+WIDE_SPAN, PLAIN_BELOW, PLAIN_ABOVE = 300.0, 1e6, 1e-3
 # How hard zlib tries: beyond it the time grows faster than the size falls.
 PNG_LEVEL = 3
 
@@ -166,11 +146,15 @@ def percent_ticks(panel: Axes, highest: float) -> list[float]:
 
 
 def plain_ticks(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
-    """Plain numbers on a logarithmic axis, the more of them the less it spans.
-
-    Beyond a million it keeps its powers of ten.
-    """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    """Plain numbers on a logarithmic axis, the more of them the less it spans."""
+    from matplotlib.ticker import (
+        FixedLocator,
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+        NullLocator,
+    )
 
     if axis == "y":
         panel.margins(y=0.08)
@@ -178,13 +162,34 @@ def plain_ticks(panel: Axes, axis: Literal["x", "y"] = "y") -> None:
     else:
         panel.margins(x=0.08)
         low, high = panel.get_xlim()
-    if high >= PLAIN_BELOW:
+    span = high / low
+    if span > WIDE_SPAN and not PLAIN_ABOVE <= high < PLAIN_BELOW:
         return
-    steps = next(steps for span, steps in TICKS if high / low > span)
     drawn = panel.yaxis if axis == "y" else panel.xaxis
-    drawn.set_major_locator(LogLocator(subs=steps, numticks=20))
-    drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    if span < TICKS[-2][0]:
+        # Steps of one size: between 4.4 and 4.9 there is no 1, 2 or 5 times a power of ten.
+        found = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        drawn.set_major_locator(FixedLocator([tick for tick in found if low <= tick <= high]))
+    else:
+        steps = next(steps for most, steps in TICKS if span > most)
+        drawn.set_major_locator(LogLocator(subs=steps, numticks=20))
+    power = 0 if high >= PLAIN_ABOVE else math.floor(math.log10(low * high) / 2)
+    scale = 10.0**power
+    drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:,.10g}"))
     drawn.set_minor_formatter(NullFormatter())
+    drawn.set_minor_locator(NullLocator())
+    if power:
+        at, up = ((0.0, 1.0), "bottom") if axis == "y" else ((1.0, 0.0), "top")
+        times = f"\N{MULTIPLICATION SIGN}{powers_text(power)}"
+        panel.annotate(
+            times, at, xycoords="axes fraction", xytext=(4, 4) if axis == "y" else (6, -4),
+            textcoords="offset points", ha="left", va=up, fontsize=8.5, color=MUTED,
+        )  # fmt: skip
+
+
+def powers_text(power: int) -> str:
+    """A power of ten, written."""
+    return "10" + str(power).translate(SUPERSCRIPTS)
 
 
 def _take_literally(figure: Figure) -> None:

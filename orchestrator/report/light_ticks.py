@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from orchestrator.report.figure_style import plain_figure
+from orchestrator.report.figure_style import plain_figure, powers_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Labels of decades that an axis has room for, and what is labelled where it has fewer than two.
 MOST_DECADES = 7
 STEPS = (1.0, 2.0, 5.0)
@@ -167,5 +166,5 @@ def decades(low: float, high: float) -> tuple[list[float], list[str], list[float
         return inside, [f"{value:g}" for value in inside], []
     shown = powers[:: math.ceil(len(powers) / MOST_DECADES)]
     ticks = [10.0**power for power in shown]
-    labels = ["10" + str(power).translate(SUPERSCRIPTS) for power in shown]
+    labels = [powers_text(power) for power in shown]
     return ticks, labels, [value for value in inside if value not in ticks]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapspace.forks import side_by_side
-from mapspace.storage import write_atomically
+from mapspace.storage import own_path, write_atomically
 from orchestrator.report.document import LEFT, Document, Figure, Table
 from orchestrator.report.figure_style import plain_figure
 
@@ -41,6 +41,8 @@ def write_page(
     """
     from markupsafe import Markup, escape
 
+    if figures != page.parent:
+        figures = own_path(figures.parent, figures.name)
     figures.mkdir(parents=True, exist_ok=True)
     shown = [figure for section in document.sections for figure in section.figures]
     drawn = {figure.key: figures / f"{figure.key}.png" for figure in shown}
@@ -58,7 +60,12 @@ def write_page(
     def prose(text: str) -> Markup:
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
-    write_atomically(page, _template().render(document=document, image=image, prose=prose).encode())
+    def broken(name: str) -> Markup:
+        """A column's name, which a narrow window may break within a key."""
+        return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(name))))
+
+    texts = {"image": image, "prose": prose, "broken": broken}
+    write_atomically(page, _template().render(document=document, **texts).encode())
     return drawn
 
 

@@ -1,36 +1,168 @@
-"""A table as text for a terminal: one writer for every command, in which rich does the aligning."""
+"""A table as text for a terminal: one writer for every command, in which rich does the aligning.
+
+`line_width` is how wide everything is that people read; JSON, CSV and commands to copy are not.
+"""
 
 from __future__ import annotations
 
 import io
+import re
+import shutil
 import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from orchestrator.report.document import LEFT, Table
 
-# As wide as texts for people are here, also where a terminal is wider.
+T = TypeVar("T")
+
+# Paragraphs are no wider, also where a terminal is.
 WIDTH = 100
-# No line of a table is broken: where a terminal is narrower, it wraps, and every figure is there.
+# Narrower lines than this are left to the terminal.
+LEAST_WIDTH = 40
+# What a column of texts keeps at least where it is wrapped, and what columns are apart.
+LEAST_TEXT, APART = 14, 2
+# Labels of facts end before this place: what goes on below them does so beside them.
+LABELS = 24
+# No line of a table is broken by rich itself.
 _UNBOUNDED = 100_000
 # Rich's eight lines of a box, of which two are drawn: below the header, and between sections.
 _RULES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 
 
+def line_width() -> int:
+    """Characters of a line: as `COLUMNS` or the terminal says, 80 for a pipe or a file."""
+    return max(LEAST_WIDTH, shutil.get_terminal_size().columns)
+
+
 def table_lines(table: Table, *, width: int | None = None) -> list[str]:
     """The lines of a table without its title and note: header, rows and foot.
 
-    A foot is set apart by a rule, and then so is the header.
+    A foot is set apart by a rule, and then so is the header. Where a line would be too wide names
+    of columns are broken first, then texts; then the columns that find no place go on below, after
+    the first one once more. Numbers stay whole.
 
     Args:
         table: the table; notes of cells are left out.
-        width: characters of a line, in which the last column goes on below itself; None: any.
+        width: characters of a line; None: as `line_width` says.
     """
-    from rich.box import Box
     from rich.cells import cell_len
+
+    width = line_width() if width is None else width
+    header = [name.replace("\n", " ") for name in table.header]
+    columns = [[cell_len(text) for text in column] for column in zip(*table.cells(), strict=True)]
+    bodies = [max(column, default=0) for column in columns] or [0] * len(header)
+    widths = [max(body, cell_len(name)) for body, name in zip(bodies, header, strict=True)]
+    if _whole(widths) > width:
+        wanted = [max(body, _longest(name)) for body, name in zip(bodies, header, strict=True)]
+        header = [_broken(name, most) for name, most in zip(header, wanted, strict=True)]
+        widths = wanted
+        texts = [place for place, shown in enumerate(table.formats) if shown == LEFT]
+        widths = _narrowed(widths, texts, width)
+    lines: list[str] = []
+    for places in _blocks(widths, width):
+        part = part_of(replace(table, header=tuple(header)), places)
+        lines += [*([""] if lines else []), *_drawn(part, [widths[place] for place in places])]
+    return lines
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """The lines of a paragraph, at most `WIDTH` characters each."""
+    most = min(WIDTH, line_width())
+    return textwrap.wrap(text, most, initial_indent=indent, subsequent_indent=indent)
+
+
+def fitted(text: str) -> str:
+    """Text for people whose lines are no wider than the terminal; paths and commands stay whole."""
+    width = line_width()
+    return "\n".join(line for long in text.split("\n") for line in _fitted(long, width))
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    label = re.match(r"\s*(?:\S+(?: \S+)*)?\s{2,}(?=\S)", line)
+    indent = len(line) - len(line.lstrip()) + 2
+    if label is not None and len(label[0]) > indent and len(label[0]) <= LABELS:
+        indent = len(label[0])
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * min(indent, width // 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _whole(widths: Sequence[int]) -> int:
+    return sum(widths) + APART * (len(widths) - 1)
+
+
+def _longest(name: str) -> int:
+    """The longest part of a column's name that is not broken."""
+    return max((len(part.rstrip()) for part in _pieces(name)), default=0)
+
+
+def _pieces(name: str) -> list[str]:
+    """A name ends a line after a space, a point or a low line."""
+    return re.findall(r"[^ ._]*[ ._]*", name)
+
+
+def _broken(name: str, most: int) -> str:
+    """A name in lines of at most so many characters."""
+    lines = [""]
+    for piece in _pieces(name):
+        if len((lines[-1] + piece).rstrip()) > most:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _narrowed(widths: Sequence[int], texts: Sequence[int], width: int) -> list[int]:
+    """Takes from the widest texts what a line is too long, as far as they have it."""
+    found = list(widths)
+    while texts and _whole(found) > width:
+        widest = max(texts, key=lambda place: found[place])
+        if found[widest] <= LEAST_TEXT:
+            break
+        found[widest] -= 1
+    return found
+
+
+def _blocks(widths: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Columns that stand beside each other, the first one in each of the blocks."""
+    block = [0] if widths else []
+    for place in range(1, len(widths)):
+        if len(block) > 1 and _whole([widths[one] for one in (*block, place)]) > width:
+            yield block
+            block = [0]
+        block.append(place)
+    yield block
+
+
+def part_of(table: Table, places: Sequence[int]) -> Table:
+    """Some columns of a table."""
+
+    def chosen(row: Sequence[T]) -> tuple[T, ...]:
+        return tuple(row[place] for place in places)
+
+    return replace(
+        table,
+        header=chosen(table.header),
+        formats=chosen(table.formats),
+        rows=[chosen(row) for row in table.rows],
+        foot=[chosen(row) for row in table.foot],
+    )
+
+
+def _drawn(table: Table, widths: Sequence[int]) -> list[str]:
+    """The lines of columns of so many characters."""
+    from rich.box import Box
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
-    texts = table.cells()
     ruled = bool(table.foot)
     grid = Grid(
         box=Box(_RULES, ascii=True) if ruled else None,
@@ -38,24 +170,16 @@ def table_lines(table: Table, *, width: int | None = None) -> list[str]:
         show_edge=False,
         pad_edge=False,
         # Two spaces between columns, of which a box has one for itself.
-        padding=(0, 1 if ruled else 2, 0, 0),
+        padding=(0, 1 if ruled else APART, 0, 0),
     )
-    for name, shown in zip(table.header, table.formats, strict=True):
+    tall = max((name.count("\n") for name in table.header), default=0)
+    for name, shown, most in zip(table.header, table.formats, widths, strict=True):
+        above = "\n" * (tall - name.count("\n"))
         justify = "left" if shown == LEFT else "right"
-        grid.add_column(Text(name.replace("\n", " ")), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    if width is not None and texts:
-        *others, _ = zip(*texts, strict=True)
-        before = sum(max(map(cell_len, column)) + 2 for column in others)
-        grid.columns[-1].no_wrap = False
-        grid.columns[-1].max_width = max(width // 2, width - before)
-    for place, row in enumerate(texts):
+        grid.add_column(Text(above + name), justify=justify, max_width=most, overflow="fold")  # type: ignore[arg-type]
+    for place, row in enumerate(table.cells()):
         grid.add_row(*map(Text, row), end_section=place + 1 == len(table.rows) and ruled)
     console = Console(file=io.StringIO(), width=_UNBOUNDED, color_system=None, legacy_windows=False)
     with console.capture() as written:
         console.print(grid)
     return [line.rstrip() for line in written.get().splitlines()]
-
-
-def wrapped(text: str, indent: str = "") -> list[str]:
-    """The lines of a paragraph, at most `WIDTH` characters each."""
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mapspace.bounded_reading import LARGEST_UNPACKED, read_bytes
 from mapspace.errors import ContractError, DataError
 from mapspace.storage import Place, place, write_atomically
 
@@ -52,11 +53,13 @@ def load_state(path: Place | str) -> dict[str, Any]:
         MapspaceError: a remote one cannot be reached.
     """
     try:
-        content = place(path).read_bytes()
+        content = read_bytes(place(path))
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such state file.") from error
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            if sum(entry.file_size for entry in archive.zip.infolist()) > LARGEST_UNPACKED:
+                raise ValueError(f"expected at most {LARGEST_UNPACKED:,} bytes, unpacked")
             arrays = {name: archive[name] for name in archive.files}
         tree = json.loads(str(arrays.pop(_TREE)[()]))
         state = _unpack(tree, arrays)

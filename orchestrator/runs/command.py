@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from mapspace.errors import ConfigError
-from mapspace.storage import Place
+from mapspace.errors import ConfigError, noted, refuse, together
+from mapspace.extras import install, is_installed, require
+from mapspace.storage import Place, check_writable
 from mapspace.strict_yaml import load_yaml
 from orchestrator.runs.experiments import find_experiment, load_experiment
-from orchestrator.runs.kinds import kind, kind_in, kind_names, require_own
+from orchestrator.runs.kinds import NEEDS, TASKS, kind, kind_in, kind_names, require_own
 from orchestrator.runs.limits import Limits
 from orchestrator.runs.locations import RUNS
 from orchestrator.runs.mlflow_client import OWN_STORE
@@ -53,18 +54,35 @@ def run_experiment(
     path = find_experiment(source)
     named = load_yaml(path).get("kind")
     names = kind_names()
-    found = experiment_of(named) if named in names else None
+    needed = NEEDS.get(str(named), TASKS) + (("mlflow",) if tracking_uri else ())
+    try:
+        found = experiment_of(named) if named in names else None
+    except ModuleNotFoundError:
+        require(needed)  # all that is missing at once
+        raise
     if found is None or found.command != command:
         known = " or ".join(name for name in names if kind(name).command == command)
         hint = "" if found is None else f": that is run by `mapspace {found.command}`"
         raise ConfigError(f"{path}: kind: expected {known}, got {named!r}{hint}.")
-    config = load_experiment(path, found.config)
+    wrong: list[ConfigError] = []
+    config = noted(wrong, lambda: load_experiment(path, found.config), None)
+    libraries = () if config is None else found.libraries(config)
+    together(
+        lambda: refuse(wrong),
+        lambda: require((*needed, *libraries)),
+        lambda: None if output is None else check_writable(output),
+    )
+    assert config is not None  # it is refused
+    tracked = found.tracked and is_installed("mlflow")
+    if found.tracked and not tracked:
+        say(f"not tracked: MLflow is not installed ({install('tracking')})")
     folder = output or RUNS / str(config.name)  # type: ignore[attr-defined]
+    check_writable(folder)
     # Before the preparation, which may take minutes.
     require_own(folder, found)
     limits = limits or Limits()
     plan = found.prepare(config, str(path))
-    live = tracking_uri or (OWN_STORE if found.tracked else None)
+    live = tracking_uri or (OWN_STORE if tracked else None)
     experiment = found(plan, say=say, bars=True, store=store, limits=limits, live=live)
     if not resume and folder.exists():
         raise ConfigError(f"{folder}: exists already; drop --no-resume to continue it.")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar, get_args
 
+from mapspace.bounded_reading import check_file
 from mapspace.errors import ConfigError
 from mapspace.storage import RemotePath, place
 from mapspace.strict_yaml import StrictModel, load_yaml, unknown_name, validate
@@ -35,7 +36,7 @@ def find_experiment(name_or_path: str) -> Path:
     if shipped.is_file() and path.parent == Path("."):
         return shipped
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        raise ConfigError(f"{name_or_path}: there is no such file.")
+        check_file(path)
     raise unknown_name("experiment", name_or_path, shipped_experiments())
 
 

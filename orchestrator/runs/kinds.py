@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from mapspace import plugins
 from mapspace.bounded_reading import read_json
@@ -26,6 +27,15 @@ KINDS = plugins.Registry(
     },
 )
 """Where the class of each kind is. It is imported when it is needed."""
+
+TASKS = ("pandas", "pyarrow", "ray")
+LEARNING = (*TASKS, "safetensors", "torch")
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "train": LEARNING,
+    "train-machines": LEARNING,
+    "training-study": LEARNING,
+}
+"""Libraries that a kind's runs import; of the others `TASKS`."""
 
 
 def kind_names() -> list[str]:

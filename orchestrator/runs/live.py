@@ -65,24 +65,27 @@ class Live:
             print(text, file=self.stream, flush=True)
 
     @contextmanager
-    def preparing(self, text: str, seconds: float = 1.0) -> Iterator[None]:
+    def preparing(
+        self, text: str, seconds: float = 1.0, *, functions: int | None = None
+    ) -> Iterator[None]:
         """Says what takes long in a block that prepares a search.
 
         Args:
             text: printed if the block takes longer and compiles nothing.
             seconds: how long it may take without a word.
+            functions: how many there are to compile at most; None: nobody knows.
         """
         # Here, since a command that needs no Numba shall not wait for it.
         from numba.core import event
 
-        began, functions = time.monotonic(), 0
+        began, compiled = time.monotonic(), 0
         started, done = threading.Event(), threading.Event()
         live = self
 
         class Compiling(event.Listener):
             def on_start(self, event: Event) -> None:
-                nonlocal functions
-                functions += 1
+                nonlocal compiled
+                compiled += 1
                 if not started.is_set():
                     started.set()
                     live.line(COMPILING)
@@ -95,7 +98,8 @@ class Live:
                 live.line(text)
             started.wait()
             while not done.wait(TERMINAL_WAIT if live.terminal else LOG_WAIT):
-                live._print(f"{time.monotonic() - began:8.0f} s {functions:13,} functions")
+                of = "" if functions is None else f" of at most {max(functions, compiled):,}"
+                live._print(f"{time.monotonic() - began:8.0f} s {compiled:13,}{of} functions")
 
         teller = threading.Thread(target=tell, daemon=True)
         # Numba reports real compilation, not the loading of what was compiled before.

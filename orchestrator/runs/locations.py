@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from mapspace.bounded_reading import read_bytes
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, RemotePath, download, make_folder, place, write_atomically
 from orchestrator.runs.mlflow_client import ARTIFACTS_FOLDER, DATABASE_FILE
@@ -27,6 +28,13 @@ class PlaceParam(click.ParamType[Place]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
         """The place that a text names."""
+        if value == "":
+            self.fail("expected a path or a URI, got an empty text.", param, ctx)
+        if value == "-":
+            self.fail(
+                "expected a path or a URI, got '-': without the option answers are printed; a file "
+                "of that name is ./-.", param, ctx
+            )  # fmt: skip
         return place(value)
 
 
@@ -59,7 +67,7 @@ def local_file(path: Place, *, there: bool = False) -> Iterator[Path]:
         file = Path(folder) / path.name
         before = None
         if path.exists():
-            before = path.read_bytes()
+            before = read_bytes(path)
             file.write_bytes(before)
         yield file
         if file.exists() and (content := file.read_bytes()) != before:
@@ -74,7 +82,7 @@ def fetched(file: RemotePath) -> Path:
     """
     copy = RUNS / COPIES / file.scheme / file.key
     try:
-        content = file.read_bytes()
+        content = read_bytes(file)
     except FileNotFoundError:
         raise ConfigError(f"{file}: there is no such file.") from None
     make_folder(copy.parent)
@@ -108,13 +116,13 @@ def publish(copy: Path, names: Iterable[str], folder: Place) -> None:
 def local_view(folder: Place, wanted: Callable[[str], bool]) -> Iterator[Path]:
     """The folder itself, or a local copy: what a block writes there is published at its end.
 
-    An MLflow store stays here: a database is no object.
+    With it goes an MLflow store of its own, which is there as a whole before and after.
 
     Args:
         folder: a place.
         wanted: which files are copied, by their path from the folder.
     """
-    copy = local_copy(folder, wanted)
+    copy = local_copy(folder, lambda name: _is_stored(name) or wanted(name))
     if copy == folder:
         yield copy
         return
@@ -131,10 +139,12 @@ def local_view(folder: Place, wanted: Callable[[str], bool]) -> Iterator[Path]:
 
 
 def _written(copy: Path) -> dict[str, tuple[int, int]]:
-    """When the files of a folder were written, ns, and their sizes, but for an MLflow store."""
-    found = {}
-    for path in sorted(copy.rglob("*")):
-        name = path.relative_to(copy).as_posix()
-        if path.is_file() and not name.startswith((f"{ARTIFACTS_FOLDER}/", DATABASE_FILE)):
-            found[name] = (path.stat().st_mtime_ns, path.stat().st_size)
-    return found
+    """When the files of a folder were written, ns, and their sizes."""
+    files = (path for path in sorted(copy.rglob("*")) if path.is_file())
+    stats = ((path.relative_to(copy).as_posix(), path.stat()) for path in files)
+    return {name: (found.st_mtime_ns, found.st_size) for name, found in stats}
+
+
+def _is_stored(name: str) -> bool:
+    """Whether a file, by its path from a folder of one run or of several, is of an MLflow store."""
+    return not {DATABASE_FILE, ARTIFACTS_FOLDER}.isdisjoint(name.split("/")[:2])

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import LARGEST_FILE, parse_json, read_bytes
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, RemotePath, make_folder
 
@@ -175,7 +175,7 @@ def _beat(owner: dict[str, str], number: int) -> bytes:
 
 def _read(path: Place) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path, LARGEST_FILE)
     except FileNotFoundError:
         return b""
 

@@ -7,7 +7,7 @@ adds it.
 
 from __future__ import annotations
 
-import importlib
+import json
 import logging
 import os
 import re
@@ -17,12 +17,11 @@ import sqlite3
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pydantic import Field
 
@@ -30,7 +29,6 @@ from mapspace.bounded_reading import read_json
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import write_atomically
 from mapspace.strict_yaml import StrictModel, shown, validate
-from orchestrator.runs.mlflow_database import open_database
 from orchestrator.runs.mlflow_empty import lay_out
 
 TRACKING_FILE = "mlflow.json"
@@ -45,16 +43,15 @@ OWN_STORE = f"sqlite:///{DATABASE_FILE}"
 
 SHARED_STORE = f"sqlite:///../{DATABASE_FILE}"
 
-# The server refuses more metrics or parameters in one call.
-METRICS_PER_CALL = 1000
-
-PARAMS_PER_CALL = 100
-
-LONGEST_PARAM = 6000
-
 # A run's tag that its folder knows before the run is made: a request that is sent again because its
 # answer was lost is recognised by it.
 KEY_TAG = "mapspace.key"
+
+# How MLflow's pages show an experiment: with runs and metrics, where they would show prompts.
+KIND_TAG, CLASSICAL = "mlflow.experimentKind", "custom_model_development"
+
+# Where the command of `open_mlflow` shows a store.
+SHOWN_AT = "http://127.0.0.1:5000"
 
 
 # Its modules import each other, and what brings a database to MLflow's layout keeps what it does in
@@ -155,6 +152,7 @@ def _follow(database: Path, folder: Path, run: str) -> None:
                 "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
                 (new, len(old) + 1, experiment, len(old) + 1, f"{old}/"),
             )
+        print(f"{folder}: has moved; its MLflow store finds its artifacts again", file=sys.stderr)
     except sqlite3.Error as error:
         raise MapspaceError(f"{database}: cannot be read as an MLflow store: {error}.") from error
 
@@ -172,30 +170,16 @@ def _check_artifacts(uri: str, folders: Sequence[Path]) -> None:
         )
 
 
-def load_mlflow() -> None:
-    """Imports MLflow, which takes a second; afterwards `connected` does at once."""
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-    # MLflow would tell its makers of every command.
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    with _beginning:
-        importlib.import_module("mlflow.tracking")
-        # Of a store in a file, imported when it is opened.
-        importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
-
-
 @contextmanager
 def connected(tracking_uri: str) -> Iterator[Any]:
-    """An MLflow client for the length of a block; of most stores in files it is one of our own.
+    """MLflow's client of a store, for the length of a block.
 
     Raises:
         MapspaceError: the store cannot be reached or written, after MLflow's own retries.
     """
     try:
         with _beginning:
-            lay_out(tracking_uri)
-            mlflows_own = partial(_mlflows_own, tracking_uri)
-            client = open_database(tracking_uri, mlflows_own) or mlflows_own()
+            client = _client(tracking_uri)
         yield client
     except _failures() as error:
         reason = str(error).strip().splitlines()[0]
@@ -205,26 +189,26 @@ def connected(tracking_uri: str) -> Iterator[Any]:
         ) from error
 
 
-def _mlflows_own(tracking_uri: str) -> Any:
-    """MLflow's client of a store."""
-    load_mlflow()
+def _client(tracking_uri: str) -> Any:
+    """MLflow's client of a store; its import takes two seconds."""
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    # MLflow would tell its makers of every command.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     from mlflow.tracking import MlflowClient
 
     # It tells of every step of making a new store.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    with _beginning:
-        return MlflowClient(tracking_uri=tracking_uri)
+    lay_out(tracking_uri)
+    return MlflowClient(tracking_uri=tracking_uri)
 
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a store raises that cannot be reached or written."""
-    own = (OSError, sqlite3.Error)
-    if "mlflow" not in sys.modules:
-        return own
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return (*own, MlflowException, SQLAlchemyError)
+    return (OSError, MlflowException, SQLAlchemyError)
 
 
 def metric_name(text: str) -> str:
@@ -236,12 +220,15 @@ def experiment_id(client: Any, name: str, folder: Path, tracking_uri: str) -> st
     """The MLflow experiment of a name, made if there is none; artifacts lie in the run folder."""
     found = client.get_experiment_by_name(name)
     if found is not None:
+        if KIND_TAG not in found.tags:
+            client.set_experiment_tag(found.experiment_id, KIND_TAG, CLASSICAL)
         return str(found.experiment_id)
     # A local store would put artifacts under the working directory, wherever that happens to be.
     location = None
     if tracking_uri.startswith("sqlite:"):
         location = (folder / ARTIFACTS_FOLDER).resolve().as_uri()
-    return str(client.create_experiment(name, artifact_location=location))
+    tags = {KIND_TAG: CLASSICAL}
+    return str(client.create_experiment(name, artifact_location=location, tags=tags))
 
 
 def remembered_run(
@@ -326,11 +313,53 @@ def _remember(path: Path, known: Remembered) -> None:
 
 def open_mlflow(uri: str) -> str:
     """The command that shows an MLflow store in a browser of this machine."""
-    if uri.startswith(("http://", "https://")):
+    if _is_server(uri):
         return uri
     command = shutil.which("mlflow") or str(Path(sys.executable).with_name("mlflow"))
+    where = urlsplit(SHOWN_AT)
     # One worker and no job runners: it starts in seconds and takes a tenth of the memory.
     return (
         f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false {shlex.quote(command)} ui --workers 1 "
-        f"--host 127.0.0.1 --port 5000 --backend-store-uri {shlex.quote(uri)}"
+        f"--host {where.hostname} --port {where.port} --backend-store-uri {shlex.quote(uri)}"
     )
+
+
+def run_page(tracking_uri: str, experiment: str, run: str) -> str:
+    """The address of MLflow's page of a run."""
+    return _address(tracking_uri, f"experiments/{experiment}/runs/{run}", {})
+
+
+def compare_page(tracking_uri: str, experiment: str, runs: Sequence[str]) -> str:
+    """The address of MLflow's page that compares runs: parameters, numbers and tags in a row."""
+    listed = {"runs": [*runs], "experiments": [experiment]}
+    asked = {name: json.dumps(ids, separators=(",", ":")) for name, ids in listed.items()}
+    return _address(tracking_uri, "compare-runs", asked)
+
+
+def curves_page(tracking_uri: str, experiment: str, tags: Mapping[str, str], metric: str) -> str:
+    """The address of MLflow's page of the charts of runs, the least of a metric first.
+
+    Args:
+        tracking_uri: the store.
+        experiment: the id of the experiment there.
+        tags: which runs.
+        metric: what they are sorted by.
+    """
+    asked = {
+        "searchFilter": " AND ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items()),
+        "orderByKey": f"metrics.`{metric}`",
+        "orderByAsc": "true",
+        "compareRunsMode": "CHART",
+    }
+    return _address(tracking_uri, f"experiments/{experiment}/runs", asked)
+
+
+def _address(tracking_uri: str, page: str, asked: Mapping[str, str]) -> str:
+    """Of a page of MLflow's, among those for training, not for prompts."""
+    base = (tracking_uri if _is_server(tracking_uri) else SHOWN_AT).rstrip("/")
+    query = urlencode({**asked, "workflowType": "machine_learning"}, quote_via=quote)
+    return f"{base}/#/{page}?{query}"
+
+
+def _is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))

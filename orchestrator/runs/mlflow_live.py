@@ -7,6 +7,7 @@ disk, holds up nothing.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 from mapspace.errors import MapspaceError
 from mapspace.forks import RestingThread
 from orchestrator.runs.mlflow_client import connected, experiment_id, metric_name, remembered_run
-from orchestrator.runs.mlflow_record import log_metrics
+from orchestrator.runs.mlflow_record import log_numbers
 from orchestrator.runs.progress_file import Progress, read_progress
 
 # Of a run: before the first numbers, so that a short one does nothing of this, and between two.
@@ -55,11 +56,14 @@ def told_to_mlflow(
                     experiment = experiment_id(client, name, folder, tracking_uri)
                     run = remembered_run(client, experiment, folder, tracking_uri, tags=dict(tags))
                     client.update_run(run, status="RUNNING")
+                told, ended = set[str](), over.is_set()
                 while True:
                     with at_work:
-                        _tell(client, run, read_progress(folder))
-                    if over.wait(EVERY_SECONDS):
+                        told |= _tell(client, run, read_progress(folder), told)
+                    if ended:
                         break
+                    # Once more after the end: what stays are the figures of the end.
+                    ended = over.wait(EVERY_SECONDS)
                 if failed.is_set():
                     client.set_terminated(run, "KILLED")
         except MapspaceError as error:
@@ -77,11 +81,15 @@ def told_to_mlflow(
         teller.join(END_SECONDS)
 
 
-def _tell(client: Any, run: str, progress: Progress | None) -> None:
-    if progress is not None:
-        now = round(1000 * time.time())
-        numbers = live_numbers(progress)
-        log_metrics(client, run, [(name, value, progress.done, now) for name, value in numbers])
+def _tell(client: Any, run: str, progress: Progress | None, before: set[str]) -> set[str]:
+    """Tells how a run stands; the names that were told. What is not known any more is nan."""
+    if progress is None:
+        return set()
+    now, numbers = round(1000 * time.time()), dict(live_numbers(progress))
+    over = dict.fromkeys(sorted(before - numbers.keys()), math.nan)
+    rows = [(name, value, progress.done, now) for name, value in {**numbers, **over}.items()]
+    log_numbers(client, run, {}, rows)
+    return set(numbers)
 
 
 def live_numbers(progress: Progress) -> Iterator[tuple[str, float]]:

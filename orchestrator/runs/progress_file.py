@@ -6,12 +6,11 @@ Whoever looks on reads it and nothing else, so that looking disturbs no run.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import parse_json, read_bytes
 from mapspace.errors import DataError
 from mapspace.storage import Place
 from mapspace.strict_yaml import StrictModel, validate
@@ -46,6 +45,10 @@ class Curve(StrictModel):
 
     name: Text
     points: Annotated[tuple[tuple[Finite, Finite], ...], Field(max_length=MOST_POINTS)]
+    colour: Text = ""
+    """As `#rrggbb`; empty: whoever draws it chooses."""
+    dashed: Annotated[tuple[Finite, ...], Field(max_length=8)] = ()
+    """Lengths of dashes and gaps in widths of the line; none: a whole line."""
 
 
 class Chart(StrictModel):
@@ -136,15 +139,7 @@ def read_progress(folder: Place) -> Progress | None:
     """
     path = folder / PROGRESS_FILE
     try:
-        if isinstance(path, Path):
-            with path.open("rb") as file:
-                content = file.read(LARGEST + 1)
-        else:
-            content = path.read_bytes()
+        content = read_bytes(path, LARGEST)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    if len(content) > LARGEST:
-        raise DataError(f"{path}: expected at most {LARGEST >> 20} MB, got more.")
     return validate(Progress, parse_json(content, str(path), DataError), str(path), DataError)

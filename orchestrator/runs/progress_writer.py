@@ -12,9 +12,10 @@ import os
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from mapspace.errors import MapspaceError
 from mapspace.forks import RestingThread
@@ -56,7 +57,8 @@ class ProgressWriter:
         self._began = time.monotonic()
         self._stage_began = self._began
         self._running: dict[Hashable, tuple[str, float]] = {}
-        self._failures: deque[str] = deque(maxlen=MOST_FAILURES)
+        self._failures: deque[tuple[Hashable, str]] = deque(maxlen=MOST_FAILURES)
+        self._failed = Counter[Hashable]()
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._looks: Looks | None = None
         self._now = Progress(
@@ -107,11 +109,21 @@ class ProgressWriter:
             self._running.pop(key, None)
         self._tell()
 
-    def fail(self, text: str) -> None:
-        """Something went wrong that does not end the run, or not yet."""
+    def fail(self, text: str, key: Hashable = None) -> None:
+        """Something went wrong that does not end the run, or not yet; with a task, where it did."""
         with self._lock:
-            self._failures.append(_cut(text))
+            self._failures.append((key, _cut(text)))
+            self._failed[key] += 1
         self._tell(failures=self._now.failures + 1)
+
+    def mend(self, key: Hashable) -> None:
+        """A task that had failed has ended well after all."""
+        with self._lock:
+            mended = self._failed.pop(key, 0)
+            left = [failure for failure in self._failures if failure[0] != key]
+            self._failures = deque(left, maxlen=MOST_FAILURES)
+        if mended:
+            self._tell(failures=self._now.failures - mended)
 
     def line(self, text: str) -> None:
         """What the run says to a person."""
@@ -237,20 +249,26 @@ class ProgressWriter:
                     for name, since in listed[:MOST_RUNNING]
                 ),
                 "running_more": max(0, len(listed) - MOST_RUNNING),
-                "failure_lines": tuple(self._failures),
+                "failure_lines": tuple(text for _, text in self._failures),
                 "lines": tuple(self._lines),
             }
         )
 
 
-def curve(name: str, points: Iterable[tuple[float, float]]) -> Curve:
-    """A line of a chart from any points: what is not finite is left out, and of many every n-th."""
+def curve(name: str, points: Iterable[tuple[float, float]], **look: Any) -> Curve:
+    """A line of a chart from any points: what is not finite is left out, and of many every n-th.
+
+    Args:
+        name: its name.
+        points: where it goes along.
+        look: `colour` and `dashed`, as `Curve` has them.
+    """
     known = [(float(x), float(y)) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     step = -(-len(known) // (MOST_POINTS - 1)) or 1
     kept = known[::step]
     if known and kept[-1] != known[-1]:
         kept.append(known[-1])
-    return Curve(name=_cut(name), points=tuple(kept))
+    return Curve(name=_cut(name), points=tuple(kept), **look)
 
 
 def _ending(error: BaseException) -> tuple[Status, str]:

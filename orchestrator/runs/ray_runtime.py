@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mapspace.errors import MapspaceError
-from mapspace.ray_start import start_ray
+from mapspace.ray_start import start_ray, stop_ray
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -43,9 +43,7 @@ def ray_runtime(
         yield
     finally:
         if started:
-            import ray
-
-            ray.shutdown()
+            stop_ray()
 
 
 def fan_out(
@@ -241,7 +239,7 @@ def node_was_lost(error: BaseException) -> bool:
 def code_version() -> dict[str, str]:
     """Version of the package, and the commit where it runs from a git checkout.
 
-    `-changed` marks a commit whose cost model or surrogate differs from what ran.
+    `-changed` marks a commit whose cost model, surrogate or searchers differ from what ran.
     """
     found = {"mapspace": version("mapspace")}
     root = Path(__file__).parent.parent.parent
@@ -251,7 +249,7 @@ def code_version() -> dict[str, str]:
             [*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
         )
         changes = subprocess.run(
-            [*git, "status", "--porcelain", "--", "costmodel", "surrogate/*.py"],
+            [*git, "status", "--porcelain", "--", "costmodel", "searchers", "surrogate/*.py"],
             capture_output=True,
             text=True,
             timeout=10,

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError
+from mapspace.extras import is_installed
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.runs.folder_kind import FolderKind
 from orchestrator.runs.kinds import KINDS, require_own, why_no_report
@@ -109,6 +110,11 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         plan: Plan = config
         return plan
 
+    @classmethod
+    def libraries(cls, config: Any) -> tuple[str, ...]:
+        """Libraries that an experiment needs beside those of its kind."""
+        return ()
+
     @property
     def settings(self) -> Any:
         """The experiment as its file has it."""
@@ -141,6 +147,13 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             return ""
         return f"expected the {self.words.split()[-1]} {self.name!r}, found {name!r}"
 
+    def check(self, folder: Place) -> None:
+        """Refuses what this run lacks here; nothing has been written or looked up.
+
+        Raises:
+            ConfigError: what it is.
+        """
+
     @abstractmethod
     def work(self, folder: Place, claim: Claim) -> Result:
         """Runs or continues what is not finished, in a folder that is this run's own."""
@@ -160,13 +173,17 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         """What MLflow gets of a finished run; a kind has this or its own `log`."""
         raise NotImplementedError
 
-    def log(self, result: Result, folder: Path, tracking_uri: str) -> None:
+    def log(self, result: Result, folder: Path, tracking_uri: str) -> Mapping[str, str]:
         """Logs a finished run, unless the same results are logged there already.
+
+        Returns:
+            The addresses of MLflow's pages to open first, by a word for what they show.
 
         Raises:
             MapspaceError: the store cannot be reached or written.
         """
-        log_run(self.settings, self.record(result, folder), folder, tracking_uri)
+        record = self.record(result, folder)
+        return {"run": log_run(self.settings, record, folder, tracking_uri)}
 
     def live_tags(self) -> Mapping[str, str] | None:
         """What its MLflow run has from its beginning; None: it has none before the end."""
@@ -202,6 +219,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         """
         folder = place(folder)
         require_own(folder, type(self))
+        self.check(folder)
         if not self._is_finished(folder):
             with claimed(folder) as claim:
                 folder = folder.resolve()
@@ -244,7 +262,8 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
         self.say = tell
         try:
             written = self.progress.written(folder, claim, self.settings.kind, self.name)
-            with written, self._told_live(folder):
+            # MLflow is told last, what the last file says.
+            with self._told_live(folder), written:
                 return self.work(folder, claim)
         finally:
             self.say = said
@@ -351,6 +370,7 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             MapspaceError: MLflow cannot be reached.
         """
         page = store = None
+        pages: Mapping[str, str] = {}
         with local_view(folder, self.is_needed) as copy:
             if text := self.text(result, copy):
                 echo(f"{text}\n")
@@ -360,17 +380,21 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             if self.page:
                 page = str(copy / self.page)
                 echo(f"page     {page}")
-            uri = tracking_uri or (default_uri(copy) if self.tracked else None)
+            own = default_uri(copy) if self.tracked and is_installed("mlflow") else None
+            uri = tracking_uri or own
             if uri is not None:
-                self.log(result, copy, uri)
+                pages = self.log(result, copy, uri)
                 store = str(open_mlflow(uri))
                 echo(f"MLflow   {store}")
+                for what, address in pages.items():
+                    echo(f"{what:<8} {address}")
         return {
             "kind": str(self.settings.kind),
             "name": self.name,
             "output": str(folder),
             "page": page,
             "mlflow": store,
+            "mlflow_pages": dict(pages),
             "from_store": self.taken > 0 and not self.made,
             "seconds": 0.0,
         }

@@ -60,6 +60,7 @@ ANSWERS: Mapping[str, Any] = {
     "space": spaces.SpacesAnswer,
     "space-family": spaces.FamilyAnswer,
     "describe": MachineSummary,
+    "describe-searcher": runs.SearcherAnswer,
     "results": runs.ResultsAnswer,
     "results-rows": runs.RowsAnswer,
     "results-rm": runs.RemovedAnswer,
@@ -68,6 +69,7 @@ ANSWERS: Mapping[str, Any] = {
     "report": runs.ReportAnswer,
     "experiment": runs.RunAnswer,
     "design": runs.DesignAnswer,
+    "submit": runs.JobAnswer,
     "text": runs.TextAnswer,
     "evaluate-records": runs.RecordsAnswer,
     "sweep-tables": runs.SweepAnswer,
@@ -81,7 +83,7 @@ _FROM_STORE = {
 }
 OF_COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("benchmark", "generate", "sweep", "train"), "experiment"),
-    **dict.fromkeys(("export", "import"), "text"),
+    **dict.fromkeys(("check", "export", "import"), "text"),
     "evaluate": "record",
     "run": "report",
 }

@@ -14,6 +14,42 @@ ResultsAnswer = list[dict[str, Any]]
 """A row each; its keys are the query's."""
 
 
+class HyperparameterAnswer(TypedDict):
+    """A hyperparameter of a searcher.
+
+    Attributes:
+        name: for `--set NAME=VALUE`.
+        allowed: type and range, in words.
+        default: as YAML has it; null: it must be given.
+        presets: its value by preset, for those that set it.
+        meaning: what it is.
+        of: what it belongs to, such as a method; null: every search has it.
+    """
+
+    name: str
+    allowed: str
+    default: str | None
+    presets: dict[str, str]
+    meaning: str
+    of: str | None
+
+
+class SearcherAnswer(TypedDict):
+    """A searcher and its hyperparameters.
+
+    Attributes:
+        name: of the searcher.
+        about: a sentence.
+        presets: where the values of each come from.
+        hyperparameters: all of them.
+    """
+
+    name: str
+    about: str
+    presets: dict[str, str]
+    hyperparameters: list[HyperparameterAnswer]
+
+
 class RowsAnswer(TypedDict):
     """Rows of a query, whose keys are the query's."""
 
@@ -82,6 +118,7 @@ class RunAnswer(TypedDict):
         output: the run folder, with all results.
         page: its page; null where it has none.
         mlflow: the store that it is logged to; null where there is none.
+        mlflow_pages: addresses of its pages: run; or of a benchmark's methods curves and compare.
         from_store: whether this call took everything from the store of results.
         seconds: of this call.
     """
@@ -91,8 +128,25 @@ class RunAnswer(TypedDict):
     output: str
     page: str | None
     mlflow: str | None
+    mlflow_pages: dict[str, str]
     from_store: bool
     seconds: float
+
+
+class JobAnswer(TypedDict):
+    """Where the results of a job are.
+
+    Attributes:
+        job: its id.
+        output: the run folder, with all results.
+        here: the copy of a remote one; null where there is none.
+        page: a benchmark's page in the copy.
+    """
+
+    job: str
+    output: str
+    here: str | None
+    page: str | None
 
 
 class FoundMachine(TypedDict):
@@ -175,6 +229,7 @@ class DesignAnswer(RunAnswer, DesignFound):
         output: the run folder, with all results.
         page: its page; null where it has none.
         mlflow: the store that it is logged to; null where there is none.
+        mlflow_pages: addresses of its pages: run; or of a benchmark's methods curves and compare.
         from_store: whether this call took everything from the store of results.
         seconds: of this call.
         find: what was sought: best, front or energy-delay-area.

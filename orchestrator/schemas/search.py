@@ -82,6 +82,8 @@ class SearchAnswer(Costs):
         lower_bound_under_restriction: likewise.
         gap_under_restriction: likewise.
         constraints: what the machine demands of mappings.
+        preset: the named set of the searcher's hyperparameters that was asked for.
+        hyperparameters: all that the searcher ran with.
         iterations: cost queries of the searcher.
         true_queries: of the cost model.
         surrogate_queries: of a surrogate.
@@ -128,6 +130,8 @@ class SearchAnswer(Costs):
     model_version: str
     constraints: list[dict[str, Any]] | None
     searcher: str
+    preset: str | None
+    hyperparameters: dict[str, Any]
     objective: Objective
     seed: int
     iterations: int
@@ -208,7 +212,8 @@ class NetworkTotalsAnswer(Costs):
     """Sums over the layers that have a mapping, each as often as it occurs.
 
     Attributes:
-        complete: whether every layer has one.
+        complete: whether every layer has one, and none was left out.
+        left_out: how many parts of the network were left out when it was read.
         distinct_layers: how many layers those are.
         layers: how many with all their repetitions.
         chip_power_w: mean power with everything on: what leaks of idle instances, too, W.
@@ -224,6 +229,7 @@ class NetworkTotalsAnswer(Costs):
     """
 
     complete: bool
+    left_out: int
     distinct_layers: int
     layers: int
     chip_power_w: float
@@ -261,6 +267,7 @@ class NetworkAnswer(TypedDict):
     Attributes:
         keep: the restriction of the layers that have one.
         unfinished: layers that an interruption left out.
+        left_out: what was left out when the network was read, each with the reason.
         uncounted_words: words that operators without multiply-accumulates move, in no costs.
         totals: null where no layer has a mapping.
     """
@@ -273,6 +280,7 @@ class NetworkAnswer(TypedDict):
     interrupted: bool
     unfinished: list[str]
     from_store: bool
+    left_out: list[str]
     uncounted_words: dict[str, int]
     moves: list[OperatorMoves]
     layers: list[FoundLayer | LayerWithout]

@@ -126,6 +126,8 @@ def describe(
         model=model.name,
         model_version=model.version,
         searcher=name,
+        preset=request.preset,
+        hyperparameters=request.resolved(name),
         seed=request.seed,
         mapping=space.describe(code),
         record=mapping_record(space, code),

@@ -53,9 +53,8 @@ def check_same(certificate: Certificate, request: Request) -> None:
     """
     from costmodel.exact.restriction import among, problem_hash, restriction
     from costmodel.map_space.map_space import MapSpace
-    from costmodel.workloads import workload
 
-    work, machine = workload(request.workload), request.device
+    work, machine = request.operation, request.device
     restricted = restriction(work, machine, request.keep)
     orders = MapSpace(work, machine).orders is not None
     asked = problem_hash(work.hash, machine.hash, request.objective, restricted, every_order=orders)

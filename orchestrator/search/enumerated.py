@@ -12,10 +12,10 @@ from costmodel.loop_nest.enumeration import WholeSpace
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_problems import whole_mapping
 from costmodel.map_space.map_space import MapSpace
+from orchestrator.answers.request import ENUMERATION
 from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Standing
 from orchestrator.search.assess import assess
-from orchestrator.search.stored import ENUMERATION
 from searchers import TrialResult
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import MapspaceError
 from mapspace.ray_start import start_ray
 from orchestrator.runs.ray_runtime import completed
+from searchers.context import Context
 from searchers.evaluator import Evaluator
 from searchers.islands import Island, Islands, IslandsOptions, island_searcher
 
@@ -55,8 +56,8 @@ def run_leg(leg: Leg) -> Mapping[str, Any]:
         `island` and `evaluator`, their states at its end.
     """
     space = _space(leg)
-    options = leg.options
-    island = Island(island_searcher(space, options.of, options.parameters, leg.seed))
+    context = Context(objective=leg.objective)
+    island = Island(island_searcher(space, leg.options, leg.seed, context))
     island.load_state_dict(leg.state)
     evaluator = Evaluator(
         LoopNestModel(),

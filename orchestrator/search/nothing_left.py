@@ -14,6 +14,7 @@ from costmodel.explanation.admitting import any_mapping, what_would_admit
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
 from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.meant_entries import meant
 from mapspace.errors import ConfigError
 from orchestrator.answers.facts import tiling
 from orchestrator.report.units import percent
@@ -47,7 +48,7 @@ def why_nothing(space: MapSpace) -> str:
         unknown = unknown or found is None
         return found is not False
 
-    singles = single_entries(machine.constraints, work.dimension_names)
+    singles = single_entries(meant(machine.constraints, work), work.dimension_names)
     conflict = smallest_conflict(singles, possible)
     needless = " (some of them perhaps without need)" if unknown else ""
     return f"together these leave no feasible mapping{needless}: {conflict_text(conflict)}"
@@ -96,7 +97,7 @@ def excluded_text(space: MapSpace) -> str:
 
     whole = size(())
     found = [(1 - size([one]) / whole, one) for one in single_entries(
-        machine.constraints, work.dimension_names
+        meant(machine.constraints, work), work.dimension_names
     )]  # fmt: skip
     found = [(share, one) for share, one in found if share > 0]
     found.sort(key=lambda entry: -entry[0])

@@ -15,7 +15,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mapspace.errors import ArgumentError, ConfigError, MapspaceError, NoMappingError
+from mapspace.errors import ArgumentError, ConfigError, MapspaceError, NoMappingError, together
+from mapspace.extras import require
 from orchestrator.answers.request import HEURISTIC, Request
 from orchestrator.report.units import percent, value_text
 from orchestrator.runs.interrupts import interruptible
@@ -58,30 +59,28 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
         ConfigError: an unknown name or a value that is not allowed.
         MapspaceError: no feasible mapping was found.
     """
-    import searchers
     from costmodel.exact.loading import load_compiled
-    from costmodel.workloads import workload
     from orchestrator.search.padding_advice import advice
     from orchestrator.search.padding_trials import pad, padded
 
-    original, device = workload(request.workload), request.device
+    original, device = together(lambda: request.operation, lambda: request.device)
+    asked = asked_of(request, original, device)  # what is wrong is said before all else
     live = Live(stream or sys.stderr)
-    found, padding = original, None
+    padding = None
     if request.pad:
-        searchers.check_budget(request.iterations, request.seconds)
         live.line(f"trying larger sizes of {original.name} on {device.name}")
         with live.preparing("loading compiled code"):
             load_compiled()
         started = time.monotonic()
         with interruptible() as interrupted:
             padding = pad(request, original, device, interrupted)
-        found = padded(original, padding.sizes)
         if request.seconds is not None:
             spent = time.monotonic() - started
             request = replace(request, seconds=max(request.seconds - spent, request.seconds / 2))
+        asked = asked_of(request, padded(original, padding.sizes), device)
     how = f" with {request.searcher}" if request.searcher is not None else ""
-    live.line(f"searching {found.name} on {device.name}{how}")
-    result = search_workload(request, found, device, live)
+    live.line(f"searching {asked.space.workload.name} on {device.name}{how}")
+    result = search_asked(asked, live)
     if padding is not None:
         result = replace(result, original=original, padding=padding)
     elif not result.interrupted:
@@ -116,9 +115,7 @@ def search_workload(
     live: Live,
     interrupted: threading.Event | None = None,
 ) -> SearchResult:
-    """Searches one workload until the budget is spent or an interruption.
-
-    Where constraints leave no feasible mapping, the error names those that together do.
+    """Checks what is asked, and searches one workload as `search_asked` does.
 
     Args:
         request: how to search; its workload and accelerator are names that were looked up already.
@@ -128,39 +125,87 @@ def search_workload(
         interrupted: ends the search, with the best so far, when it is set; None: Ctrl-C does.
 
     Raises:
-        ConfigError: a value that is not allowed, or no mapping can be feasible.
+        ConfigError: a value that is not allowed; what `search_asked` raises.
+    """
+    return search_asked(asked_of(request, found, device), live, interrupted)
+
+
+def search_asked(
+    asked: Asked, live: Live, interrupted: threading.Event | None = None
+) -> SearchResult:
+    """Searches what was found to be searchable until the budget is spent or an interruption.
+
+    Where constraints leave no feasible mapping, the error names those that together do.
+
+    Args:
+        asked: what.
+        live: takes the progress.
+        interrupted: as `search_workload` takes it.
+
+    Raises:
+        ConfigError: no mapping can be feasible.
         MapspaceError: no feasible mapping was found.
         KeyboardInterrupt: an interruption came before the first one.
     """
-    if request.store is None:
-        return _search_or_why_not(request, found, device, live, interrupted)
     from orchestrator.search.stored import read_or_search
 
-    asked = asked_of(request, found, device)
-    result = read_or_search(
-        asked,
-        lambda: _search_or_why_not(request, found, device, live, interrupted, asked.begins),
-        live.line,
-    )
+    if asked.request.store is None:
+        return _search_or_why_not(asked, live, interrupted)
+    result = read_or_search(asked, lambda: _search_or_why_not(asked, live, interrupted), live.line)
     return replace(result, begins=asked.begins)
 
 
 def asked_of(request: Request, found: Workload, device: Accelerator) -> Asked:
-    """What a search of a workload asks of the store.
+    """What a search of a workload asks of the store, once the request is one that can be searched.
+
+    What is refused does not depend on what a store knows.
 
     Raises:
-        ConfigError: a value that is not allowed.
+        ConfigError: a value that is not allowed, or options that do not go together on this machine
+            with this workload.
     """
     import searchers
     from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.stored import Asked
 
-    searchers.check_budget(request.iterations, request.seconds)
-    space = MapSpace(found, device)
+    def check_options() -> MapSpace:
+        space = MapSpace(found, device)
+        name = method(request, space)[0]
+        preset, parameters = request.told(name)
+        together(
+            lambda: searchers.check(name, space, seed=request.seed, preset=preset, **parameters),
+            lambda: _check_surrogate(request, name, space),
+            lambda: _check_workers(request, name, space),
+        )
+        return space
+
+    space, _ = together(
+        check_options, lambda: searchers.check_budget(request.iterations, request.seconds)
+    )
     name = method(request, space)[0]
     seconds = budget_seconds(request, name)
     begins = _begins(request, name, space) if request.warm_start else None
     return Asked(request, space, name, None if seconds == math.inf else seconds, begins)
+
+
+def _check_surrogate(request: Request, name: str, space: MapSpace) -> None:
+    import searchers
+    from orchestrator.runs.search_context import context_for
+
+    if request.surrogate is not None:
+        context_for(name, space, searchers.Context(objective=request.objective), request.surrogate)
+
+
+def _check_workers(request: Request, name: str, space: MapSpace) -> None:
+    """Refuses workers without anything to share out, or without Ray."""
+    if request.workers is None:
+        return
+    if request.islands is None:
+        from orchestrator.search.shared_proof import check_shared
+
+        check_shared(request, name, space)
+    if request.workers > 1:
+        require(("ray",))
 
 
 def _begins(request: Request, name: str, space: MapSpace) -> tuple[Winner, ...]:
@@ -190,49 +235,34 @@ def budget_seconds(request: Request, name: str) -> float | None:
 
 
 def _search_or_why_not(
-    request: Request,
-    found: Workload,
-    device: Accelerator,
-    live: Live,
-    interrupted: threading.Event | None,
-    begins: tuple[Winner, ...] | None = None,
+    asked: Asked, live: Live, interrupted: threading.Event | None
 ) -> SearchResult:
     try:
-        return _search_workload(request, found, device, live, interrupted, begins or ())
+        return _search_now(asked, live, interrupted)
     except NoMappingError as error:
-        from costmodel.map_space.map_space import MapSpace
         from orchestrator.search.nothing_left import admitting_text, excluded_text, why_nothing
 
         live.end()
         live.line("no mapping is feasible: looking for what leaves none, and what would admit one")
-        space, why = MapSpace(found, device), str(error)
-        if device.constraints:
-            where = f"{found.name} on {device.name}"
+        space, why = asked.space, str(error)
+        if space.accelerator.constraints:
+            where = f"{space.workload.name} on {space.accelerator.name}"
             why = f"No mapping of {where} is feasible: {why_nothing(space)}."
             why += excluded_text(space)
         raise NoMappingError(why + admitting_text(space)) from error
 
 
-def _search_workload(
-    request: Request,
-    found: Workload,
-    device: Accelerator,
-    live: Live,
-    interrupted: threading.Event | None,
-    begins: tuple[Winner, ...],
-) -> SearchResult:
+def _search_now(asked: Asked, live: Live, interrupted: threading.Event | None) -> SearchResult:
     started = time.monotonic()
     # Only now what takes longer to import.
     import searchers
     from costmodel.bounds import floor
     from costmodel.exact.infeasible import why_infeasible
     from costmodel.loop_nest.model import LoopNestModel
-    from costmodel.map_space.map_space import MapSpace
     from orchestrator.search.assess import assess
     from orchestrator.search.nothing_left import closest_text
 
-    searchers.check_budget(request.iterations, request.seconds)
-    space = MapSpace(found, device)
+    request, space = asked.request, asked.space
     problem = why_infeasible(space, request.keep)
     if problem is not None:
         raise ConfigError(problem + (closest_text(space) if request.keep is None else ""))
@@ -245,13 +275,14 @@ def _search_workload(
         assert isinstance(searcher, _exact())  # `continuing` asks for it
         go_on(searcher.prover, request.continued, live)
     bound = floor(space.workload, space.accelerator).objective(request.objective)
+    clock_ghz = space.accelerator.clock_ghz
     seconds = budget_seconds(request, name)
 
     def progress() -> str:
         return (
             f"{evaluator.elapsed:8.2f} s {evaluator.iterations_used:>13,} iterations   "
             f"best {request.objective} "
-            f"{value_text(request.objective, evaluator.best_loss, device.clock_ghz, 5)}"
+            f"{value_text(request.objective, evaluator.best_loss, clock_ghz, 5)}"
             f"   {_so_far(searcher, evaluator.best_loss, bound)}"
         )
 
@@ -272,7 +303,7 @@ def _search_workload(
                 live.update(progress)
 
         try:
-            _begin(searcher, evaluator, begins)
+            _begin(searcher, evaluator, asked.begins or ())
             _run(request, searcher, evaluator, ended, after_step)
         except InterruptedSearchError:
             live.line("interrupted: the best so far")
@@ -285,7 +316,7 @@ def _search_workload(
     if isinstance(searcher, _exact()):
         prover = searcher.prover
         result = _of_the_proof(result, prover, model, request)
-    elif obstacle is None and request.keep is None and not ended.is_set():
+    elif _is_bounded(request, obstacle) and not ended.is_set():
         prover = _bound(request, space, result.best_code, in_time=seconds is not None)
     if prover is not None and not prover.built:
         prover = None  # there was no time for its tables, so nothing is certain
@@ -343,7 +374,7 @@ def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
     """What is certain of the best so far, in words."""
     certain = searcher.lower_bound
     if not certain:  # a bound is 0 until the first one is made
-        return f"{percent(loss / floor - 1)} above the lower bound"
+        return f"{percent(loss / floor - 1)} above the lower bound" if floor else "nothing certain"
     proven, where = False, ""
     if isinstance(searcher, _exact()):
         # In whole numbers: losses are rounded.
@@ -380,7 +411,9 @@ def method(request: Request, space: MapSpace) -> tuple[str, str | None]:
     obstacle = why_not(space)
     if request.islands is not None:
         return "islands", obstacle
-    return request.searcher or ("exact" if obstacle is None else HEURISTIC), obstacle
+    if request.searcher is not None:
+        return request.searcher, obstacle
+    return "exact" if obstacle is None else HEURISTIC, obstacle
 
 
 def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searchers.Searcher:
@@ -390,17 +423,38 @@ def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searche
         ConfigError: an unknown searcher, or a value that is not allowed.
     """
     import searchers
+    from costmodel.exact_any.choice import functions_of_proof
     from costmodel.loop_nest.model import LoopNestModel
+    from orchestrator.runs.search_context import context_for
+    from searchers.first_use import load_proof
 
     def make() -> searchers.Searcher:
         if request.workers is None or request.islands is not None:
-            return searchers.make(name, space, seed=request.seed, **parameters)
+            return searchers.make(
+                name, space, seed=request.seed, preset=preset, context=context, **parameters
+            )
         from orchestrator.search.shared_proof import shared_exact
 
-        return shared_exact(request, name, space, parameters)
+        return shared_exact(request, space, name, parameters)
 
-    parameters = _parameters(request, name, space)
-    with live.preparing(searchers.searcher_class(name).preparation):
+    preset, parameters = request.told(name)
+    known = searchers.Context(
+        objective=request.objective,
+        iterations=request.iterations,
+        seconds=budget_seconds(request, name),
+        threads=request.threads,
+    )
+    context = context_for(name, space, known, request.surrogate)
+    kind = searchers.searcher_class(name)
+    is_exact = issubclass(kind, _exact())
+    # What bounds the result is compiled with the rest, not behind the search without a word.
+    is_bounded = not is_exact and _is_bounded(request, method(request, space)[1])
+    functions = functions_of_proof(space) if is_exact else kind.functions
+    if is_bounded and functions is not None:
+        functions += functions_of_proof(space)
+    with live.preparing(kind.preparation, functions=functions):
+        if is_bounded:
+            load_proof(space)
         searcher = make()
         if isinstance(searcher, _exact()):  # it has loaded its code in being made, but for its walk
             if request.seconds is not None and searcher.waits_for_walk:
@@ -412,44 +466,15 @@ def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searche
     return searcher
 
 
+def _is_bounded(request: Request, obstacle: str | None) -> bool:
+    """Whether a proof bounds what another searcher finds."""
+    return obstacle is None and request.keep is None
+
+
 def _exact() -> type[Any]:
     from searchers.exact import Exact
 
     return Exact
-
-
-def _parameters(request: Request, name: str, space: MapSpace) -> dict[str, Any]:
-    """The hyperparameters that a request decides, for a searcher that has them.
-
-    Raises:
-        ConfigError: the request asks for what only a proof or a learned searcher can give.
-    """
-    import searchers
-
-    known = searchers.hyperparameters(name)
-    asked: dict[str, Any] = {"gap": request.gap, "top": request.top, "keep": request.keep}
-    defaults = {"gap": 0.0, "top": 1, "keep": None}
-    chosen: dict[str, Any] = dict(request.on_islands)
-    for key, value in asked.items():
-        if value == defaults[key]:
-            continue
-        if key not in known:
-            raise ArgumentError(key, f" is for the exact searcher; {name} has no such parameter.")
-        chosen[key] = value
-    if request.surrogate is not None and "predictor" not in known:
-        raise ArgumentError(
-            "surrogate",
-            f" is for a learned searcher such as gradient; {name} has no such parameter.",
-        )
-    if "threads" in known:
-        chosen["threads"] = request.threads
-    if "objective" in known:
-        chosen["objective"] = request.objective
-    if "predictor" in known:
-        from surrogate.for_space import predictor
-
-        chosen["predictor"] = predictor(space, request.surrogate)
-    return chosen
 
 
 def _bound(request: Request, space: MapSpace, best: Any, *, in_time: bool) -> AnyProof:

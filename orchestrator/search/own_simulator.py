@@ -111,8 +111,8 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     import searchers
     from costmodel.command.entry import named_simulator
     from costmodel.models import cost_model_entry
-    from costmodel.workloads import workload
     from orchestrator.pool.making import ModelMaker
+    from orchestrator.runs.search_context import context_for
     from orchestrator.search.stored_simulations import SimulatedSearch
 
     if own.workers < 1:
@@ -122,14 +122,22 @@ def search(request: Request, own: OwnSearch) -> OwnResult:
     entry = cost_model_entry(name)
     assert entry.settings is not None
     settings = entry.settings(settings, request.objective)
-    found, device = workload(request.workload), request.device
+    found, device = request.operation, request.device
     assert entry.space is not None
     space = entry.space(found, device)
     method = request.searcher or SEARCHER
-    searcher = searchers.make(method, space, seed=request.seed)
     iterations = request.iterations
     if iterations is None and request.seconds is None:
         iterations = ITERATIONS
+    run = searchers.Context(request.objective, iterations, request.seconds)
+    searcher = searchers.make(
+        method,
+        space,
+        seed=request.seed,
+        preset=request.preset,
+        context=context_for(method, space, run, request.surrogate),
+        **(request.parameters or {}),
+    )
     asked = SimulatedSearch(
         request,
         method,

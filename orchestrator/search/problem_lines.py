@@ -14,13 +14,14 @@ from costmodel.loop_nest.nest_problems import read_problem
 from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import json_lines
 from mapspace.errors import ConfigError, MapspaceError, NoMappingError
+from orchestrator.answers.request import ENUMERATION
 from orchestrator.answers.result_text import search_text
 from orchestrator.runs.live import Live
 from orchestrator.schemas.search import NoMapping, SearchAnswer
 from orchestrator.search.enumerated import enumerate_space
 from orchestrator.search.nothing_left import why_nothing
 from orchestrator.search.one_workload import search_workload
-from orchestrator.search.stored import ENUMERATION, Asked, keep, read
+from orchestrator.search.stored import Asked, keep, read
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator

@@ -28,6 +28,7 @@ from mapspace.ray_start import start_ray
 from orchestrator.runs.ray_runtime import Tasks
 from orchestrator.search.walking import WALKS, WalkingProver
 from searchers.base import Evaluate, Searcher
+from searchers.context import Context
 from searchers.exact import Exact, ExactOptions
 
 if TYPE_CHECKING:
@@ -165,7 +166,13 @@ class SharedExact(Exact):
     """
 
     def __init__(
-        self, space: MapSpace, options: ExactOptions, *, seed: int, pool: Pool[Any, Any]
+        self,
+        space: MapSpace,
+        options: ExactOptions,
+        *,
+        seed: int,
+        context: Context,
+        pool: Pool[Any, Any],
     ) -> None:
         """Prepares the search; see `Exact`.
 
@@ -173,16 +180,17 @@ class SharedExact(Exact):
             space: one that can be proven.
             options: what to prove.
             seed: see `Exact`.
+            context: see `Exact`.
             pool: settles pieces.
         """
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self.await_walk()
         older = is_older(space)
         shared = SharedUnits if older else partial(SharedProver, walks=MOST_WALKS)
         prover: AnyProof = shared(
             space,
             pool,
-            objective=options.objective,
+            objective=context.objective,
             keep=options.keep,
             top=options.top,
             build=False,
@@ -207,25 +215,18 @@ class SharedExact(Exact):
 
 
 def shared_exact(
-    request: Request, name: str, space: MapSpace, parameters: Mapping[str, Any]
+    request: Request, space: MapSpace, name: str, parameters: Mapping[str, Any]
 ) -> SharedExact:
     """The searcher of a proof that a request shares out; Ray is started where none runs.
 
     Raises:
         ConfigError: it asks for something else than a proof.
     """
+    check_shared(request, name, space)
     assert request.workers is not None  # whoever calls has looked
-    if name != "exact":
-        raise ArgumentError("workers", f" is for a proof, islands or a simulator, not for {name}.")
-    if request.workers > MOST_WORKERS:
-        raise ArgumentError("workers", f": expected 1 to {MOST_WORKERS}, got {request.workers}.")
-    where = f": on {space.accelerator.name} with {space.workload.name}"
-    if is_bounded_only(space):
-        why = "factors are imperfect" if space.tables.imperfect else "there are too many mappings"
-        raise ArgumentError("workers", f"{where} there is no proof, since {why}.")
-    options = ExactOptions.read(name, None, parameters)
+    options = ExactOptions.read(name, request.preset, parameters)
     problem = Problem(
-        space.workload, space.accelerator, options.objective, options.keep, options.top
+        space.workload, space.accelerator, request.objective, options.keep, options.top
     )
     pool: Pool[Any, Any]
     if request.workers == 1:
@@ -233,4 +234,21 @@ def shared_exact(
     else:
         start_ray()
         pool = OnRay(problem, request.workers)
-    return SharedExact(space, options, seed=request.seed, pool=pool)
+    context = Context(objective=request.objective, threads=request.threads)
+    return SharedExact(space, options, seed=request.seed, context=context, pool=pool)
+
+
+def check_shared(request: Request, name: str, space: MapSpace) -> None:
+    """Refuses what cannot be shared out.
+
+    Raises:
+        ConfigError: it is something else than a proof, or for too many workers.
+    """
+    if name != "exact":
+        raise ArgumentError("workers", f" is for a proof, islands or a simulator, not for {name}.")
+    if not 1 <= (request.workers or 1) <= MOST_WORKERS:
+        raise ArgumentError("workers", f": expected 1 to {MOST_WORKERS}, got {request.workers}.")
+    where = f": on {space.accelerator.name} with {space.workload.name}"
+    if is_bounded_only(space):
+        why = "factors are imperfect" if space.tables.imperfect else "there are too many mappings"
+        raise ArgumentError("workers", f"{where} there is no proof, since {why}.")

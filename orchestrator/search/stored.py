@@ -17,14 +17,13 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import DataError, MapspaceError
-from mapspace.storage import place
 from mapspace.strict_yaml import StrictModel, validate
 from mapspace.version import __version__
-from orchestrator.answers.request import Request
+from orchestrator.answers.request import ENUMERATION, Request
 from orchestrator.answers.results import SearchResult
 from orchestrator.answers.standing import Proof, Standing
 from orchestrator.search.assess import Certain, best_tilings, describe
-from orchestrator.store.address import Question, content_digest, problem
+from orchestrator.store.address import Question, problem, surrogate_digest
 from orchestrator.store.answers import had_budget, is_settled, keep_answers, read_answer
 from orchestrator.store.folder import Say, Store
 from orchestrator.store.mappings import stored_code
@@ -33,8 +32,6 @@ from orchestrator.store.rows import Number, Row, Whole, content_id, finite, row_
 from orchestrator.store.winners import Winner
 from searchers import TrialResult
 
-# What finds the best mapping of a small space.
-ENUMERATION = "enumeration"
 # Losses of equal mappings may differ in rounding where dimensions stand in another order.
 ROUNDING = 1e-9
 
@@ -161,15 +158,13 @@ def method_of(request: Request, name: str, workload: Workload) -> dict[str, Any]
 
     if name == ENUMERATION:
         return {"name": name, "parameters": {}}
-    known = searchers.hyperparameters(name)
-    told = {key: value for key, value in known.items() if key not in ("threads", "predictor")}
-    told |= request.on_islands
-    method: dict[str, Any] = {"name": name, "parameters": json.loads(json.dumps(told, default=str))}
+    told = request.resolved(name)
+    told.pop("threads", None)
+    method: dict[str, Any] = {"name": name, "parameters": told}
     method["family"] = workload.family
     method["package"] = searchers.SEARCHERS.package(name) or f"mapspace {__version__}"
-    if "predictor" in known:
-        folder = request.surrogate
-        method["surrogate"] = "shipped" if folder is None else content_digest(place(folder))
+    if "predictor" in searchers.searcher_class(name).USES:
+        method["surrogate"] = surrogate_digest(request.surrogate)
     return method
 
 

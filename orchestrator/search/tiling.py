@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,7 +14,7 @@ import numpy as np
 from costmodel.costs import Objective
 from costmodel.models import cost_model_entry
 from costmodel.tiling.space import TilingSpace
-from mapspace.errors import ArgumentError, MapspaceError
+from mapspace.errors import ArgumentError, MapspaceError, together
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent
 from orchestrator.runs.interrupts import interruptible
@@ -48,6 +48,8 @@ class TileRequest:
         model: `tvm` measures, `tiling` models the caches of one core.
         searcher: a key of the table of searchers; None: `MEASURING_SEARCHER` or
             `MODELLING_SEARCHER`.
+        preset: a named set of the searcher's hyperparameters; None: its defaults.
+        parameters: hyperparameters of the searcher, beside those of the preset; None: none.
         seconds: budget of search time; with no budget a minute of measuring, or two seconds of
             modelling.
         iterations: budget of tilings.
@@ -58,6 +60,8 @@ class TileRequest:
     workload: str
     model: str = "tvm"
     searcher: str | None = None
+    preset: str | None = None
+    parameters: Mapping[str, Any] | None = None
     seconds: float | None = None
     iterations: int | None = None
     seed: int = 0
@@ -184,13 +188,23 @@ def tile(
     from costmodel.accelerators import accelerator
     from costmodel.workloads import workload
 
-    searchers.check_budget(request.iterations, request.seconds)
-    found = workload(request.workload)
-    entry = cost_model_entry(request.model)
+    found, entry, *_ = together(
+        lambda: workload(request.workload),
+        lambda: cost_model_entry(request.model),
+        lambda: searchers.check_budget(request.iterations, request.seconds),
+        lambda: searchers.searcher_class(request.searcher or MODELLING_SEARCHER),
+    )
     space, model = _problem(request, found, entry)
     assert entry.record is not None  # models of tilings have records
     name = request.searcher or (MEASURING_SEARCHER if entry.measured else MODELLING_SEARCHER)
-    searcher = searchers.make(name, space, seed=request.seed)
+    searcher = searchers.make(
+        name,
+        space,
+        seed=request.seed,
+        preset=request.preset,
+        context=searchers.Context(OBJECTIVE, request.iterations, request.seconds),
+        **(request.parameters or {}),
+    )
     live = Live(stream or sys.stderr)
     live.line(
         f"{'measuring' if entry.measured else 'modelling'} tilings of {found.name} on one core, "

@@ -46,4 +46,4 @@ class WalkingProver(PieceProver):
         codes = np.zeros((0, space.cardinality.size), np.int32)
         if evaluate.best_code is not None:
             codes = evaluate.best_code[None]
-        return Settled(as_read(space.tables, codes), (), None, {}, ())
+        return Settled(as_read(space.tables, codes, self.space.tables), (), None, {}, ())

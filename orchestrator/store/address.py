@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapspace.storage import Place, file_sizes
+import surrogate
+from mapspace.bounded_reading import read_bytes
+from mapspace.storage import Place, file_sizes, place
 from orchestrator.store.canonical import canonical, digest
 
 if TYPE_CHECKING:
     from costmodel.accelerators import Accelerator
     from costmodel.affine import Workload
+    from costmodel.levels import Level
 
 # What a level, a constraint or a restriction may call a tensor without naming it.
 ROLES = frozenset({"input", "weight", "output"})
@@ -67,15 +70,43 @@ def problem(
     named = {name for level in machine.levels for name in (*level.keep, *level.bypass)} - ROLES
     if named or any(_names_something(entry.model_dump()) for entry in machine.constraints):
         content["names"] = [found.dimensions, found.tensors]
+    if machine.constraints and any(map(_orders_a_row, machine.levels)):
+        # Answers from when constraints fixed the order of loops there are not read.
+        content["rows"] = "every order"
+    if machine.factors == "imperfect" and _counts_anew(machine):
+        content["remainders"] = 2
     return content
 
 
+def _counts_anew(machine: Accelerator) -> bool:
+    """Whether mappings with remainders are counted otherwise than when there was a first store.
+
+    Counted truly, tiles rest through last passes; by Timeloop's counting, hops of classes without
+    accesses are left out, which there are of memories outside the chip alone, and where map spaces
+    have remainders across children, below the innermost level.
+    """
+    last = machine.levels[-1]
+    return machine.counting == "true" or (last.is_dram and last.hop_energy_pj > 0)
+
+
+def _orders_a_row(level: Level) -> bool:
+    """Whether the order of loops across the children, which stand in one row, costs energy."""
+    priced = level.hop_energy_pj > 0 or level.router_pj > 0
+    return priced and level.fanout > 1 and min(level.width_height) == 1
+
+
 def _names_something(entry: Mapping[str, Any]) -> bool:
-    return bool({"factors", "permutation", "keep", "bypass"} & entry.keys())
+    return bool({"factors", "permutation", "keep", "bypass", "stationary"} & entry.keys())
 
 
+SHIPPED = Path(surrogate.__file__).parent / "weights"
 # What a predictor is read from.
 SURROGATE_FILES = ("surrogate.json", "surrogate.safetensors")
+
+
+def surrogate_digest(folder: str | None) -> str:
+    """The digest of a surrogate's files, or of all that are shipped where no folder is named."""
+    return content_digest(SHIPPED if folder is None else place(folder))
 
 
 def content_digest(source: Place) -> str:
@@ -95,5 +126,5 @@ def content_digest(source: Place) -> str:
     own = [file for file in files if file.name in SURROGATE_FILES]
     for file in own if len(own) == len(SURROGATE_FILES) else files:
         found.update(file.name.encode())
-        found.update(file.read_bytes())
+        found.update(read_bytes(file))
     return found.hexdigest()[:16]

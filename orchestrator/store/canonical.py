@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
 
 Colours = dict[str, int]
-# A tensor without names: whether it is the output, its role, its axes as (dimension, coefficient).
+# A tensor without names: whether it is the output, its role with the bits of a value where they are
+# said, its axes as (dimension, coefficient).
 _Written = tuple[bool, str, tuple[tuple[tuple[int, int], ...], ...]]
 
 
@@ -47,7 +48,10 @@ class Canonical:
 @lru_cache(maxsize=1024)
 def canonical(workload: Workload) -> Canonical:
     """The form of a workload, and its names in the order of the form."""
-    roles = workload.roles
+    roles = {
+        tensor.name: role if tensor.bits is None else f"{role} of {tensor.bits} bits"
+        for tensor, role in zip(workload.tensors, workload.roles.values(), strict=True)
+    }
     tensors = {
         tensor.name: (tensor.output, roles[tensor.name], [axis.terms for axis in tensor.axes])
         for tensor in workload.tensors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from mapspace.errors import ConfigError, MapspaceError
-from mapspace.storage import Place, make_folder, place
+from mapspace.storage import Place, check_folder, place
 from orchestrator.store.folder import FORMAT, Say, Store, warn
 
 VARIABLE = "MAPSPACE_STORE"
@@ -40,7 +40,7 @@ def chosen(choice: StoreChoice = None, *, say: Say = warn) -> Store | None:
     # No shell has looked at what a file of variables or a script says.
     where = os.path.expanduser(named) if isinstance(named, str) else named
     found = Store(place(where), say)  # type: ignore[arg-type]
-    make_folder(found.place)
+    check_folder(found.place)
     return found
 
 
@@ -56,7 +56,7 @@ def _own(say: Say) -> Store | None:
     """The user's own store; None where there can be none, which a line says."""
     try:
         found = Store(own_folder(), say)
-        make_folder(found.place)
+        check_folder(found.place)
     except (ConfigError, OSError, MapspaceError) as error:
         say(f"nothing is kept: {error}")
         return None

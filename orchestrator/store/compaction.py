@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mapspace.arrow_columns import column
 from mapspace.errors import MapspaceError
 from mapspace.extras import is_installed
 from mapspace.storage import Place, file_ages, file_sizes, folders
-from orchestrator.store.folder import CERTIFICATES, NEW, REMOVED, ROWS, Store, read_ids
+from orchestrator.store.folder import ATTEMPTS, CERTIFICATES, NEW, REMOVED, ROWS, Store, read_ids
 from orchestrator.store.made_files import nameless
 from orchestrator.store.parquet import parquet_bytes, row_groups, schema, table_bytes
 from orchestrator.store.rows import Row, read_row
@@ -105,36 +105,24 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
     """
     done = compact(store)
     removed = store.removed()
-    named: set[str] = set()
-    present: set[int] = set()
-    damaged: list[str] = []
+    seen = _look(store, removed)
     gone: set[int] = set()
-    for path in store.listed(ROWS, ".parquet"):
-        table = _read(store, path, _table, damaged)
-        if table is None:
-            continue
-        found = removed & set(table["id"].to_pylist())
-        if found:
+    for path in seen.outdated:
+        table = _read(store, path, _table, [])
+        if table is not None:
             _rewrite(store, {}, {path: table}, removed)
-            gone |= found
-        named.update(filter(None, table["certificate"].to_pylist()))
-        present.update(table["id"].to_pylist())
-    for question in folders(store.place / NEW):
-        for path in store.listed(f"{NEW}/{question}", ".json"):
-            row = _read(store, path, read_row, damaged)
-            if row is not None:
-                named.add(str(row.certificate))
+            gone |= removed & set(table["id"].to_pylist())
     done.removed += len(gone)
-    for path in damaged:
+    for path in seen.damaged:
         store.file(path).unlink(missing_ok=True)
-    done.damaged = len(damaged)
+    done.damaged = len(seen.damaged)
     for path in _old(store, CERTIFICATES, ".json", grace):
-        if path.rpartition("/")[2] not in named:
+        if path.rpartition("/")[2] not in seen.certificates:
             store.file(path).unlink(missing_ok=True)
             done.certificates += 1
     # Somebody may have read a row before it counted no more, and write it once more.
     for path in _old(store, REMOVED, ".json", grace):
-        if not present & set(_read(store, path, read_ids, []) or ()):
+        if not seen.ids & set(_read(store, path, read_ids, []) or ()):
             store.file(path).unlink(missing_ok=True)
     for folder in ("", ROWS, CERTIFICATES, REMOVED, *_new_folders(store)):
         for path in _old(store, folder, ".tmp", grace):
@@ -146,6 +134,51 @@ def clear(store: Store, *, grace: float = GRACE_SECONDS) -> Cleared:
             done.leftovers += 1
     _remove_empty(store)
     return done
+
+
+@dataclass
+class _Seen:
+    """What a store's rows name, and what is to be done about their files."""
+
+    certificates: set[str] = field(default_factory=set)
+    ids: set[int] = field(default_factory=set)
+    outdated: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+
+def _look(store: Store, removed: set[int]) -> _Seen:
+    """Looks at every row: single ones first, as readers do, and again where a file has gone.
+
+    Raises:
+        MapspaceError: files keep going.
+    """
+    for _ in range(ATTEMPTS):
+        # Whoever brings rows together has moved some to where was looked already.
+        with suppress(FileNotFoundError):
+            return _look_once(store, removed)
+    raise MapspaceError(f"{store.place}: its files keep changing.")
+
+
+def _look_once(store: Store, removed: set[int]) -> _Seen:
+    seen = _Seen()
+    for question in folders(store.place / NEW):
+        for path in store.listed(f"{NEW}/{question}", ".json"):
+            row = store.read(path, read_row)
+            if row is None:
+                seen.damaged.append(path)
+            else:
+                seen.certificates.add(str(row.certificate))
+    for path in store.listed(ROWS, ".parquet"):
+        table = store.read(path, _table)
+        if table is None:
+            seen.damaged.append(path)
+            continue
+        ids = set(table["id"].to_pylist())
+        seen.ids |= ids
+        if removed & ids:
+            seen.outdated.append(path)
+        seen.certificates.update(filter(None, table["certificate"].to_pylist()))
+    return seen
 
 
 def _rewrite(

@@ -17,6 +17,7 @@ sees every row at one of the two places; a file that goes while it looks makes i
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
@@ -28,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from mapspace.bounded_reading import parse_json, read_json
+from mapspace.bounded_reading import LARGEST_FILE, parse_json, read_bytes, read_json
 from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.extras import install, is_installed
 from mapspace.storage import Place, file_sizes, folders, make_folder, write_atomically
@@ -165,7 +166,7 @@ class Store:
         """
         file = self.place / CERTIFICATES / str(row.certificate)
         try:
-            content = file.read_bytes()
+            content = read_bytes(file, LARGEST_FILE)
         except OSError as error:
             raise DataError(f"{file}: cannot be read: {error.strerror or error}.") from error
         if f"{content_id(content)}.json" != row.certificate:
@@ -248,10 +249,13 @@ class Store:
         file = self.file(path)
         for _ in range(ATTEMPTS):
             make_folder(file.parent)
-            # Whoever brings rows together may remove the folder in between.
-            with suppress(FileNotFoundError):
+            try:
                 write_atomically(file, content)
                 return
+            except OSError as error:
+                # Whoever brings rows together may remove the folder in between.
+                if error.errno != errno.ENOENT:
+                    raise
         raise MapspaceError(f"{file}: its folder keeps vanishing.")
 
     def _rows(self, questions: Sequence[str], read: Callable[[Place], list[Row]]) -> Iterator[Row]:
@@ -290,7 +294,7 @@ def read_ids(file: Place) -> list[int]:
     Raises:
         DataError: it is damaged.
     """
-    found = parse_json(file.read_bytes(), str(file), DataError)
+    found = parse_json(read_bytes(file, LARGEST_FILE), str(file), DataError)
     if not isinstance(found, list) or not all(type(entry) is int for entry in found):
         raise DataError(f"{file}: expected a list of ids.")
     return found

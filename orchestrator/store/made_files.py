@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import LARGEST_FILE, parse_json, read_bytes
 from mapspace.errors import DataError, MapspaceError
 from mapspace.storage import Place, file_ages, folders, write_atomically
 from mapspace.strict_yaml import StrictModel, validate
@@ -66,7 +66,7 @@ def keep_files(
         store.begin()
         sums = {}
         for file in files:
-            found = file.read_bytes()
+            found = read_bytes(file)
             sums[file.name] = hashlib.sha256(found).hexdigest()
             there = store.file(f"{folder}/{sums[file.name]}")
             if not there.exists():
@@ -130,13 +130,13 @@ def _folder(content: Mapping[str, Any]) -> str:
 
 
 def _read(file: Place) -> Made:
-    content = parse_json(file.read_bytes(), str(file), DataError)
+    content = parse_json(read_bytes(file, LARGEST_FILE), str(file), DataError)
     return validate(Made, content, str(file), DataError)
 
 
 def _checked(file: Place) -> bytes:
     """The content of a file that its name must fit."""
-    found = file.read_bytes()
+    found = read_bytes(file)
     if hashlib.sha256(found).hexdigest() != file.name:
         raise DataError(f"{file}: the file is damaged (its content is not what its name says).")
     return found

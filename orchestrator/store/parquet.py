@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mapspace.arrow_columns import column
+from mapspace.bounded_reading import LARGEST_BINARY, LARGEST_FILE
 from mapspace.errors import DataError
 from mapspace.storage import has_gone, opened
 from orchestrator.store.rows import COLUMNS, Row, checked_row, content_id
@@ -91,7 +92,8 @@ def _description(source: Any) -> bytes:
     """The end of an opened Parquet file, which says where everything else is."""
     size = source.size()
     source.seek(max(0, size - END_BYTES))
-    length = int.from_bytes(source.read(4), "little")
+    # More than any says of itself is what a damaged file does.
+    length = min(int.from_bytes(source.read(4), "little"), LARGEST_FILE)
     begin = max(0, size - END_BYTES - length)
     source.seek(begin)
     found: bytes = source.read(size - begin)
@@ -150,6 +152,8 @@ def row_groups(
             if parquet.schema_arrow.names != schema().names:
                 raise DataError(f"{file}: expected the columns of a store, found other ones.")
             for part in range(parquet.num_row_groups):
+                if parquet.metadata.row_group(part).total_byte_size > LARGEST_BINARY:
+                    raise DataError(f"{file}: expected at most {LARGEST_BINARY:,} bytes in a part.")
                 if questions is not None:
                     bounds = parquet.metadata.row_group(part).column(place_of_questions).statistics
                     place = bisect_left(questions, bounds.min)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from mapspace.bounded_reading import parse_json
+from mapspace.bounded_reading import LARGEST_FILE, parse_json, read_bytes
 from mapspace.errors import DataError
 from mapspace.storage import Place
 from mapspace.strict_yaml import StrictModel, validate
@@ -214,7 +214,7 @@ def read_row(file: Place) -> Row:
         FileNotFoundError: it is not there any more.
         DataError: it is damaged; the message names it.
     """
-    content = file.read_bytes()
+    content = read_bytes(file, LARGEST_FILE)
     if f"{content_id(content)}.json" != file.name:
         raise DataError(f"{file}: the file is damaged (its content is not what its name says).")
     return validate(Row, parse_json(content, str(file), DataError), str(file), DataError)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -31,6 +32,10 @@ VIEWS = {
     "searches": "kind IN ('search', 'run')",
     "proofs": "certificate IS NOT NULL OR kind = 'front'",
 }
+# What an answer may take; whoever asks may be an agent, or have slipped.
+MOST_ROWS, MOST_TEXT, MOST_SECONDS, MOST_MEMORY = 1_000_000, 256 << 20, 60.0, "2GB"
+# No limit of memory counts the texts that they make, and no interruption ends them.
+UNBOUNDED = frozenset({"repeat", "lpad", "rpad", "list_resize", "array_resize"})
 # Functions that make a table out of nothing but their arguments.
 HARMLESS = frozenset({"generate_series", "range", "unnest"})
 
@@ -82,14 +87,32 @@ class Database:
         wrong = (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException)
         while True:
             try:
-                found = self._database.execute(sql, list(values))
-                return Answer(tuple(part[0] for part in found.description), found.fetchall())
+                with self._in_time():
+                    found = self._database.execute(sql, list(values))
+                    return Answer(tuple(part[0] for part in found.description), _rows(found))
+            except duckdb.InterruptException:
+                raise ConfigError(
+                    f"SQL: expected a statement of at most {MOST_SECONDS:g} s; ask for less."
+                ) from None
             except duckdb.Error as error:
                 # A file that was opened and cannot be read on: named, left out, asked again.
                 damaged = not isinstance(error, wrong) and self._leave_out_damaged()
                 if not (damaged or self._has_changed()):
                     raise ConfigError(f"SQL: {_line(error)}") from None
             self._open()
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Ends what takes too long."""
+        timer = threading.Timer(MOST_SECONDS, self._database.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            # It holds the database, which must not be left to a thread that outlives Python.
+            timer.join()
 
     def _open(self) -> None:
         for _ in range(ATTEMPTS):
@@ -140,6 +163,8 @@ class Database:
             database.execute(
                 f"CREATE VIEW {name} AS SELECT * FROM every_row WHERE ({which}) AND {gone}{once}"
             )
+        database.execute(f"SET memory_limit = '{MOST_MEMORY}'")
+        database.execute("SET temp_directory = ''")
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
 
@@ -206,21 +231,42 @@ def check(database: Any, sql: str) -> None:
         raise ConfigError(f"SQL: {message}.")
     if len(found["statements"]) != 1:
         raise ConfigError(f"SQL: expected one SELECT statement, got {len(found['statements'])}.")
-    for name in _table_functions(found):
-        if name not in HARMLESS:
+    for name, is_table in _functions(found):
+        if is_table and name not in HARMLESS:
             raise ConfigError(f"SQL: {name}: only the views {', '.join(VIEWS)} can be read.")
+        if name in UNBOUNDED:
+            raise ConfigError(f"SQL: {name}: expected no function that makes texts or lists long.")
 
 
-def _table_functions(node: Any) -> Iterator[str]:
-    """Names of the functions that a statement reads as tables."""
+def _functions(node: Any, is_table: bool = False) -> Iterator[tuple[str, bool]]:
+    """Names of the functions of a statement, and whether it reads them as tables."""
     if isinstance(node, dict):
-        if node.get("type") == "TABLE_FUNCTION":
-            yield str(node["function"]["function_name"]).lower()
-        for part in node.values():
-            yield from _table_functions(part)
+        if "function_name" in node:
+            yield str(node["function_name"]).lower(), is_table
+        for key, part in node.items():
+            yield from _functions(part, key == "function" and node.get("type") == "TABLE_FUNCTION")
     elif isinstance(node, list):
         for part in node:
-            yield from _table_functions(part)
+            yield from _functions(part)
+
+
+def _rows(found: Any) -> list[tuple[Any, ...]]:
+    """The rows of an answer, which DuckDB makes as they are fetched.
+
+    Raises:
+        ConfigError: there are too many, or too long ones.
+    """
+    rows: list[tuple[Any, ...]] = []
+    text = 0
+    while some := found.fetchmany(10_000):
+        rows += some
+        text += sum(len(value) for row in some for value in row if isinstance(value, str | bytes))
+        if len(rows) > MOST_ROWS or text > MOST_TEXT:
+            raise ConfigError(
+                f"SQL: expected at most {MOST_ROWS:,} rows and {MOST_TEXT:,} characters; ask for "
+                "less, as with LIMIT."
+            )
+    return rows
 
 
 def _table(rows: Sequence[Row]) -> Any:

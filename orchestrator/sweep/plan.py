@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from costmodel.accelerators import Accelerator, Level, accelerator
@@ -15,7 +16,7 @@ from costmodel.levels import CAPACITIES, ActionEnergies
 from costmodel.machine_units import area_mm2, without_area
 from costmodel.networks import load_network
 from costmodel.workloads import workload
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, together
 from mapspace.strict_yaml import unknown_name, validate
 from orchestrator.runs.experiments import beside, require_unique
 from orchestrator.sweep.config import Source, Sweep, WeighedNetwork
@@ -74,10 +75,16 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
         ConfigError: an unknown name, a value that makes no accelerator, an accelerator without a
             map space; nothing is written.
     """
-    layers = layers_of(sweep, where)
-    machines = _on_grid(sweep, where, len(layers))
-    if sweep.accelerators is not None:
-        machines = [(named_accelerator(source, where), {}) for source in sweep.accelerators]
+    layers, base, named = together(
+        lambda: layers_of(sweep, where),
+        lambda: _base(sweep, where),
+        lambda: together(
+            *(partial(named_accelerator, source, where) for source in sweep.accelerators or ())
+        ),
+    )
+    machines: list[tuple[Accelerator, dict[str, Any]]] = [(machine, {}) for machine in named]
+    if base is not None:
+        machines = _on_grid(sweep, base, where, len(layers))
     require_unique("accelerators", [machine.name for machine, _ in machines], where)
     level_names = {name for machine, _ in machines for name in machine.level_names[1:]}
     require_areas(sweep, level_names, where)
@@ -98,8 +105,9 @@ def layers_of(sweep: Sweep, where: str) -> tuple[Layer, ...]:
     """
     found: dict[str, Layer] = {}
     try:
+        named = together(*(partial(_named_layers, source, where) for source in sweep.workloads))
         for place, source in enumerate(sweep.workloads):
-            for layer, count in _named_layers(source, where):
+            for layer, count in named[place]:
                 key = layer.hash if _is_network(source) else f"workloads[{place}]"
                 before = found.get(key, Layer(layer, 0))
                 found[key] = replace(before, count=before.count + count)
@@ -172,14 +180,21 @@ def architecture_of(
     return Architecture(machine.name, machine, parameters, bits, area_mm2(machine))
 
 
-def _on_grid(sweep: Sweep, where: str, layers: int) -> list[tuple[Accelerator, dict[str, Any]]]:
-    """The accelerators of the grid, the last axis changing fastest."""
+def _base(sweep: Sweep, where: str) -> Accelerator | None:
+    """The accelerator that the grid changes; None: there is no grid."""
     if sweep.grid is None:
-        return []
+        return None
     base = named_accelerator(sweep.base, where)
-    require_scaling(sweep, base, where)
-    for key in sweep.grid:
-        require_axis(key, base, where)
+    axes = (partial(require_axis, key, base, where) for key in sweep.grid)
+    together(lambda: require_scaling(sweep, base, where), *axes)
+    return base
+
+
+def _on_grid(
+    sweep: Sweep, base: Accelerator, where: str, layers: int
+) -> list[tuple[Accelerator, dict[str, Any]]]:
+    """The accelerators of the grid, the last axis changing fastest."""
+    assert sweep.grid is not None  # `_base` has looked
     points = math.prod(len(values) for values in sweep.grid.values()) * layers
     if points > MOST_POINTS:
         raise ConfigError(f"{where}: grid: expected at most {MOST_POINTS:,} points, got {points:,}")

@@ -25,8 +25,9 @@ from costmodel.exact.certificate import Certificate
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from mapspace.bounded_reading import read_bytes
 from mapspace.errors import ConfigError, DataError
-from mapspace.storage import Place, RemotePath, write_atomically
+from mapspace.storage import Place, RemotePath, own_path, write_atomically
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 from orchestrator.store.folder import Store
 from orchestrator.store.proofs import keep_proof, read_proofs
@@ -229,7 +230,7 @@ def _best_known(space: MapSpace, objective: Objective, limit_seconds: float) -> 
     return {
         "energy_pj": float(costs.energy_pj[0]),
         "latency_cycles": int(costs.latency_cycles[0]),
-        "gap": float(costs.objective(objective)[0]) / bound - 1,
+        "gap": float(costs.objective(objective)[0]) / bound - 1 if bound else math.inf,
         "record": mapping_record(space, code[0]),
         "lower_bound": bound,
     }
@@ -302,7 +303,7 @@ def _kept_in(path: Place) -> Iterator[Callable[[Proof], None]]:
             if content != written:
                 path.write_bytes(content)
         return
-    with path.open("a", encoding="utf-8") as file:
+    with own_path(path.parent, path.name).open("a", encoding="utf-8") as file:
         if path.stat().st_size:
             # What was torn before must not spoil the next line; a blank one is passed over.
             file.write("\n")
@@ -318,7 +319,7 @@ def read_proof_files(files: Iterable[Place]) -> dict[str, Proof]:
     """The proofs in files by key; of several of one problem the one that tells most."""
     found: dict[str, Proof] = {}
     for path in files:
-        for line in path.read_bytes().decode(errors="replace").splitlines():
+        for line in read_bytes(path).decode(errors="replace").splitlines():
             try:
                 proof = Proof.model_validate_json(line)
             except ValidationError:

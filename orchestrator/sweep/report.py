@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from costmodel.machine_units import leakage_w
 from mapspace import storage
 from orchestrator.report.document import LEFT, RIGHT, Cell, Document, Figure, Section, Table
-from orchestrator.report.figure_style import INK, MUTED, OUTSIDE, marker, plain_figure, save, styled
+from orchestrator.report.figure_style import (
+    INK,
+    MUTED,
+    OUTSIDE,
+    marker,
+    plain_figure,
+    plain_ticks,
+    save,
+    styled,
+)
+from orchestrator.report.label_places import number_dots
 from orchestrator.report.page import write_page
-from orchestrator.report.text_table import table_lines
+from orchestrator.report.text_table import line_width, part_of, table_lines, wrapped
 from orchestrator.report.units import millijoules
 from orchestrator.sweep.fitting import lines_of_misfits
 from orchestrator.sweep.results import (
@@ -38,22 +50,38 @@ RECORDS_FILE = "front.jsonl"
 MOST_HUES = 8
 # Beyond so many accelerators their names would hide the dots.
 MOST_NAMES = 12
+# Beyond so many that are off the front their numbers would.
+MOST_NUMBERS = 60
 # Beyond so many accelerators a page has no use for a row each.
 MOST_ROWS = 1000
 
 
-def write_sweep_report(results: SweepResults, folder: Path) -> Path:
-    """Writes `pareto.png`, `front.jsonl` and `sweep.html`; the page's path."""
+def write_sweep_report(results: SweepResults, folder: Path, proof: Section | None = None) -> Path:
+    """Writes `pareto.png`, `front.jsonl` and `sweep.html`; the page's path.
+
+    Args:
+        results: the sweep.
+        folder: its run folder.
+        proof: of a design: what is certain of its grid, with which the page begins.
+    """
     records = "".join(f"{json.dumps(record)}\n" for record in front_records(results))
     storage.write_atomically(folder / RECORDS_FILE, records.encode())
-    write_page(sweep_document(results), folder / PAGE_FILE, folder)
+    document = sweep_document(results, proof)
+    write_page(document, folder / PAGE_FILE, folder)
     return folder / PAGE_FILE
 
 
-def sweep_document(results: SweepResults) -> Document:
-    """The page of a sweep: its figure, what is best, every accelerator, and the files beside it."""
+def sweep_document(results: SweepResults, proof: Section | None = None) -> Document:
+    """The page of a sweep: its figure, what is best, every accelerator, and the files beside it.
+
+    Args:
+        results: the sweep.
+        proof: of a design: what is certain of its grid, with which the page begins.
+    """
     sweep = results.plan.sweep
     objective = column_text(results.objective_column)
+    # One dot is no front; of a design that seeks one machine the others say little.
+    drawn = len(results.architectures) > 1 and (proof is None or len(results.front) > 1)
     figure = Figure(
         Path(FIGURE_FILE).stem,
         f"{objective} against {_area_text(results)}",
@@ -66,7 +94,7 @@ def sweep_document(results: SweepResults) -> Document:
         _table(results, others[:MOST_ROWS]),
         rows=[
             *(tuple(Cell(cell, strong=True) for cell in row) for row in _rows(results, found)),
-            *_rows(results, others[:MOST_ROWS]),
+            *_rows(results, others[:MOST_ROWS], len(found) + 1),
         ],
         note=f"{left_out:,} more are in {ARCHITECTURES_FILE}." if left_out > 0 else "",
     )
@@ -85,8 +113,18 @@ def sweep_document(results: SweepResults) -> Document:
         ],
     )
     first = "Those on the Pareto front come first, numbered as in the figure."
+    if not drawn:
+        first = "The best one comes first; the others were proven on the way."
     sections = [
-        Section("Pareto front", [best_line(results), *lines_of_misfits(results), figure]),
+        *([] if proof is None else [proof]),
+        Section(
+            "Pareto front" if drawn else "The best accelerator",
+            [
+                best_line(results),
+                *lines_of_misfits(results),
+                figure if drawn else meaning(results),
+            ],
+        ),
         Section("Accelerators", [first, every, files]),
     ]
     return Document(sweep.name, " ".join(sweep.description.split()), sections)
@@ -130,6 +168,8 @@ def draw_front(results: SweepResults, path: Path) -> None:
     if len(drawn):
         panel.set_xscale("log")
         panel.set_yscale("log")
+        plain_ticks(panel, "x")
+        plain_ticks(panel, "y")
     panel.set_xlabel("area, mm2" if area == "area_mm2" else "area proxy, bits of buffer")
     panel.set_ylabel(f"{column_text(column)}, all layers")
     handles = [Line2D([], [], color=INK, lw=1.3, label="Pareto front")]
@@ -141,6 +181,15 @@ def draw_front(results: SweepResults, path: Path) -> None:
         handles.append(marker(MUTED, "not proven in time", mfc="none"))
     # Nothing is both smaller and better than the front, so there is room.
     panel.legend(handles=handles, loc="lower left")
+    others = _others(results)
+    others = others[others[column] > 0]
+    if not named and 0 < len(others) <= MOST_NUMBERS:
+        # Where dots are is known when all is laid out.
+        figure.draw_without_rendering()
+        numbers = [str(len(front) + 1 + place) for place in range(len(others))]
+        others = others.assign(**{column: in_shown_unit(column, others[column])})
+        dots = others[list(axes)].to_numpy(dtype=np.float64)
+        number_dots(panel, dots, numbers, size=6.5, radius=2.5)
     save(figure, path)
 
 
@@ -168,12 +217,15 @@ def _table(results: SweepResults, chosen: pd.DataFrame) -> Table:
     return Table("accelerators", "", header, (RIGHT,) * len(header), _rows(results, chosen))
 
 
-def _rows(results: SweepResults, chosen: pd.DataFrame) -> list[tuple[str, ...]]:
+def _rows(
+    results: SweepResults, chosen: pd.DataFrame, first: int | None = None
+) -> list[tuple[str, ...]]:
+    """Cells of architectures; those off the front are numbered from a first number, if any."""
     area = results.plan.sweep.area_column
     extra = ["ed2p_js2"] if results.plan.sweep.objective == "ed2p" else []
     return [
         (
-            str(row["front"] or ""),
+            str(row["front"] or ("" if first is None else first + place)),
             *(str(row[name]) for name in axis_names(results)),
             f"{row['area_bits']:,.0f}" if area == "area_bits" else f"{row[area]:.4g}",
             f"{millijoules(row['energy_pj']):.5g}",
@@ -184,17 +236,13 @@ def _rows(results: SweepResults, chosen: pd.DataFrame) -> list[tuple[str, ...]]:
             *(f"{row[name]:.5g}" for name in ("edp_js", *extra)),
             f"{row['proven']}/{row['points']}",
         )
-        for row in chosen.to_dict("records")
+        for place, row in enumerate(chosen.to_dict("records"))
     ]
 
 
 def leaks(results: SweepResults) -> bool:
     """Whether machines leak, so that power with all that is idle is another one."""
-    return any(
-        level.leakage_pj > 0
-        for architecture in results.plan.architectures
-        for level in architecture.accelerator.levels
-    )
+    return any(leakage_w(each.accelerator) > 0 for each in results.plan.architectures)
 
 
 def _others(results: SweepResults) -> pd.DataFrame:
@@ -218,15 +266,28 @@ def best_line(results: SweepResults) -> str:
 def text_summary(results: SweepResults, *, most_rows: int = 30) -> str:
     """The Pareto front of a sweep for a terminal."""
     front = results.front
-    lines = table_lines(_table(results, front[:most_rows])) if len(front) else []
+    lines = _front_lines(_table(results, front[:most_rows])) if len(front) else []
     if len(front) > most_rows:
         lines.append(f"... and {len(front) - most_rows} more in {ARCHITECTURES_FILE}")
     others = len(results.architectures) - len(front)
     if others:
         lines.append(f"{others:,} others are off the front, see {ARCHITECTURES_FILE}")
     title = f"Pareto front of {column_text(results.objective_column)} against {_area_text(results)}"
-    ends = [best_line(results), *lines_of_misfits(results), counts_line(results)]
-    return "\n".join([title, "", *lines, "", *ends])
+    ends = [best_line(results), *lines_of_misfits(results), *counts_line(results).splitlines()]
+    return "\n".join([title, "", *lines, "", *(line for end in ends for line in wrapped(end))])
+
+
+def _front_lines(table: Table) -> list[str]:
+    """A table; where the terminal is too narrow for it, without cycles and what is said below."""
+    whole = table_lines(table, width=sys.maxsize)
+    if len(whole[0]) <= line_width():
+        return whole
+    # Cycles are in the time, and how many are proven is said in words where all are.
+    *_, last = zip(*table.rows, strict=True)
+    proven = all(part == whole for part, _, whole in (str(text).partition("/") for text in last))
+    left_out = {"cycles", *(["proven"] if proven else [])}
+    kept = [place for place, name in enumerate(table.header) if name not in left_out]
+    return table_lines(part_of(table, kept))
 
 
 def counts_line(results: SweepResults) -> str:
@@ -245,8 +306,9 @@ def meaning(results: SweepResults) -> str:
     sweep = results.plan.sweep
     layers = sum(layer.count for layer in results.plan.layers)
     return (
-        f"Energy and time are sums over {layers} layers, EDP is the product of the sums, power "
-        "their quotient, each accelerator at its own clock; every mapping is the best for its own "
+        f"Energy and time are sums over {layers} layer{'s' if layers > 1 else ''}, EDP is the "
+        "product of the sums, power their quotient, each accelerator at its own clock; every "
+        "mapping is the best for its own "
         f"layer's {sweep.objective}. {area_meaning(results)}"
     )
 

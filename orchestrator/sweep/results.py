@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ import numpy as np
 from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
 from costmodel.machine_units import idle_leakage_w
-from mapspace.storage import Place, write_atomically
+from mapspace.arguments import checked
+from mapspace.storage import Place, place, write_atomically
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import millijoules, physical
 from orchestrator.sweep.config import Limits
@@ -111,8 +113,10 @@ class SweepResults(Shown):
         table: str = self.front[columns].to_html(index=False)
         return f"{super()._repr_html_()}\n{table}"
 
-    def save(self, folder: Place) -> None:
+    @checked
+    def save(self, folder: str | Path | Place) -> None:
         """Writes `results.parquet` and `architectures.csv`, each whole or not at all."""
+        folder = place(folder)
         points = io.BytesIO()
         self.points.to_parquet(points, compression="zstd", index=False)
         write_atomically(folder / RESULTS_FILE, points.getvalue())

@@ -112,7 +112,7 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
             # Other results, such as those with more time for proofs, are another run.
             content=digest(folder / ARCHITECTURES_FILE),
             metrics=_metrics(result),
-            files=tuple(folder / name for name in files),
+            files=tuple(folder / name for name in files if (folder / name).exists()),
             tables={
                 "front.json": {name: [row[i] for row in rows] for i, name in enumerate(header)}
             },

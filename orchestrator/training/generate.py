@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from costmodel.accelerators import accelerator
-from mapspace.errors import DataError
+from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, file_sizes
 from mapspace.strict_yaml import FileName, Seed, Size, StrictModel, validate
 from orchestrator.report.document import LEFT, Row, Table
@@ -48,7 +48,7 @@ class GenerateConfig(StrictModel):
     rows: Size = 1_000_000
     """Samples, rounded up to whole shards. More rows later extend the same folder."""
     mappings_per_problem: Size = 500
-    """Feasible mappings of each problem, as in the paper."""
+    """Feasible mappings of each problem; the paper does not state its number."""
     problems_per_shard: Size = 100
     """Problems in one file."""
     seed: Seed = 0
@@ -105,6 +105,15 @@ class GenerateExperiment(Experiment[GenerateConfig, Generated]):
         "problems_per_shard": 3,
     }
     other: ClassVar = {"seed": 1}
+
+    @classmethod
+    def prepare(cls, config: GenerateConfig, where: str) -> GenerateConfig:
+        """Looks the accelerator up."""
+        try:
+            config.data()
+        except ConfigError as error:
+            raise ConfigError(f"{where}: accelerator: {error}") from error
+        return config
 
     def identity(self) -> dict[str, Any]:
         """A manifest without shards."""

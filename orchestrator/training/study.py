@@ -168,6 +168,9 @@ def _edps(folder: Place, work: Workload, search: SearchOptions, dataset: Dataset
     found = []
     for seed in range(search.seeds):
         evaluator = searchers.Evaluator(LoopNestModel(), space, iterations=search.iterations)
-        searchers.make("gradient", space, seed=seed, predictor=predictor).run(evaluator)
+        searcher = searchers.make(
+            "gradient", space, seed=seed, method=search.method, predictor=predictor
+        )
+        searcher.run(evaluator)
         found.append(evaluator.best_loss / least)
     return found

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 class SearchOptions(StrictModel):
-    """How a surrogate is tried out: gradient searches through it, as by `mapspace search`."""
+    """How a surrogate is tried out: gradient searches through it."""
 
     workloads: Annotated[tuple[str, ...], Field(min_length=1)]
     """Problems of the surrogate's family, presets or YAML files."""
     iterations: Positive = 1000
     """Cost queries of a search."""
+    method: Literal["descent", "screened"] = "descent"
+    """Which of the gradient searcher's: the paper's, or its default."""
     seeds: Positive = 3
     """Searches of each problem."""
 

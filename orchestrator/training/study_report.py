@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from orchestrator.report.document import LEFT, RIGHT, Cell, Document, Row, Section, Table
 from orchestrator.report.figure_style import plain_figure, save, styled
 from orchestrator.report.page import write_page
+from orchestrator.report.palette import PALETTE
 from orchestrator.training.study_config import Outcome, TrainingStudy
 from orchestrator.training.surrogate_report import (
-    COLOURS,
     RANKING,
     REPORT_FILE,
     draw_loss,
@@ -86,7 +87,8 @@ def meaning(study: TrainingStudy) -> str:
     if study.search is not None:
         text += (
             f" Normalised EDP: best mapping of {study.search.iterations:,} cost queries by the "
-            "gradient searcher over the algorithmic minimum, geometric mean over "
+            f"gradient searcher (method {study.search.method}) over the algorithmic minimum, "
+            "geometric mean over "
             f"{len(study.search.workloads)} problems x {study.search.seeds} seeds."
         )
     return text
@@ -102,7 +104,7 @@ def draw_study(study: TrainingStudy, outcomes: Mapping[str, Outcome], path: Path
     finish(panels[0], "a  loss over the training", f"{reference.options.loss} loss")
 
     losses = [o for o in outcomes.values() if o.options.rows == study.rows[-1]]
-    for outcome, hue in zip(losses, COLOURS, strict=False):
+    for outcome, hue in zip(losses, cycle(PALETTE), strict=False):
         draw_ranking(panels[1], outcome.curve, hue, outcome.options.loss)
     finish(panels[1], "b  loss functions", RANKING)
 

@@ -16,8 +16,9 @@ from orchestrator.report.document import (
     Section,
     Table,
 )
-from orchestrator.report.figure_style import DASHES, HUES, plain_figure, save, styled
+from orchestrator.report.figure_style import plain_figure, plain_ticks, save, styled
 from orchestrator.report.page import write_page
+from orchestrator.report.palette import DASHES, PALETTE
 from surrogate.options import CurvePoint
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 FIGURE_FILE = "training.png"
 REPORT_FILE = "training.html"
-COLOURS = (HUES["gradient"], HUES["annealing"], HUES["genetic"])
 RANKING = "1 - rank correlation, held out"
 
 
@@ -90,7 +90,7 @@ def draw_training(card: Card, curve: Sequence[CurvePoint], path: Path) -> None:
     panels = figure.subplots(1, 2)
     draw_loss(panels[0], curve)
     finish(panels[0], "loss over the training", f"{card.training.get('loss', '')} loss")
-    draw_ranking(panels[1], curve, COLOURS[0], "held out")
+    draw_ranking(panels[1], curve, PALETTE[0], "held out")
     finish(panels[1], "ranking", RANKING)
     save(figure, path)
 
@@ -107,13 +107,21 @@ def draw_loss(panel: Axes, curve: Sequence[CurvePoint]) -> None:
         ("training", [point.loss for point in curve], DASHES[0]),
         ("held out", [point.held_out_loss for point in curve], DASHES[1]),
     ):
-        panel.plot(views, values, color=COLOURS[0], ls=dash, label=label)
+        _line(panel, views, values, PALETTE[0], label, dash)
 
 
 def draw_ranking(panel: Axes, curve: Sequence[CurvePoint], colour: Any, label: str) -> None:
     """How far the ranking is from perfect."""
     views = [point.views for point in curve]
-    panel.plot(views, [1.0 - point.spearman for point in curve], color=colour, label=label)
+    _line(panel, views, [1.0 - point.spearman for point in curve], colour, label)
+
+
+def _line(
+    panel: Axes, views: list[int], values: list[float], colour: Any, label: str, dash: Any = "-"
+) -> None:
+    """A curve; of a single point, of which no line can be seen, a dot."""
+    dot, face = ("o" if len(views) == 1 else ""), (colour if dash == "-" else "none")
+    panel.plot(views, values, color=colour, ls=dash, marker=dot, mfc=face, label=label)
 
 
 def finish(panel: Axes, title: str, measure: str) -> None:
@@ -121,6 +129,7 @@ def finish(panel: Axes, title: str, measure: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     panel.set_yscale("log")
+    plain_ticks(panel)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.set_title(title)
     panel.set_xlabel("views (rows seen)")

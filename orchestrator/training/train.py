@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place, file_sizes, place, remove_folder, write_atomically
 from mapspace.strict_yaml import FileName, Size
@@ -46,6 +48,8 @@ PROGRESS_FILE = "views.json"
 RAY_FOLDER = "ray"
 # Deaths of workers that one run survives, each at the cost of the work since the last checkpoint.
 MOST_FAILURES = 3
+# Starts of workers that one run survives; Ray would start them for ever.
+MOST_STARTS = 20
 # Between looks at the progress; a look at object storage is a request.
 POLL_SECONDS, REMOTE_POLL_SECONDS = 0.5, 2.0
 
@@ -263,7 +267,9 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, look: Look, *, draw
         run_config=RunConfig(
             name=RAY_FOLDER,
             **ray_storage(folder),
-            failure_config=FailureConfig(max_failures=MOST_FAILURES),
+            failure_config=FailureConfig(
+                max_failures=MOST_FAILURES, controller_failure_limit=MOST_STARTS
+            ),
             checkpoint_config=CheckpointConfig(num_to_keep=1),
         ),
     )
@@ -284,6 +290,7 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, look: Look, *, draw
         while thread.is_alive():
             thread.join(POLL_SECONDS if isinstance(folder, Path) else REMOTE_POLL_SECONDS)
             claim.check()
+            _look_where_we_are()
             seen = _progress(folder)
             if seen is not None:
                 note = f"loss {seen['loss']:.2g}"
@@ -298,6 +305,21 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, look: Look, *, draw
         reasons = [line for line in str(failure).splitlines() if line.strip()]
         reason = reasons[-1].strip().removeprefix("mapspace.errors.")
         raise MapspaceError(f"Training failed: {reason}") from failure
+
+
+def _look_where_we_are() -> None:
+    """Ends a run whose workers cannot start: each would fail in the folder that is not there.
+
+    Raises:
+        MapspaceError: the working directory has been removed.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise MapspaceError(
+            "Training failed: the working directory has been removed, and workers start in it. The "
+            "same command, in a folder that is there, continues."
+        ) from error
 
 
 def _uses_gpus(config: Training) -> bool:
@@ -322,8 +344,8 @@ def _uses_gpus(config: Training) -> bool:
 
 def _progress(folder: Place) -> dict[str, Any] | None:
     try:
-        seen: dict[str, Any] = json.loads((folder / PROGRESS_FILE).read_text())
-    except (FileNotFoundError, MapspaceError):
+        seen: dict[str, Any] = read_json(folder / PROGRESS_FILE)
+    except MapspaceError:
         # Nothing yet, or a store that is away for a moment: the workers will tell if it stays away.
         return None
     return seen

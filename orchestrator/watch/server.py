@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mapspace.errors import ConfigError
+from orchestrator.report.palette import PALETTE
 
 ADDRESS = "127.0.0.1"
 # Where no port is asked for: the first of these that is free.
@@ -74,6 +75,8 @@ class WatchServer(ThreadingHTTPServer):
         self.streams = threading.BoundedSemaphore(MOST_STREAMS)
         self.over = threading.Event()
         super().__init__((ADDRESS, port), _Handler)
+        # The first look imports what is watched: it is made while the reader opens the page.
+        threading.Thread(target=latest.get, name="first look", daemon=True).start()
 
     @property
     def url(self) -> str:
@@ -119,6 +122,7 @@ def open_server(latest: Latest, port: int | None) -> WatchServer:
 def page() -> tuple[bytes, str]:
     """The page, and the policy that lets a browser run its own script and nothing else."""
     content = Path(__file__).with_name(PAGE).read_text()
+    content = content.replace("/*PALETTE*/[]", json.dumps(PALETTE))
 
     def digests(tag: str) -> str:
         parts = re.findall(rf"<{tag}>(.*?)</{tag}>", content, re.DOTALL)

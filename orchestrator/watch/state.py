@@ -51,14 +51,24 @@ def run_state(folder: Place, path: str) -> dict[str, Any] | None:
         nothing is known, or empty; then all but these and `status: unknown` is left out).
     """
     there = {"path": path, "words": "a run", "page": None, "silent": None, "problem": ""}
+    name, damaged, progress = None, None, None
     try:
-        name = kind_in(folder)
+        progress = read_progress(folder)
+    except MapspaceError as error:
+        damaged = error
+    try:
+        if progress is not None and progress.status == "running":
+            # Nothing of its kind is imported: that takes seconds beside other work.
+            there["words"] = f"a run, {progress.kind}"
+        else:
+            name = kind_in(folder)
         if name is not None:
             found = kind(name)
             there["words"] = found.words
             if found.page and (folder / found.page).exists():
                 there["page"] = str(folder / found.page)
-        progress = read_progress(folder)
+        if damaged is not None:
+            raise damaged
     except MapspaceError as error:
         return {**there, "status": "unknown", "problem": str(error)}
     if progress is not None:

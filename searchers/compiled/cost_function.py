@@ -9,7 +9,7 @@ Letters: m mappings scored, D attributes of a code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from costmodel.arrays.scratch import Scratch, make_scratch
 from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
 from costmodel.compiled.by_reference import by_reference
-from costmodel.costs import FloatArray
+from costmodel.costs import POWERS, FloatArray
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,
     DetailArrays,
@@ -35,14 +35,6 @@ from costmodel.map_space.map_space import MapSpace
 if TYPE_CHECKING:
     from costmodel.costs import Objective
     from costmodel.space import CostModel, Space
-
-# Powers of energy and latency that make up an objective.
-_POWERS: Mapping[Objective, tuple[int, int]] = {
-    "edp": (1, 1),
-    "energy": (1, 0),
-    "latency": (0, 1),
-    "ed2p": (1, 2),
-}
 
 
 @by_reference
@@ -85,7 +77,7 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
     return CompiledCosts(
         space.tables,
         make_scratch(space.tables),
-        *_POWERS[objective],
+        *POWERS[objective],
         costs=make_costs(1),
         details=make_details(space.tables, 0),
         imperfect=imperfect_costs(space),

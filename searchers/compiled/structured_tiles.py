@@ -37,12 +37,13 @@ def level_fits(
     if bank == 0:
         for t in range(words.shape[1]):
             if work.kept[level, t]:
-                used += words[level, t]
+                used += words[level, t] * tables.machine.room[level, t]
         return used <= tables.capacity[level]
     banks = 0
     for t in range(words.shape[1]):
         banks += tables.allocations[tables.allocation_start[level], t]
-        used += max(1, (words[level, t] + bank - 1) // bank) if work.kept[level, t] else 1
+        room = words[level, t] * tables.machine.room[level, t]
+        used += max(1, (room + bank - 1) // bank) if work.kept[level, t] else 1
     return used <= banks
 
 
@@ -120,7 +121,8 @@ def _allocation_holds(tables: NestTables, work: Workspace, level: int, row: int)
     """Whether an allocation holds every tile that is kept, and no tile that is to overflow."""
     bank = tables.bank_words[level]
     for t in range(work.words.shape[1]):
-        holds = work.words[level, t] <= tables.allocations[row, t] * bank
+        room = work.words[level, t] * tables.machine.room[level, t]
+        holds = room <= tables.allocations[row, t] * bank
         if work.kept[level, t] and not holds:
             return False
         if tables.bypass_on_overflow and holds and not work.kept[level, t]:

@@ -10,7 +10,7 @@ Letters: E environments side by side, D attributes of a code, F features of an e
   would make the mapping infeasible is left out (`Space.edit`).
   **Action** `moves`: a real vector in [-1, 1] with one value per varying feature. The features, in
   the logarithms above, move by it times `reach` times half their range; the new mapping is the
-  nearest feasible one (`Space.project`).
+  projection (`Space.project`): a feasible mapping close to it.
 * **Transition**: deterministic. Each step asks for the cost of one mapping per environment, all
   of them in one call.
 * **Reward** `improvement`: ln loss before - ln loss after, so that an episode's return is the

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from costmodel.space import Codes, Losses
 from mapspace.errors import ContractError
 from searchers.base import Searcher
+from searchers.context import Context
 from searchers.options import Options
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class Asynchronous(Searcher):
     ASYNCHRONOUS: ClassVar[bool] = True
     STATE_OUT: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, space: Space, options: Options, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: Options, *, seed: int, context: Context | None = None
+    ) -> None:
         """Starts with nothing out; see `Searcher`."""
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self._out: dict[int, tuple[Codes, int]] = {}
         self._tickets = 0
 

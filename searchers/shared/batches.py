@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
 from searchers.base import LARGEST_BATCH, MOVE_ATTEMPTS, Searcher
+from searchers.context import Context
 from searchers.options import Options
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ class BatchSearcher(Searcher):
 
     STATE: ClassVar[tuple[str, ...]] = ("_batch", "_batch_losses", "_visited_codes")
 
-    def __init__(self, space: Space, options: Options, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: Options, *, seed: int, context: Context | None = None
+    ) -> None:
         """Starts with an empty batch and nothing visited."""
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self._batch: Codes = np.empty((0, len(space.cardinality)), np.int32)
         self._batch_losses: Losses = np.empty(0)
         self._visited = Visited(self._batch)

@@ -15,24 +15,15 @@ Letters: M mappings, N measured ones, P parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.costs import Objective
+from costmodel.costs import POWERS, Objective
 from costmodel.space import Losses
 from searchers.shared.causes import Causes, Reals
 from searchers.shared.gaussian_process import GaussianProcess
-
-# An objective as powers of energy and latency.
-POWERS: Mapping[Objective, tuple[float, float]] = {
-    "edp": (1.0, 1.0),
-    "energy": (1.0, 0.0),
-    "latency": (0.0, 1.0),
-    "ed2p": (1.0, 2.0),
-}
 
 Correction = Literal["law+process", "law", "process", "linear", "none"]
 """What true costs correct: prices of a law, a process on the rest, both; a linear law of all

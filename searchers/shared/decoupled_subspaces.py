@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.affine import Workload
+from costmodel.bits import check_words
 from costmodel.exact.problem import divisors_of
 from costmodel.maestro.mappings import TILED, P, Q
 from costmodel.maestro.on_chip import CLUSTERS, ORDER, OnChipSpace
@@ -219,6 +220,7 @@ def off_chip(
         ConfigError: no tile fits; names the buffer, the smallest tile and what it lacks.
     """
     workload, level = space.workload, space.accelerator.levels[SHARED]
+    check_words(workload, "the decoupled search")
     sizes = workload.sizes.tolist()
     whole = filter_dimensions(workload) if pruning.unroll_filter else set()
     options = [

@@ -22,6 +22,7 @@ from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError, ContractError
 from mapspace.extras import install
 from searchers.base import Searcher, log_losses
+from searchers.context import Context
 from searchers.options import Options
 from searchers.scales import scale_sample
 
@@ -51,8 +52,8 @@ class Relaxation:
     """A space as a box of real points.
 
     `codes`: a coordinate per attribute that has a choice, rounded. `features`: a coordinate per
-    feature that varies, its logarithm where it is always positive; `Space.project` finds the
-    nearest feasible mapping.
+    feature that varies, its logarithm where it is always positive; `Space.project` makes a
+    feasible mapping of it.
 
     Attributes:
         low: `[K]` lower bounds.
@@ -128,13 +129,15 @@ class OutsideSearcher(Searcher):
 
     options: OutsideOptions
 
-    def __init__(self, space: Space, options: OutsideOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: OutsideOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Prepares the search; the optimiser is made with the first `ask`.
 
         Raises:
             ConfigError: a space without any choice.
         """
-        super().__init__(space, options, seed=seed)
+        super().__init__(space, options, seed=seed, context=context)
         self.relaxation = Relaxation(space, options.encoding)
         self._optimiser_seed = int(self.rng.integers(2**31))
         # What was told `[N, D]`, `[N]`; of it the optimiser has learned so many.

@@ -255,6 +255,7 @@ def _held(
     wanted: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.bool_]:
     """`[B, T]` tensors that a level still holds where what overflows bypasses it."""
+    words = words * tables.machine.room[level]
     if tables.banks_column[level] >= 0:
         rows = tables.allocation_start[level] + codes[:, tables.banks_column[level]]
         fits: npt.NDArray[np.bool_] = words <= tables.allocations[rows] * tables.bank_words[level]

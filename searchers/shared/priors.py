@@ -35,7 +35,7 @@ _FREE: dict[str, Any] = {
 def plain(machine: Accelerator) -> Accelerator:
     """A machine without bandwidths, networks, addresses and leakage."""
     levels = tuple(level.model_copy(update=_FREE) for level in machine.levels)
-    return machine.model_copy(update={"levels": levels})
+    return machine.model_copy(update={"levels": levels, "mac_leakage_pj": 0.0})
 
 
 def prior_of(space: MapSpace | TilingSpace, which: Which) -> Prior:

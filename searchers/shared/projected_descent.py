@@ -30,7 +30,8 @@ import numpy.typing as npt
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import Searcher, metropolis
-from searchers.options import Count, Flag, Options, Positive, Surrogate
+from searchers.context import Context
+from searchers.options import Count, Flag, Options, Positive
 from searchers.shared.predictors import fitting
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ UNGROUPED = -2
 class DescentOptions(Options):
     """Hyperparameters of projected descent."""
 
-    predictor: Surrogate = None
-    """The surrogate."""
     chains: Count = 16
     """Descents side by side; one is the paper's."""
     learning_rate: Positive = 1.0
@@ -77,9 +76,9 @@ class DescentOptions(Options):
     """Mappings that get a true score after a round (`deployable`)."""
     round_steps: Count = 5
     """Steps of every chain in a round (`deployable`)."""
-    objective: Literal["edp", "sum"] = "edp"
-    """`edp`, or `sum` for the gradient of the sum of all outputs, which the released code follows;
-    for predictors that offer `value_and_sum_gradient`."""
+    gradient_of: Literal["objective", "sum"] = "objective"
+    """What is descended on: the objective, or `sum`, the sum of all outputs, which the released
+    code follows; for predictors that offer `value_and_sum_gradient`."""
     step: Literal["relative", "whitened"] = "relative"
     """`relative` for random bounded steps in logarithms, kept if no worse; `whitened` for the
     paper's, which the parameters below concern."""
@@ -123,16 +122,18 @@ class ProjectedDescent(Searcher):
         "_unreported",
     )
 
-    def __init__(self, space: Space, options: DescentOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: DescentOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Prepares the chains.
 
         Raises:
             ConfigError: no surrogate, or one that does not fit the space or the objective.
         """
-        super().__init__(space, options, seed=seed)
-        self.predictor = fitting(options.predictor, space, "gradient")
-        if options.objective == "sum" and not hasattr(self.predictor, "value_and_sum_gradient"):
-            raise ConfigError("Hyperparameter objective 'sum' needs a surrogate that offers it.")
+        super().__init__(space, options, seed=seed, context=context)
+        self.predictor = fitting(self.context, space, "gradient")
+        if options.gradient_of == "sum" and not hasattr(self.predictor, "value_and_sum_gradient"):
+            raise ConfigError("Hyperparameter gradient_of 'sum' needs a surrogate that offers it.")
         self.learns = options.accounting == "deployable"
         self._relative = options.step == "relative"
         chains, width = options.chains, len(space.feature_names)
@@ -253,7 +254,7 @@ class ProjectedDescent(Searcher):
 
         One query per point, whatever the objective is.
         """
-        if self.options.objective == "sum":
+        if self.options.gradient_of == "sum":
             values, gradients = self.predictor.value_and_sum_gradient(points)  # type: ignore[attr-defined]
         else:
             values, gradients = self.predictor.value_and_gradient(points)

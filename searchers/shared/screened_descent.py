@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
 from searchers.base import Searcher, log_losses
-from searchers.options import Count, Options, Share, Surrogate
+from searchers.context import Context
+from searchers.options import Count, Options, Share
 from searchers.shared.gaussian_process import GaussianProcess
 from searchers.shared.one_thread import one_thread
 from searchers.shared.predictors import fitting
@@ -75,8 +76,6 @@ RESOLUTION = 1000.0
 class ScreenedOptions(Options):
     """Hyperparameters of the screened descent."""
 
-    predictor: Surrogate = None
-    """The surrogate."""
     accounting: Literal["deployable", "visited"] = "deployable"
     """`deployable`: the best predicted mappings get a true score, which counts; `visited`: every
     visited one does, off the clock and outside the budget."""
@@ -120,14 +119,16 @@ class ScreenedDescent(Searcher):
         "_cycle",
     )
 
-    def __init__(self, space: Space, options: ScreenedOptions, *, seed: int) -> None:
+    def __init__(
+        self, space: Space, options: ScreenedOptions, *, seed: int, context: Context | None = None
+    ) -> None:
         """Prepares the first epoch.
 
         Raises:
             ConfigError: no surrogate, or one that does not fit the space.
         """
-        super().__init__(space, options, seed=seed)
-        self.predictor = fitting(options.predictor, space, "gradient")
+        super().__init__(space, options, seed=seed, context=context)
+        self.predictor = fitting(self.context, space, "gradient")
         self.learns = options.accounting == "deployable"
         example = self._describe(np.zeros((1, len(space.cardinality)), np.int32))
         attributes, width = len(space.cardinality), example.shape[1]

@@ -255,7 +255,8 @@ def test_a_trial_continues_when_a_full_disk_has_space_again(tmp_path: Path) -> N
         [*alone, "sh", "-c", SMALL_DISK, "sh", *arguments, str(tmp_path / "0.npz")],
         stdout=subprocess.PIPE, text=True, timeout=240, check=True,
     ).stdout.splitlines()  # fmt: skip
-    assert said[0] == f"[Errno 28] No space left on device: '{tmp_path / 'disk' / '0.npz'}'"
+    full = tmp_path / "disk" / "0.npz"
+    assert said[0] == f"{full}: cannot be written: No space left on device."
     # The state before is whole, and nothing is half there.
     names, finished = said[1].rsplit(" ", 1)
     assert names == "['0.npz']"

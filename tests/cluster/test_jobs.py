@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
+from commands import call
 from paths import ROOT
 from processes import descendants, kill, wait_for
 
@@ -99,6 +100,7 @@ def head() -> Iterator[Head]:
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("RAY_")},
         "PYTHONPATH": str(ROOT),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
@@ -250,6 +252,9 @@ def test_a_job_is_stopped_and_continued(head: Head, tmp_path: Path) -> None:
     # What `ray job stop` sends; on a busy machine that command starts for longer than this runs.
     assert head.get("/api/jobs/stopped/stop", head.token, post={}) == {"stopped": True}
     wait_for(lambda: head.job("stopped")["status"] == "STOPPED")
+    log = head.get("/api/jobs/stopped/logs", head.token)["logs"]
+    last = "Error: interrupted; the same command continues what is resumable."
+    assert log.splitlines()[-1] == last
     assert not (run / "summary.json").exists()
     [state] = [load_state(path) for path in states.glob("*.npz")]
     assert state["current"] is not None
@@ -265,6 +270,52 @@ def test_a_job_is_stopped_and_continued(head: Head, tmp_path: Path) -> None:
     points = len(kept["curve_seconds"])
     assert first.time[:points].tolist() == kept["curve_seconds"].tolist()
     assert first.loss[:points].tolist() == kept["curve_loss"].tolist()
+
+
+@pytest.mark.slow
+def test_an_experiment_is_submitted_followed_stopped_and_continued(
+    head: Head, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    settings = {
+        "kind": "benchmark",
+        "name": "followed",
+        "accelerator": "beside.yaml",
+        "workloads": ["gemm:M=32,N=32,K=32"],
+        "searchers": {"random": {}},
+        "seeds": 2,
+        "seconds": 6,
+        "proof_seconds": 0,
+    }
+    experiment = write(tmp_path / "benchmark.yaml", settings)
+    write(tmp_path / "beside.yaml", {"extends": "mm256", "name": "beside"})
+    command = [sys.executable, "-m", "orchestrator", "submit", experiment, f"--output={run}"]
+
+    def submitted(name: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*command, "--id", name], env=head.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    follower = submitted("followed-1")
+    wait_for(lambda: list((run / SEARCHES_FOLDER).glob("*.npz")), JOB_SECONDS)
+    assert head.get("/api/jobs/followed-1/stop", head.token, post={}) == {"stopped": True}
+    said, errors = follower.communicate(timeout=JOB_SECONDS)
+    assert follower.returncode == 1
+    first, *_, last = errors.splitlines()
+    assert first.startswith(
+        f"job followed-1 at {head.dashboard}: mapspace benchmark benchmark.yaml"
+    )
+    again = "the same command continues what is resumable."
+    assert last == f"Error: job followed-1 was stopped; {again}"
+    assert "followed: searchers x workloads x seeds = 1 x 1 x 2" in said
+    command.append("--json")
+    said, errors = submitted("followed-2").communicate(timeout=JOB_SECONDS)
+    answer = {"job": "followed-2", "output": str(run), "here": None, "page": None}
+    assert json.loads(said) == {**answer, "from_store": False}
+    assert "followed: continuing" in errors
+    assert f"results  {run}" in errors
+    assert len(results_files.load(run).runs) == 2
 
 
 @pytest.mark.slow
@@ -297,6 +348,30 @@ def generate_from_outside(
         [sys.executable, "-m", "orchestrator", "generate", experiment, f"--output={folder / 'd'}"],
         env=environment, capture_output=True, text=True, timeout=JOB_SECONDS, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"kind": "other"}, (), "kind: expected benchmark"),
+        ({"rowz": 1}, (), "rowz: unknown key"),
+        ({}, ("--output=runs/x",), "expected a URI, or an absolute path that all nodes share"),
+        ({}, ("--address=http://127.0.0.1:9",), "Ray at 'http://127.0.0.1:9': "),
+    ],
+)
+def test_what_cannot_be_submitted_is_one_line(
+    changes: dict[str, Any],
+    options: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    experiment = write(tmp_path / "generate.yaml", {**GENERATE, **changes})
+    given = {"--output": f"--output={tmp_path / 'x'}", "--address": "--address=http://127.0.0.1:1"}
+    given |= {option.partition("=")[0]: option for option in options}
+    assert call("submit", experiment, *given.values()) in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
 
 
 def test_the_address_of_a_job_server_is_no_cluster(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import call
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 import mapspace as ms
-from costmodel import component_library, component_tables
+from costmodel import LoopNestModel, MapSpace, component_library, component_tables
 from costmodel.accelerators import Accelerator, accelerator
 from costmodel.component_library import PACKAGE, from_library
 from costmodel.component_tables import Figures, NotInTableError, dram, int_mac, registers, sram
@@ -186,11 +187,28 @@ def test_what_was_written_is_read_as_it_was(data: dict[str, Any]) -> None:
         assert (again, again.hash) == (machine, machine.hash)
 
 
-def test_the_innermost_level_leaks_with_its_units() -> None:
-    four, own = accelerator(tiny(2, fanout=4)), accelerator(tiny(2, fanout=4, leakage_pj=0.5))
-    assert four.levels[2].leakage_pj == pytest.approx(4 * four.mac_leakage_pj, rel=1e-3)
-    assert four.levels[2].sources.leakage_pj == LOGIC
-    assert (own.levels[2].leakage_pj, own.levels[2].sources.leakage_pj) == (0.5, None)
+def test_units_leak_while_they_are_in_use() -> None:
+    # One cycle of two units of three: 5 accesses of DRAM, 8 of L1, 2 MACs, and 2 x 100 pJ.
+    machine: dict[str, Any] = {
+        "name": "leaky",
+        "mac_energy_pj": 1.0,
+        "mac_leakage_pj": 100.0,
+        "levels": [
+            {"name": "DRAM", "energy_pj": 1.0},
+            {"name": "L1", "capacity_words": 100, "energy_pj": 1.0, "fanout": 3},
+        ],
+    }
+    for own in (0.0, 0.5):
+        machine["levels"][1]["leakage_pj"] = own
+        for factors in ("perfect", "imperfect"):
+            space = MapSpace("gemm:M=2,N=1,K=1", machine, factors=factors)
+            codes = space.sample(np.random.default_rng(0), 200, feasible=True)
+            costs = LoopNestModel().evaluate(space, codes)
+            fastest = costs.latency_cycles == 1
+            assert set(costs.energy_pj[fastest]) == {215.0 + own}
+    assert leakage_w(accelerator(machine)) == pytest.approx(1e-3 * 300.5)
+    # Before, a machine of the same words was another one.
+    assert accelerator(machine).hash != "66bfcd3c26581ae4"
 
 
 def test_another_size_is_looked_up_anew() -> None:
@@ -241,7 +259,7 @@ def test_describe_says_where_numbers_are_from(
     printed = capsys.readouterr().out
     assert f"L2, sram of 1 port, 1 bank: read 25.87, write 19.65 pJ ({MEMORY})" in printed
     assert "0.5 mm2 (file)" in printed
-    assert f"MAC x 16, int-mac: 3.89 pJ, 2.578e-05 W, 0.002727 mm2 ({LOGIC}); leakage is" in printed
+    assert f"MAC x 16, int-mac: 3.89 pJ, 2.578e-05 W, 0.002727 mm2 ({LOGIC})\n" in printed
     assert "chip: area 0.6868 mm2" in printed
     assert call("describe", path, "--json") == 0
     said = json.loads(capsys.readouterr().out)

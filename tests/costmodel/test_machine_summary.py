@@ -10,6 +10,8 @@ from commands import call
 
 from costmodel.accelerators import accelerator, accelerator_names
 from costmodel.machine_summary import Boundary, holds, may_hold, summary, totals, tree
+from costmodel.machine_units import unusual_units
+from mapspace.notices import noticed_by
 
 SMALL = {
     "name": "small",
@@ -127,3 +129,26 @@ def test_the_command_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["totals"]["capacity_bits"] == 753 * 8192
     assert call("describe", "simba", "--plot", str(tmp_path / "simba.gif")) == 2
     assert "end in .png or .svg" in capsys.readouterr().err
+
+
+def test_units_a_thousand_times_off_are_said() -> None:
+    for name in accelerator_names():
+        assert not unusual_units(accelerator(name)), name
+    noticed: list[str] = []
+    with noticed_by(noticed.append):
+        wrong = accelerator(
+            {
+                "extends": "mm256",
+                "clock_ghz": 200,
+                "mac_energy_pj": 4000.0,
+                "levels": [{"name": "L2", "energy_pj": 650000.0}],
+            }
+        )
+    said = unusual_units(wrong)
+    assert noticed == [f"custom: {line}" for line in said]
+    assert said[0] == "clock_ghz: 200 GHz is unusual; is it another unit?"
+    assert [line.partition(":")[0] for line in said[1:]] == [
+        "mac_energy_pj",
+        "levels[L2].energy_pj",
+    ]
+    assert f"warning: {said[0]}" in tree(wrong)

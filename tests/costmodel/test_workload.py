@@ -264,6 +264,8 @@ CNN_KEYS = "Known keys: N, K, C, P, Q, R, S, stride, dilation, groups."
         ("gemm:M=,N=1,K=1", "M: expected a whole number, got ''."),
         ("gemm:M=1e3,N=1,K=1", "M: expected a whole number, got '1e3'."),
         ("gemm:M,N=1,K=1", "expected key=value, got 'M'."),
+        ("cnn:N=1,K=1,C=1,W=3", "expected P and Q, the width and height of the output, in place"),
+        ("conv1d:L=3,R=1", "expected P, the length of the output, in place of L."),
         ("gemm:", "expected key=value, got ''."),
         ("gemm:M=1,M=2,N=1,K=1", "the key 'M' is given twice."),
         ("gemm:M=99999999999999999999,N=1,K=1", "M: expected less than 4611686018427387904, "),

@@ -128,3 +128,13 @@ def test_a_fork_waits_until_a_resting_thread_rests(
         assert {*fork_map(take, range(2))} == {os.getpid()}
     over.set()
     thread.join()
+
+
+def test_nobody_waits_for_parts_after_ctrl_c(two: None) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side([partial(time.sleep, 100)] * 2, interrupt)
+    assert time.monotonic() - began < 50

@@ -12,6 +12,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from paths import ROOT
 
 from mapspace.extras import EXTRA_OF
@@ -30,7 +31,7 @@ OTHERS = {
     "apache-tvm-ffi", "hwcomponents", "hwcomponents-adc", "hwcomponents-library",
     "hwcomponents-neurosim", "psutil",
 }  # fmt: skip
-NOT_FOR_COMMANDS = {"all", "dev", "docs", "testing"}
+NOT_FOR_COMMANDS = {"all", "cluster", "dev", "docs", "testing"}
 MEGABYTES = 400
 
 WITHOUT = """
@@ -86,6 +87,17 @@ def test_every_library_of_an_extra_is_explained_by_it() -> None:
     assert not names(PROJECT["dependencies"]) & set(EXTRA_OF)
 
 
+def test_what_is_known_from_inside_is_bounded_and_the_pins_are_within() -> None:
+    extras = PROJECT["optional-dependencies"]
+    asked = map(Requirement, [*PROJECT["dependencies"], *extras["ray"], *extras["tracking"]])
+    bounds = {each.name: each.specifier for each in asked}
+    pins = (ROOT / "constraints.txt").read_text()
+    for name in ("llvmlite", "mlflow", "numba", "ray"):
+        (pin,) = re.findall(rf"^{name}==(\S+)", pins, re.MULTILINE)
+        assert {each.operator for each in bounds[name]} == {">=", "<"}
+        assert pin in bounds[name]
+
+
 @pytest.mark.parametrize(
     ("command", "library", "extra"),
     [
@@ -112,6 +124,35 @@ def test_a_missing_extra_is_one_line(
     assert f"needs {library}" in known.stderr or f"needs the library {library}" in known.stderr
     assert f"pip install 'mapspace[{extra}]'" in known.stderr
     assert "Traceback" not in known.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extras"),
+    [
+        (["benchmark", "smoke"], "pandas, pyarrow and ray", "ray"),
+        (["benchmark", "table1-iso-time"], "pandas, pyarrow, ray, safetensors and torch",
+         "ray,surrogate"),
+        (["sweep", "sweep-smoke", "--tracking-uri", "sqlite:///x"],
+         "mlflow, pandas, pyarrow and ray", "ray,tracking"),
+        (["design", "design-smoke"], "pandas, pyarrow and ray", "ray"),
+        (["generate", "generate-cnn"], "pandas, pyarrow and ray", "ray"),
+        (["train", "train-cnn"], "pandas, pyarrow, ray, safetensors and torch", "ray,surrogate"),
+        (["run"], "pandas, pyarrow, ray, safetensors and torch", "ray,surrogate"),
+    ],
+)  # fmt: skip
+def test_all_that_is_missing_is_said_before_any_work(
+    command: list[str], missing: str, extras: str, tmp_path: Path
+) -> None:
+    known = subprocess.run(
+        [sys.executable, "-c", WITHOUT, ",".join(EXTRA_OF), *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert known.returncode == 2
+    says = f"This needs {missing}, which are not installed: pip install 'mapspace[{extras}]'."
+    assert known.stderr == f"Error: {says}\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_core_needs_no_extra(tmp_path: Path) -> None:

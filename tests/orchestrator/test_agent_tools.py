@@ -114,10 +114,43 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert "Traceback" not in text
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"base": "/etc/passwd", "grid": {"L2.capacity": [1]}, "workloads": [SMALL]},
+        {"accelerators": ["/etc/passwd"], "workloads": [SMALL]},
+        {"accelerators": ["mm256"], "workloads": [SMALL, "/etc/passwd"]},
+        {"accelerators": ["mm256"], "workloads": [{"network": "/etc/passwd"}]},
+        {"accelerators": "/etc/passwd", "workloads": [SMALL]},
+    ],
+)
+def test_a_sweep_reads_no_file(named: dict[str, Any]) -> None:
+    said = call("sweep", experiment={"kind": "sweep", "name": "it", **named})
+    assert "tools read no files" in said
+    assert "root:" not in said
+
+
+def test_a_sweep_ends_in_time_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAPSPACE_STORE", str(tmp_path))
+    grid = {"L2.fanout": list(range(2, 42)), "mac_energy_pj": [1.0, 1.5, 2.0]}
+    asked = {"kind": "sweep", "name": "it", "grid": grid, "workloads": [SMALL]}
+    said = call("sweep", experiment=asked, seconds=0.01)
+    assert "it: stopped after" in said
+    assert "of 120 points" in said
+    assert call("results", sql="SELECT count(*) AS n FROM proofs")["rows"][0]["n"] > 0
+    few = {**asked, "grid": {"L2.fanout": [2]}}
+    (row,) = call("sweep", experiment=few)["points"]
+    assert row["status"] == "proven"
+    assert "600" in call("sweep", experiment=few, seconds=1e9)
+
+
 def test_a_file_in_the_folder_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("a: 1\n")
     assert "tools read no files" in call("search", workload="secret")
+    (tmp_path / "chip.yaml").write_text("extends: mm256\n")
+    machine = {"extends": "chip.yaml"}
+    assert "tools read no files" in call("search", workload=SMALL, accelerator=machine)
 
 
 def test_the_command_serves_on_standard_input() -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,9 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 from paths import ROOT
+from ray import tune
+from ray.tune.search import ConcurrencyLimiter
 
 import mapspace as ms
 from mapspace.errors import ConfigError
+from orchestrator.tune_logging import shortened
 from searchers import SEARCHERS, searcher_class
 
 PAGE = (ROOT / "docs" / "own-model.md").read_text()
@@ -131,7 +135,7 @@ def test_better_is_less_for_the_searcher(mode: Any, signed: bool) -> None:
     ("made", "words"),
     [
         ({"searcher": "genetics"}, "Unknown searcher"),
-        ({"mode": "least"}, "expected min or max"),
+        ({"mode": "least"}, "mode: expected 'min', 'max' or None, got 'least'"),
         ({"at_once": 0}, "at least 1"),
         ({"searcher": "genetic", "populations": 3}, "populations"),
     ],
@@ -142,10 +146,112 @@ def test_misuse_is_one_line(made: dict[str, Any], words: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def answered(search: Any, result: dict[str, Any], told: tuple[Any, Any] = (None, None)) -> Any:
+    """A trial's answer to a search in a Tuner whose TuneConfig has a metric and a mode."""
+    search.set_search_properties(*told, {})
+    search.suggest("a")
+    search.on_trial_complete("a", {"training_iteration": 1, "config/factors/M": 8, **result})
+    return search.suggest("b")
+
+
+@pytest.mark.parametrize(
+    ("made", "told", "metric", "mode"),
+    [
+        ({}, ("edp", "min"), "edp", "min"),
+        ({}, ("frames", "max"), "frames", "max"),
+        ({"metric": "edp"}, (None, None), "edp", None),
+        ({"metric": "edp", "mode": "min"}, ("edp", "min"), "edp", "min"),
+        ({"metric": "edp"}, (None, "min"), "edp", "min"),
+        ({}, (None, None), "loss", None),
+    ],
+)
+def test_metric_and_mode_are_said_once(
+    made: dict[str, Any], told: Any, metric: str, mode: str | None
+) -> None:
+    search = ms.tune.MappingSearch(SPACE, "random", **made)
+    assert answered(search, {"edp": 3.0, "frames": 2.0, "loss": 1.0}, told)
+    assert (search._goal.metric, search._goal.mode) == (metric, mode)
+    assert search.failed == 0
+
+
+def test_the_only_number_that_trials_report_is_the_metric() -> None:
+    search = ms.tune.MappingSearch(SPACE, "random")
+    assert answered(search, {"words": np.float32(3), "name": "x", "fits": True})
+    assert (search._goal.metric, search.failed) == ("words", 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "told", "words"),
+    [
+        ({}, ("edp", "max"), "mode: expected min with edp.*got max"),
+        ({"metric": "loss", "mode": "max"}, (None, None), "mode: expected min with loss"),
+        ({"mode": "max"}, ("energy", None), "mode: expected min with energy"),
+        ({"metric": "edp"}, ("frames", None), "MappingSearch has edp, TuneConfig has frames"),
+        ({"mode": "max"}, ("frames", "min"), "MappingSearch has max, TuneConfig has min"),
+        ({}, (None, None), "trials report frames, words; expected one of them"),
+        ({"metric": "frame"}, (None, None), "trials report frames, words; got 'frame'"),
+    ],
+)
+def test_a_metric_or_mode_that_cannot_be_meant_is_an_error(
+    made: dict[str, Any], told: Any, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        answered(
+            ms.tune.MappingSearch(SPACE, "random", **made), {"frames": 2.0, "words": 3.0}, told
+        )
+
+
+def test_an_error_that_tune_has_swallowed_is_raised_again() -> None:
+    search = ms.tune.MappingSearch(SPACE, "random", metric="frame")
+    for trial in ("a", "b"):
+        search.suggest(trial)
+    with pytest.raises(ConfigError):
+        search.on_trial_complete("a", {"frames": 2.0})
+    with pytest.raises(ConfigError, match="trials report frames"):
+        search.suggest("c")
+
+
+def test_a_trial_that_lacks_a_metric_which_others_have_has_failed() -> None:
+    search = ms.tune.MappingSearch(SPACE, "random", metric="edp")
+    for trial, result in (("a", {"edp": 1.0}), ("b", {"step": 1})):
+        search.suggest(trial)
+        search.on_trial_complete(trial, result)
+    assert search.failed == 1
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_what_tune_runs_with_is_heard_without_a_param_space(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray calls `set_search_properties` where there is one alone; this asks its call of `run`."""
+
+    def run(search: Any, metric: str, mode: str) -> Any:
+        return ConcurrencyLimiter(search, max_concurrent=2).suggest("a")
+
+    monkeypatch.setattr(tune, "run", run)
+    search = ms.tune.MappingSearch(SPACE, "random")
+    run(search, "frames", mode)
+    assert (search._goal.metric, search._goal.mode) == ("frames", mode)
+    with pytest.raises(ConfigError, match="expected min with edp"):
+        run(ms.tune.MappingSearch(SPACE, "random"), "edp", "max")
+
+
+def test_a_mapping_is_one_line_in_mlflow() -> None:
+    config = ms.tune.MappingSearch(SPACE, "random").suggest("a")
+    assert shortened({**config, "own": {"deep": 1}}) == {
+        "own": {"deep": 1},
+        "mapping": "DRAM M8 K2 N4 | L2 M4 K4, spatial N16 K8 | L1 M2",
+        "code": config["code"],
+    }
+    tiling = ms.tune.MappingSearch(ms.TilingSpace(ms.workload("gemm:M=64,N=64,K=64")), "random")
+    assert shortened(tiling.suggest("a"))["mapping"] == "M 8x4x1x2 | K 16x4 | N 2x4x8x1"
+    assert shortened({"lr": 0.1}) == {"lr": 0.1}
+
+
 def test_negative_values_need_signed() -> None:
     search = ms.tune.MappingSearch(SPACE, "random")
     search.suggest("a")
-    with pytest.raises(ConfigError, match="signed=True"):
+    with pytest.raises(ConfigError, match=r"loss: .*signed=True"):
         search.on_trial_complete("a", {"loss": -1.0})
 
 
@@ -160,7 +266,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path, ray_runtime: None) -> None
     (block,) = re.findall(
         r"^```python\n(import mapspace as ms\nfrom ray.*?)^```$", PAGE, re.M | re.S
     )
-    assert len(block.splitlines()) <= 32
+    assert len(block.splitlines()) <= 34
     names: dict[str, Any] = {}
     code = block.replace("/tmp/tune", str(tmp_path))
     exec(compile(code, "docs/own-model.md", "exec"), names)
@@ -168,6 +274,47 @@ def test_the_example_of_the_page_runs(tmp_path: Path, ray_runtime: None) -> None
     assert len(results) == 12
     assert names["search"].failed == len(results.errors)
     assert list(tmp_path.glob("words/*/result.json"))  # Tune's own logger
+
+
+def logged(database: Path) -> tuple[set[str], set[str], list[str]]:
+    """Parameters and reported metrics of the runs in an MLflow database, and their states."""
+    with sqlite3.connect(database) as connection:
+        names = [
+            {name for (name,) in connection.execute(f"SELECT DISTINCT key FROM {table}")}
+            for table in ("params", "latest_metrics")
+        ]
+        states = [state for (state,) in connection.execute("SELECT status FROM runs")]
+    return names[0], names[1], states
+
+
+@pytest.mark.slow
+def test_the_script_of_the_guide_runs_as_it_stands(tmp_path: Path) -> None:
+    """TuneConfig, ASHA, a limiter, MLflow and actors that stay; the second time it restores."""
+    page = (ROOT / "docs" / "guide" / "tune.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    script = tmp_path / "script.py"
+    script.write_text(block)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = [
+        subprocess.run(
+            [sys.executable, str(script)], env=environment, cwd=tmp_path, check=True,
+            capture_output=True, text=True,
+        ).stdout.splitlines()[-1]
+        for _ in range(2)
+    ]  # fmt: skip
+    assert said[0].startswith("12 ")
+    assert said[0] == said[1]
+    results = list(tmp_path.glob("tune/gemm/*/result.json"))
+    # ASHA has ended some of twelve early.
+    steps = [len(path.read_text().splitlines()) for path in results]
+    assert len(steps) == 12
+    assert 1 in steps
+    assert 4 in steps
+    parameters, metrics, states = logged(tmp_path / "tune.db")
+    assert parameters == {"mapping", "code"}
+    assert {"edp", "step"} <= metrics
+    assert not any(name.startswith("config") for name in metrics)
+    assert states == ["FINISHED"] * 12
 
 
 RUN = """

@@ -258,3 +258,13 @@ def test_of_equal_mappings_the_first_is_the_one_to_reheat_from() -> None:
     for _ in range(3):
         searcher.tell(np.ones(len(searcher.ask(2))))
     np.testing.assert_array_equal(searcher.state_dict()["memory"]["_best_code"], first[0])
+
+
+def test_moves_of_every_chain_are_counted_whenever_they_come_back() -> None:
+    searcher = make("annealing", SPACE, seed=0, chains=4, temperatures=(1.0, 0.1))
+    tickets, codes = searcher.ask_more(4)
+    searcher.tell_more(tickets, toy_losses(codes))
+    for _ in range(3):
+        tickets, codes = searcher.ask_more(4)
+        searcher.tell_more(tickets[::-1], toy_losses(codes)[::-1])
+    np.testing.assert_array_equal(searcher.state_dict()["memory"]["_steps"], [3, 3, 3, 3])

@@ -11,7 +11,7 @@ from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ContractError
 from mapspace.testing.toy_space import ToyPredictor, ToySpace
 from orchestrator.runs.checkpoints import load_state, save_state
-from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
+from searchers import SEARCHERS, Evaluator, make, searcher_class
 from searchers.queries import Queries
 from searchers.shared.asynchronous import Asynchronous
 
@@ -22,7 +22,7 @@ MODEL = LoopNestModel()
 
 
 def build(name: str, space: Any, seed: int = 0, **extra: Any) -> Asynchronous:
-    if "predictor" in hyperparameters(name):
+    if "predictor" in searcher_class(name).USES:
         extra["predictor"] = ToyPredictor(len(space.feature_names))
     searcher = make(name, space, seed=seed, **{**searcher_class(name).QUICK, **extra})
     assert isinstance(searcher, Asynchronous)

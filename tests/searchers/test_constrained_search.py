@@ -10,7 +10,7 @@ import pytest
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToyPredictor
-from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
+from searchers import SEARCHERS, Evaluator, make, searcher_class
 
 ENTRIES: list[dict[str, Any]] = [
     {"target": "DRAM", "type": "temporal", "permutation": "K_"},
@@ -33,7 +33,7 @@ def space() -> MapSpace:
 
 def made(name: str, narrow: MapSpace) -> Any:
     extra = dict(searcher_class(name).QUICK)
-    if "predictor" in hyperparameters(name):
+    if "predictor" in searcher_class(name).USES:
         extra["predictor"] = ToyPredictor(len(narrow.feature_names))
     return make(name, narrow, seed=0, **extra)
 

@@ -118,7 +118,7 @@ def test_cost_by_hand() -> None:
     assert second[0] == pytest.approx(-toy_losses(env.codes)[0] / unit)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), length=st.integers(1, 6), kind=st.sampled_from(ACTIONS))
 def test_returns_are_log_improvements(seed: int, length: int, kind: str) -> None:
     """The rewards of an episode add up to ln(first loss / last loss)."""

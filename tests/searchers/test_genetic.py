@@ -184,3 +184,26 @@ def test_hyperparameters_at_their_limits_are_taken(allowed: dict[str, Any]) -> N
     searcher = make("genetic", SPACE, seed=0, **{"population": 10, "offspring": 12, **allowed})
     for _ in range(4):
         assert len(generation(searcher)) >= 1
+
+
+@pytest.mark.parametrize("elite", [0, 1, 3])
+def test_the_elite_outlives_a_generation_that_comes_back_in_any_order(elite: int) -> None:
+    searcher = make(
+        "genetic", SPACE, seed=0, population=6, offspring=6, elite=elite, replacement="generational"
+    )
+    tickets, _ = searcher.ask_more(6)
+    searcher.tell_more(tickets, np.arange(1.0, 7.0))
+    for _ in range(6):
+        tickets, _ = searcher.ask_more(1)
+        searcher.tell_more(tickets, [100.0])
+    np.testing.assert_array_equal(
+        memory(searcher)["_losses"], [*range(1, elite + 1), *[100.0] * (6 - elite)]
+    )
+
+
+def test_children_that_are_out_are_not_asked_again() -> None:
+    searcher = make("genetic", SPACE, seed=0, population=4, offspring=4, mutation=0.1)
+    tickets, codes = searcher.ask_more(4)
+    searcher.tell_more(tickets, toy_losses(codes))
+    asked = [*codes, *(searcher.ask_more(1)[1][0] for _ in range(40))]
+    assert len(np.unique(asked, axis=0)) == len(asked)

@@ -10,6 +10,8 @@ import pytest
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import TARGET, WEIGHT, ToyModel, ToyPredictor, ToySpace, toy_losses
 from searchers import Evaluator, make
+from searchers.gradient import GradientOptions
+from searchers.shared import screened_descent
 
 SPACE = ToySpace()
 
@@ -204,5 +206,25 @@ def test_which_method_it_is() -> None:
     assert gradient(chains=4).options.chosen == "descent"
     with pytest.raises(ConfigError, match="epoch is a parameter of method screened"):
         gradient(chains=4, epoch=100)
+    why = (
+        r"chains is a parameter of method descent; this is screened. Preset paper sets chains=1, "
+        r"step=whitened, relaxed=false, accounting=visited\.$"
+    )
+    with pytest.raises(ConfigError, match=why):
+        GradientOptions.read("gradient", "paper", {"method": "screened"})
+    of = {one.name: one.of for one in GradientOptions.explained()}
+    assert (of["chains"], of["epoch"], of["method"]) == ("method descent", "method screened", None)
     with pytest.raises(ConfigError, match="chains is a parameter of method descent"):
         gradient(method="screened", chains=4)
+
+
+def test_every_true_score_outlives_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screened_descent, "KEPT_OF_EPOCH", 2)
+    inner = gradient(epoch=40)._method
+    told = 0
+    while inner._epoch < 5:
+        codes = inner.ask(32)
+        told += len(codes)
+        inner.tell(toy_losses(codes))
+        assert np.count_nonzero(~np.isnan(inner._scores)) == told
+    assert told > 10

@@ -132,7 +132,7 @@ def test_merged_loops_change_places_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", SPACES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_lists_and_codes_round_trip(name: str, seed: int) -> None:
     space = SPACES[name]
@@ -161,7 +161,7 @@ def test_a_list_holds_all_that_costs_depend_on(name: str) -> None:
         assert str(space.describe(before)) == str(space.describe(after))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from(sorted(SPACES)),
     seed=st.integers(0, 2**32 - 1),

@@ -248,7 +248,7 @@ def test_what_the_search_needs_is_asked_for() -> None:
     with pytest.raises(ConfigError, match="reads 9 values per mapping; this space encodes 7"):
         gradient(predictor=ToyPredictor(9))
     with pytest.raises(ConfigError, match="'sum' needs a surrogate that offers it"):
-        gradient(objective="sum")
+        gradient(gradient_of="sum")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,8 @@ def test_what_the_search_needs_is_asked_for() -> None:
         {"accounting": "free"},
         {"rescored": 0},
         {"round_steps": 0},
-        {"objective": "energy"},
+        {"gradient_of": "energy"},
+        {"objective": "sum"},
         {"step": "newton"},
         {"largest_step": 0.0},
     ],

@@ -11,7 +11,7 @@ from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ConfigError
 from mapspace.testing import SearcherContract
 from mapspace.testing.toy_space import ToyPredictor, ToySpace
-from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
+from searchers import SEARCHERS, Evaluator, make, searcher_class
 
 # Those that RLlib hosts would start a Ray.
 pytestmark = pytest.mark.usefixtures("ray_runtime")
@@ -54,7 +54,7 @@ def test_it_works_on_real_machines_or_says_why_not(name: str, machine: str) -> N
     """Feasible proposals, better than what is drawn, and the same ones from a saved state."""
     space, model = REAL[machine], LoopNestModel()
     extra = dict(searcher_class(name).QUICK)
-    if "predictor" in hyperparameters(name):
+    if "predictor" in searcher_class(name).USES:
         extra["predictor"] = ToyPredictor(len(space.feature_names))
 
     def build(seed: int) -> Any:

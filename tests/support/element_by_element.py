@@ -30,8 +30,8 @@ class Counts(NamedTuple):
 class Elements:
     """The instances of a mapping, and what each of them does."""
 
-    def __init__(self, work: Workload, mapping: Mapping) -> None:
-        self.work, self.levels = work, mapping.levels
+    def __init__(self, work: Workload, mapping: Mapping, *, literal: bool = False) -> None:
+        self.work, self.levels, self.literal = work, mapping.levels, literal
         self.sizes = work.dimensions
         self.kept = [set(level.keep) for level in self.levels]
 
@@ -91,13 +91,18 @@ class Elements:
     def entering(self, t: int, level: int, path: Path) -> int:
         """Words that enter an instance's tile over the run: what was not in it at the visit before.
 
-        That, where its corner moves as it moved before; else all of its words. Where nothing is cut
-        off, passes after the second are as the second, as Timeloop has them.
+        That, where its corner moves as it moved before or it is where it was; else all its words.
+        Where nothing is cut off, passes after the second are as the second, as Timeloop has them.
+        Literally: what was not in it at the visit before, at every visit, and nothing else.
         """
         visits = list(self.visits(level, path))
         trips = [outer.temporal[d] for outer in self.levels[:level] for d in outer.order]
         tile = {name: self.block(name, level - 1, spatial=True) for name in self.sizes}
-        even = len(visits) == math.prod(trips) and all(e == tile for _, _, e in visits)
+        even = (
+            not self.literal
+            and len(visits) == math.prod(trips)
+            and all(e == tile for _, _, e in visits)
+        )
         words = 0
         before: list[tuple[int, int]] | None = None
         moved: list[int] | None = None
@@ -114,11 +119,27 @@ class Elements:
                 move = [a - c for (a, _), (c, _) in pairs]
                 old = math.prod(max(0, min(b, d) - max(a, c)) for (a, b), (c, d) in pairs)
                 new = size - old
-                if moved is not None and move != moved:
-                    new, move = size, None
+                if moved is not None and move != moved and not self.literal:
+                    new, move = size if even or box != before else 0, None
             before, moved = box, move
             words += times * new
         return words
+
+    def moves_alike(self) -> bool:
+        """Whether every tile of every instance moves by one and the same step at every visit."""
+        for t, level in itertools.product(range(len(self.work.tensors)), range(len(self.levels))):
+            for path in self.paths(level):
+                corners = [
+                    [low for low, _ in self.box(t, corner, extent)]
+                    for _, corner, extent in self.visits(level, path)
+                ]
+                steps = {
+                    tuple(a - b for a, b in zip(new, old, strict=True))
+                    for old, new in itertools.pairwise(corners)
+                }
+                if len(steps) > 1:
+                    return False
+        return True
 
     def kind(self, name: str, level: int, path: Path) -> tuple[tuple[int, int], ...]:
         """How an instance runs through one dimension: the extents of its tile, pass by pass."""
@@ -183,9 +204,11 @@ class Elements:
         return path[:above], places, kinds
 
 
-def cost(work: Workload, machine: Accelerator, mapping: Mapping) -> tuple[float, int]:
+def cost(
+    work: Workload, machine: Accelerator, mapping: Mapping, *, literal: bool = False
+) -> tuple[float, int]:
     """Energy, pJ, and cycles."""
-    counts = Elements(work, mapping).count()
+    counts = Elements(work, mapping, literal=literal).count()
     assert counts.macs == work.macs
     energy = counts.macs * machine.mac_energy_pj
     cycles = counts.steps

@@ -1,7 +1,7 @@
 """Pairs of operations tiled together, walked through iteration by iteration; plain and slow.
 
-Every choice of outer loops and of kept pieces is listed here anew; what a part costs comes from all
-of its mappings by the cost model.
+Every choice of outer loops and of kept pieces is listed here anew; all mappings of a part are
+counted by the program that shares no code with proofs.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from small_problems import every_mapping
-from test_jointly import Pairs, front
+from counted import counted_front, every_cost, front_of
 
-from costmodel import MapSpace
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
+from costmodel.independent import counting
+from costmodel.independent.counting import Cost, Tiling
 from costmodel.resident import resident_machine
 
 Kept = tuple[tuple[int, int], ...]
@@ -55,7 +55,7 @@ class Walk:
     ) -> None:
         self.pair, self.machine, self.most = pair, machine, most
         self.axes = cut_axes(pair, rows)
-        self.fronts: dict[Any, Pairs] = {}
+        self.fronts: dict[Any, list[Cost]] = {}
         self.dram, self.buffer = machine.levels[:2]
 
     def sums(self) -> Iterator[tuple[float, int]]:
@@ -101,21 +101,26 @@ class Walk:
             fronts.append(self.front(part, (*roles, ("output", "input")[side]), words))
         times = math.prod(factors)
         for (e0, c0), (e1, c1) in itertools.product(*fronts):
-            yield times * (e0 + e1) + float(moves[0]), times * int(c0 + c1) + moves[1]
+            yield float(times * (e0 + e1) + moves[0]), times * (c0 + c1) + moves[1]
 
-    def front(self, part: Workload, roles: tuple[str, ...], words: int) -> Pairs:
+    def front(self, part: Workload, roles: tuple[str, ...], words: int) -> list[Cost]:
         """The front of a part beside so many words."""
         key = (part.hash, tuple(sorted(roles)), words)
         if key not in self.fronts:
-            machine = resident_machine(self.machine, roles, words)
-            self.fronts[key] = []
-            if machine is not None:
-                space = MapSpace(part, machine)
-                codes = every_mapping(space, self.most)
-                if codes is None:
-                    raise OverflowError
-                self.fronts[key] = front(space, codes) if len(codes) else []
+            self.fronts[key] = self.count(part, roles, words)
         return self.fronts[key]
+
+    def count(self, part: Workload, roles: tuple[str, ...], words: int) -> list[Cost]:
+        """The same, each time anew."""
+        machine = resident_machine(self.machine, roles, words)
+        if machine is None:
+            return []
+        found = counted_front(part, machine, self.most)
+        if found is None:
+            raise OverflowError
+        if self.dram.read_bandwidth is None:
+            assert found == in_place(part, self.machine, roles, words), (part, roles, words)
+        return found
 
     def walk(
         self,
@@ -173,3 +178,24 @@ class Walk:
         """Cycles of one transfer between the outermost level and the buffer."""
         rates = [(words, getattr(level, f"{way}_bandwidth")), (filled, self.buffer.write_bandwidth)]
         return max((math.ceil(n / Fraction(str(rate))) for n, rate in rates if rate), default=0)
+
+
+def in_place(part: Workload, machine: Accelerator, roles: Sequence[str], words: int) -> list[Cost]:
+    """The front of a part on the machine as it is, where tensors of some roles lie in the buffer.
+
+    They are read and written there and nowhere above, and take so many words of its room whatever
+    the loops are. Bandwidths are not looked at.
+    """
+    dram, buffer, *others = machine.levels
+    bare = dram.model_copy(update={"bypass": tuple(roles)})
+    roomy = buffer.model_copy(update={"capacity_words": None, "capacity_bits": None})
+    found = machine.model_copy(update={"levels": (bare, roomy, *others)})
+    counter = counting.Counter(part, found)
+    lying = {t for t, tensor in enumerate(part.tensors) if part.roles[tensor.name] in roles}
+
+    def fits(tiling: Tiling) -> bool:
+        extent = tiling.extent(1)
+        tiles = sum(math.prod(counter.box(t, extent)) for t in tiling.keep[1] - lying)
+        return tiles + words <= (buffer.capacity_words or 0)
+
+    return front_of(every_cost(part, found, math.inf, fits) or ())

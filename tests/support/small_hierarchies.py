@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from small_problems import every_mapping, random_parts
 
-from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
+from costmodel import Codes, LoopNestModel, MapSpace, Workload, accelerator, workload
+from costmodel.bits import with_bits
 from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
 from costmodel.exact_any.front import FrontProver, prove_front
 from costmodel.exact_any.prover import AnyProver
@@ -90,7 +91,11 @@ def _fan_out(rng: np.random.Generator, level: dict[str, Any]) -> None:
 
 
 def random_hierarchy(
-    rng: np.random.Generator, most: int = MOST_MAPPINGS, *, networks: bool = False
+    rng: np.random.Generator,
+    most: int = MOST_MAPPINGS,
+    *,
+    networks: bool = False,
+    bits: bool = False,
 ) -> tuple[MapSpace, Codes, Objective]:
     """A map space of at most so many mappings, the feasible ones, and an objective.
 
@@ -98,6 +103,7 @@ def random_hierarchy(
         rng: draws it.
         most: mappings that it may have.
         networks: there are fan-outs, and to cross them costs energy.
+        bits: tensors have values of so many bits.
     """
     while True:
         work, _ = random_parts(rng)
@@ -106,12 +112,29 @@ def random_hierarchy(
             machine = random_machine(rng)
             if networks:
                 _charge_networks(rng, machine["levels"])
+            if bits:
+                operation = _draw_bits(rng, operation, machine)
             space = MapSpace(operation, accelerator(machine))
         except ConfigError:
             continue
         codes = every_mapping(space, most)
         if codes is not None and len(codes):
             return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
+
+
+def _draw_bits(rng: np.random.Generator, operation: Workload, machine: dict[str, Any]) -> Workload:
+    """Gives one tensor at least bits, levels words of their own, and machines ways to pack."""
+    machine["word_bits"] = int(rng.choice([8, 16]))
+    machine["packing"] = str(rng.choice(["whole", "dense"]))
+    for level in machine["levels"]:
+        if rng.random() < 0.3:
+            level["word_bits"] = int(rng.choice([4, 8, 12, 32]))
+        if rng.random() < 0.3:
+            level["packing"] = str(rng.choice(["whole", "dense"]))
+        if rng.random() < 0.3:
+            level["block_words"] = int(rng.choice([2, 3, 4]))
+    names = rng.permutation(operation.tensor_names)[: int(rng.integers(1, 4))]
+    return with_bits(operation, {str(name): int(rng.integers(1, 25)) for name in names})
 
 
 def random_ports(seed: int, most: int) -> tuple[MapSpace, Codes]:

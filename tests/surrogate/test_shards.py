@@ -112,7 +112,7 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [entry.file]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_moments_of_parts_merge_to_those_of_the_whole(a: int, b: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import pytest
 from numba.core import serialize
 from paths import ROOT
 
-from costmodel.compiled import lean
+from costmodel import compiled
+from costmodel.compiled import kept, lean, sources
 from costmodel.compiled.sources import Sources
 from mapspace.private_folder import private_folder, temporary_folder
 
@@ -217,6 +220,56 @@ def test_this_projects_own_files(
     assert (before != after) == compiled_anew
 
 
+def test_installed_among_others_its_own_files_count_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what one installation compiled serves another, and a checkout."""
+    users = ("searchers/compiled/structured_walk.py", "costmodel/exact/branch_and_bound.py")
+    checkout = [Sources(None).digest(ROOT / user) for user in users]
+    for package in ("costmodel", "mapspace", "searchers"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    (tmp_path / "mapspace-0.1.0.dist-info").mkdir()
+    libraries = [tmp_path / name / "__init__.py" for name in ("numba", "numpy", "platformdirs")]
+    for library in libraries:
+        library.parent.mkdir()
+        library.write_text("import pygments\nnjit = int64 = user_cache_path = pygments.name\n")
+    monkeypatch.setattr(sources, "_PROJECT", tmp_path)
+    read = Sources(None)
+    assert [read.digest(tmp_path / user) for user in users] == checkout
+    assert not read._read.keys() & set(libraries)
+    edit(tmp_path / "costmodel/exact/objective.py", "INFINITE = 2**62", "INFINITE = 2**61")
+    assert [Sources(None).digest(tmp_path / user) for user in users] != checkout
+
+
+def test_an_installed_plug_in_counts_with_its_own_package(toy: Path) -> None:
+    before = Sources(None).digest(toy / "main.py")
+    (toy.parent / "toy-1.0.dist-info").mkdir()
+    sources._root.cache_clear()
+    assert Sources(None).digest(toy / "main.py") == before
+    edit(toy / "parts.py", "SCALE = 3.0", "SCALE = 5.0")
+    assert Sources(None).digest(toy / "main.py") != before
+
+
+def test_the_packages_of_the_project_are_those_that_are_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert {f"{name}*" for name in sources._PACKAGES} == set(project["packages"]["find"]["include"])
+
+
+@pytest.mark.parametrize("library", ["numba", "llvmlite", "numpy"])
+def test_a_new_version_of_what_compiles_compiles_anew(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stamp() -> str:
+        kept._how.cache_clear()
+        return kept.ProjectLocator(test_errors_and_words_recompile_nothing, __file__)._stamp
+
+    before = stamp()
+    monkeypatch.setattr(f"{library}.__version__", "99.0")
+    assert stamp() != before
+    monkeypatch.undo()
+    assert stamp() == before
+
+
 def test_what_is_remembered_of_a_file_is_what_it_says(toy: Path, tmp_path: Path) -> None:
     memory = tmp_path / "memory"
     fresh = Sources(None).digest(toy / "main.py")
@@ -225,6 +278,53 @@ def test_what_is_remembered_of_a_file_is_what_it_says(toy: Path, tmp_path: Path)
     for file in memory.iterdir():
         file.write_text("{")
     assert Sources(memory).digest(toy / "main.py") == fresh
+    for file in memory.iterdir():  # a flip that leaves it JSON
+        file.write_bytes(file.read_bytes().replace(b"SCALE", b"SCALF"))
+    assert Sources(memory).digest(toy / "main.py") == fresh
+
+
+def flipped(content: bytes) -> bytes:
+    return content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damaged"),
+    [
+        ("nbi", (lambda content: b"", flipped)),
+        ("nbc", (lambda content: content[:999], lambda content: bytes(len(content)), flipped)),
+    ],
+)
+def test_damaged_machine_code_is_compiled_anew_with_a_line(
+    toy: Path, suffix: str, damaged: tuple[Callable[[bytes], bytes], ...]
+) -> None:
+    run(toy)
+    (file,) = (toy.parent.parent / "cache").rglob(f"*.{suffix}")
+    for change in damaged:
+        file.write_bytes(change(file.read_bytes()))
+        line = f"mapspace: {file}: compiled code is damaged; it is compiled anew.\n"
+        assert run(toy) == (7.0, 0, line)
+    assert run(toy) == (7.0, 1, "")
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_folder_in_the_place_of_machine_code_is_no_obstacle(toy: Path, suffix: str) -> None:
+    run(toy)
+    (file,) = (toy.parent.parent / "cache").rglob(f"*.{suffix}")
+    file.unlink()
+    file.mkdir()
+    line = f"mapspace: {file}: compiled code cannot be read; it is compiled anew.\n"
+    assert run(toy) == (7.0, 0, line)
+    assert run(toy) == (7.0, 1, "")
+    # One that holds something is left alone, and a file of the folder's name goes.
+    file.unlink()
+    (file / "mine").mkdir(parents=True)
+    value, loaded, said = run(toy)
+    assert (value, loaded) == (7.0, 0)
+    assert said.startswith(line)
+    assert f"{file}: compiled code is not kept" in said
+    shutil.rmtree(file.parent)
+    file.parent.write_text("")
+    assert run(toy) == (7.0, 0, "")
 
 
 def test_a_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -291,8 +391,6 @@ def test_a_cache_that_cannot_be_trusted_is_left_with_a_line(toy: Path, tmp_path:
 def test_no_garbage_is_collected_while_compiling() -> None:
     import numba
     from numba.core import event
-
-    from costmodel import compiled
 
     seen = []
 

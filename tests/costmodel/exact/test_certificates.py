@@ -332,12 +332,14 @@ def test_cycles_beyond_64_bits_are_refused_before_a_proof(key: str) -> None:
         levels = [{"name": "DRAM", key: words}]
         return MapSpace(workload(PRODUCT), accelerator({"extends": "mm256", "levels": levels}))
 
-    for words in (1e-17, 1e-300):
+    for words in (1e-17, 1e-30):
         reason = str(why_not(space(words)))
         assert f"DRAM of custom has a {key} of {words:g} words per cycle" in reason
         assert len(reason.splitlines()) == 1
         with pytest.raises(ConfigError, match="may not fit 64-bit integers"):
             prove(space(words))
+    with pytest.raises(ConfigError, match=rf"levels\[DRAM\]\.{key}: expected at least 1e-30"):
+        space(1e-300)
     # 3 kinds of access x 3 tensors x 4,096 multiply-accumulates in 2^62 cycles.
     least = 9 * 4096 / 2**62
     assert why_not(space(least)) is not None

@@ -27,7 +27,7 @@ from costmodel.exact.prover import Prover
 from costmodel.independent.check import Claim, SecondLook, look_again
 from costmodel.independent.counting import Counter, tiling_of, why_not_counted
 from costmodel.independent.mappings import Mappings, factorisations, order_count
-from costmodel.loop_nest.records import mapping_record, read_mapping
+from costmodel.loop_nest.records import read_mapping
 from mapspace.errors import ConfigError
 
 RECORDS = sorted((GOLDEN / "timeloop").glob("*.jsonl.gz"))
@@ -60,7 +60,7 @@ def claim_of(space: MapSpace, objective: Objective = "edp", **options: Any) -> C
         space.accelerator,
         certificate.keep,
         objective,
-        certificate.record["mapping"],
+        space.describe(prover.codes()[0]),
         (int(certificate.energy_units) * unit, certificate.latency_cycles),
         (int(certificate.bound_energy_units) * unit, certificate.bound_cycles),
         ties=bool(certificate.tie_proven),
@@ -73,8 +73,7 @@ def worse(claim: Claim, space: MapSpace, code: Any) -> Claim:
         space, energy_units(space.workload, space.accelerator), code[None]
     )[0] or (0, 0)
     cost = energy * energy_units(space.workload, space.accelerator).unit_pj, cycles
-    record = mapping_record(space, code)["mapping"]
-    return dataclasses.replace(claim, mapping=record, cost=cost, bound=cost)
+    return dataclasses.replace(claim, mapping=space.describe(code), cost=cost, bound=cost)
 
 
 def test_it_shares_no_code_with_the_proof() -> None:
@@ -102,6 +101,32 @@ def test_it_counts_what_the_model_counts(seed: int) -> None:
         assert outcome is not None
         assert counter.why_not(tiling, [level.banks for level in mapping.levels]) is None
         assert counter.cost(tiling, orders, {}) == (outcome[0] * units.unit_pj, outcome[1])
+
+
+def test_hops_on_meshes_are_counted_as_the_model_has_them() -> None:
+    counted = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        mesh = [int(side) for side in rng.choice([2, 3, 4], 2)]
+        levels: list[dict[str, Any]] = [
+            {"name": "DRAM", "energy_pj": 9.0},
+            {"name": "L2", "energy_pj": 3.0, "capacity_words": 99, "hop_energy_pj": 2.0},
+            {"name": "L1", "energy_pj": 1.0, "capacity_words": 30},
+        ]
+        levels[1] |= {"mesh": mesh, "fanout": mesh[0] * mesh[1]}
+        work = [{"gemm": {"M": 8, "N": 6, "K": 4}}, {"conv1d": {"P": 8, "R": 4, "K": 3}}][seed % 2]
+        machine = {"name": "mesh", "mac_energy_pj": 1.0, "levels": levels}
+        space = MapSpace(workload(work), accelerator(machine))
+        codes = space.sample(rng, 200)
+        some = codes[space.feasible(codes)][:20]
+        counter = Counter(space.workload, space.accelerator)
+        costs = LoopNestModel().evaluate(space, some)
+        for b, code in enumerate(some):
+            energy, cycles = counter.cost(*tiling_of(space.describe(code), space.workload), {})
+            assert float(energy) == pytest.approx(costs.energy_pj[b], rel=1e-12)
+            assert cycles == costs.latency_cycles[b]
+            counted += 1
+    assert counted > 200
 
 
 def test_it_counts_what_the_model_counts_of_leakage_and_addresses() -> None:
@@ -237,8 +262,8 @@ def test_an_infeasible_mapping_is_refuted() -> None:
     space, claim = large()
     codes = space.sample(np.random.default_rng(0), 2_000)
     for code in codes[~space.feasible(codes)][:5]:
-        mapping = mapping_record(space, code)["mapping"]
-        look = look_again(dataclasses.replace(claim, mapping=mapping), most=0, tilings=0)
+        other = dataclasses.replace(claim, mapping=space.describe(code))
+        look = look_again(other, most=0, tilings=0)
         assert any("the mapping is infeasible" in line for line in look.findings)
     with pytest.raises(ConfigError, match="the factors of M multiply to"):
         look_again(dataclasses.replace(claim, workload=workload("gemm:M=32,N=64,K=64")))

@@ -41,7 +41,7 @@ def better(kind: int, ours: Outcome, its: Outcome) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(energy=COSTS, cycles=COSTS, other=COSTS, more=COSTS, near=st.integers(-2, 2))
 def test_outcomes_are_compared_exactly(
     kind: int, energy: int, cycles: int, other: int, more: int, near: int
@@ -67,7 +67,7 @@ def test_what_differs_in_the_last_digit_is_told_apart(kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(cycles=st.integers(1, 2**40), energy=st.integers(0, 2**61), others=st.integers(1, 2**40))
 def test_the_threshold_is_the_least_energy_that_does_not_beat(
     kind: int, cycles: int, energy: int, others: int

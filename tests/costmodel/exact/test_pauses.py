@@ -21,7 +21,7 @@ from mapspace.errors import ConfigError, DataError
 # Steps of one tile per lane: every place at which a search can pause is paused at.
 ONE_TILE = 1
 
-# One of few elements, so that much is left to the tiles; hops, bandwidths and bypass.
+# One of few elements, so that much is left to the tiles; hops and bandwidths.
 AWKWARD: dict[str, Any] = {
     "name": "awkward",
     "mac_energy_pj": 1.0,
@@ -37,7 +37,6 @@ AWKWARD: dict[str, Any] = {
         },
         {"name": "L1", "energy_pj": 1.0, "capacity_words": 24},
     ],
-    "bypass": "searched",
 }
 
 

@@ -102,7 +102,6 @@ def test_equals_exhaustive_enumeration_in_any_order(monkeypatch: pytest.MonkeyPa
 MESH = {
     "extends": "mm256",
     "name": "a mesh",
-    "bypass": "searched",
     "levels": [{"name": "L2", "mesh": [4, 4], "fanout": 16, "hop_energy_pj": 2.0}],
 }
 """Hundreds of units, more than fit the small spaces above."""
@@ -111,7 +110,7 @@ MESH = {
 def larger() -> Any:
     """Spaces of many units, with objectives."""
     for machine, objective in (("mm256-bw-bypass", "edp"), (MESH, "edp"), (MESH, "energy")):
-        layer = workload("cnn:N=1,K=8,C=4,P=6,Q=6,R=3,S=3")
+        layer = workload("cnn:N=2,K=12,C=12,P=6,Q=12,R=3,S=3")
         yield MapSpace(layer, accelerator(machine)), objective
 
 

@@ -95,6 +95,8 @@ def test_the_certificate_says_the_constraints_and_the_verifier_holds_mappings_to
     verdict = verify(true, make_prover)
     assert verdict.holds
     assert "mappings that obey the machine's 4 constraints" in " ".join(verdict.findings)
+    held = "the mapping is one of the mappings that obey the machine's 4 constraints"
+    assert held in verdict.findings
     better = true.model_copy(update={"record": other.record})
     lines = verify(better, make_prover).findings
     assert any("WRONG" in line for line in lines)

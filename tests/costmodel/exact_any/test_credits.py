@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -83,3 +86,38 @@ def test_charged_at_least_step_by_step(p: int, r: int) -> None:
     for d in range(2):
         first = [loops for loops, _ in found if loops[0][0] == d]
         assert rows[d, 0] == min(_charged(loops, rests=False) for loops in first)
+
+
+# Interpreted: in compiled code the limit is a constant.
+LIMITED = """
+import itertools
+import numpy as np
+from costmodel import MapSpace, accelerator
+from costmodel.tile_chains import credits
+from costmodel.tile_chains.shape import build_shape
+from costmodel.workload_families import cnn
+
+shape = build_shape(MapSpace(cnn(N=1, K=2, C=2, P=12, Q=1, R=4, S=1), accelerator("mm256")))
+(axis,) = np.flatnonzero((shape.credit_start >= 0) & (shape.credit_cells > 2))
+terms = slice(shape.term_start[axis], shape.term_start[axis + 1])
+for first, jump in itertools.product(range(3), itertools.product((1, 2, 3), (1, 2))):
+    extent = np.ones(2, np.int64)
+    begin = credits.Begin(int(axis), first, extent, np.array(jump), extent.copy())
+    found = []
+    for most in (1, 10**9):
+        credits.MOST_LOOKED = most
+        found.append(credits.least_uncredited(shape, begin, np.zeros((credits.DEPTH, 8), np.int64)))
+    print(*found)
+"""
+
+
+def test_the_bound_beyond_a_limit_of_looks_is_below_what_all_looks_find() -> None:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, env=environment, check=True
+    )
+    found = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+    assert len(found) == 18
+    assert all(bound <= least for bound, least in found)
+    # Half of all steps, where a loop that does not move the axis is innermost: no more would do.
+    assert any(1 < bound == least for bound, least in found)

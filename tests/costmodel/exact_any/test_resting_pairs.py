@@ -132,7 +132,7 @@ def _least(points: FloatArray, rows: FloatArray, one: float, two: float) -> floa
 _numbers = st.integers(0, 20).map(float)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     rows=st.lists(st.tuples(_numbers, _numbers, _numbers), min_size=1, max_size=12),
     one=_numbers,

@@ -277,6 +277,22 @@ def test_a_certificate_is_of_every_order(tmp_path: Path) -> None:
     assert not verify(wrong, make_prover).holds
 
 
+def test_certificates_hold_whichever_order_is_the_best() -> None:
+    others = 0
+    for seed in range(8):
+        space, _ = random_group(np.random.default_rng(seed), 300)
+        prover = make_prover(space)
+        prover.run()
+        if prover.best_outcome is None:
+            continue
+        found = certify(prover, 1.0)
+        verdict = verify(Certificate.model_validate_json(found.text()), make_prover)
+        assert verdict.holds, (seed, verdict.findings)
+        names = [level["name"] for level in found.record["arch"]["levels"]]
+        others += names != list(space.accelerator.level_names)
+    assert others > 0
+
+
 def test_a_certificate_of_before_is_of_the_order_in_the_file() -> None:
     asked = accelerator("eyeriss")
     held = accelerator({"name": "eyeriss", "extends": "eyeriss", "orders": "searched"})

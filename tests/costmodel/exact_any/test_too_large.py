@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from costmodel.exact_any import problem
 from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_imperfect.chain import Chain
+from costmodel.networks import MOST_LAYERS, load_network
+from costmodel.tile_chains.spatial import count_keeps, keep_choices
 from mapspace.errors import ConfigError
 
 
@@ -111,3 +114,80 @@ def test_cycles_beyond_64_bits_are_refused(machine: str, key: str) -> None:
     assert f"a {key} of 1e-30 words per cycle" in reason
     with pytest.raises(ConfigError, match="may not fit 64-bit integers"):
         make_prover(space)
+
+
+def test_sets_of_kept_tensors_are_counted_without_being_listed() -> None:
+    for seed in range(60):
+        space, *_ = random_hierarchy(np.random.default_rng(seed), 50)
+        for one in (space,) if space.orders is None else space.orders.spaces:
+            assert count_keeps(one) == len(keep_choices(one))
+
+
+def hierarchy(levels: int, **changes: Any) -> dict[str, Any]:
+    inner = [
+        {"name": f"L{i}", "capacity_words": 64, "energy_pj": 1.0, "fanout": 2}
+        for i in range(levels - 1)
+    ]
+    return {"levels": [{"name": "DRAM", "energy_pj": 9.0}, *inner], "mac_energy_pj": 1, **changes}
+
+
+BANKED = {"name": "L1", "capacity_words": 2**20, "banks": 2**20, "energy_pj": 1.0}
+
+
+def product(tensors: int) -> dict[str, Any]:
+    inputs = {f"T{i}": ["M"] for i in range(tensors - 1)}
+    return {"dimensions": {"M": 4, "N": 4}, "tensors": {**inputs, "Z": ["M", "N"]}, "output": "Z"}
+
+
+def test_more_sets_of_kept_tensors_than_are_listed_are_no_proof() -> None:
+    machine = accelerator(hierarchy(5, bypass="searched"))
+    assert why_not(MapSpace(workload(product(4)), machine)) is None
+    space = MapSpace(workload(product(8)), machine)
+    assert why_not(space) == (
+        "custom leaves open 4.29e+09 ways to keep the tensors of einsum; the exact search looks at "
+        "100,000 at most."
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "machine", "message"),
+    [
+        (product(10), hierarchy(2), r"tensors: expected at most 9, got 10\."),
+        (product(100_000), hierarchy(2), r"tensors: expected at most 9, got 100,000\."),
+        ("gemm-512", hierarchy(17), r"levels: expected at most 16, got 17\."),
+        ("gemm-512", hierarchy(100_000), r"levels: expected at most 16, got 100,000\."),
+        ("gemm-512", hierarchy(9), r"the factorisations of its sizes over 17 loops are \S+ numb"),
+        (
+            f"gemm:M={2**32},N=1,K=1",
+            hierarchy(6),
+            r"the factorisations of its sizes over 11 loops are \S+ numbers; expected at most",
+        ),
+        (
+            "gemm-512",
+            {
+                "extends": "mm256",
+                "levels": [{"name": "L1", "capacity_words": 2**20, "banks": 2**20}],
+            },
+            r"can give its 1,048,576 banks to 3 tensors in ways of \S+ numbers; expected at most",
+        ),
+    ],
+    ids=["tensors", "many", "levels", "many levels", "depth", "size", "banks"],
+)
+def test_what_has_no_room_is_one_line_before_anything_is_laid_out(
+    operation: Any, machine: dict[str, Any], message: str
+) -> None:
+    began = time.process_time()
+    with pytest.raises(ConfigError, match=message) as caught:
+        MapSpace(workload(operation), accelerator(machine))
+    assert "\n" not in str(caught.value)
+    assert time.process_time() - began < 2
+
+
+def test_layers_have_a_bound() -> None:
+    layers = [{"gemm": {"M": 4, "N": 4, "K": 4}}] * (MOST_LAYERS + 1)
+    with pytest.raises(ConfigError, match=r"layers: expected 10000 or fewer entries"):
+        load_network({"layers": layers})
+    different = [{"gemm": {"M": 1, "N": 1, "K": k}} for k in range(1, MOST_LAYERS + 1)]
+    began = time.process_time()
+    assert len(load_network({"layers": different})[1]) == MOST_LAYERS
+    assert time.process_time() - began < 10

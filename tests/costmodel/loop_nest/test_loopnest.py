@@ -373,7 +373,7 @@ def test_misuse_is_refused() -> None:
 SIZES = st.sampled_from([1, 2, 3, 4, 6])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES),
     window=st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 3])),

@@ -90,6 +90,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("problem.dims", {"M": 4}, "missing N, K"),
         ("problem.dims", {"M": -4, "N": 1, "K": 1}, "M"),
         ("arch.size_words", {"L1": 8}, "arch.size_words: 'DRAM' is missing"),
+        ("arch.banks", {"L9": 8}, "Unknown level of arch.banks 'L9'. Known: DRAM, L1, L2"),
     ],
 )
 def test_bad_records_are_named(path: str, value: Any, message: str) -> None:

@@ -71,6 +71,78 @@ def test_every_mapping_costs_what_its_elements_do(machine: dict[str, Any], layer
     assert less > len(codes) // 8
 
 
+def random_levels(rng: np.random.Generator) -> dict[str, Any]:
+    """Two to four levels, of which some fan out."""
+    levels: list[dict[str, Any]] = [{"name": "L0", "energy_pj": 20.0}]
+    for index in range(1, int(rng.integers(2, 5))):
+        energy = float(rng.choice([1.0, 2.0, 3.0]))
+        levels.append({"name": f"L{index}", "energy_pj": energy, "capacity_words": 10_000})
+    for level in levels:
+        if rng.random() < 0.3:
+            level["fanout"] = int(rng.choice([2, 3]))
+    return {**MACHINE, "name": "random", "bypass": "none", "levels": levels}
+
+
+def test_products_are_counted_as_a_walk_of_the_nest_counts_them() -> None:
+    """Whatever is in a tile when it is visited again is not fetched again, and nothing else is."""
+    rests = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        sizes = {name: int(rng.integers(1, 6)) for name in "MNK"}
+        space = MapSpace(workload({"gemm": sizes}), accelerator(random_levels(rng)))
+        codes = space.sample(rng, 60)
+        codes = codes[space.feasible(codes)][:6]
+        costs = MODEL.evaluate(space, codes)
+        for row, code in enumerate(codes):
+            mapping = space.describe(code)
+            expected = element_by_element.cost(
+                space.workload, space.accelerator, mapping, literal=True
+            )
+            got = (costs.energy_pj[row], costs.latency_cycles[row])
+            assert got == pytest.approx(expected, rel=1e-12), str(mapping)
+            rests += any(
+                rest != trips and rest == 1
+                for level in mapping.levels
+                for trips, rest in zip(
+                    level.temporal.values(), level.temporal_rests.values(), strict=True
+                )
+            )
+    assert rests > 3
+
+
+def test_windows_are_fetched_whole_where_they_move_by_another_step_and_only_there() -> None:
+    """As docs/guide/map-spaces.md says; the walk of the nest is what it says they cost at least."""
+    more = same = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sizes = {"P": int(rng.integers(2, 8)), "R": int(rng.integers(2, 4))}
+        space = MapSpace(workload({"conv1d": sizes}), accelerator(random_levels(rng)))
+        codes = space.sample(rng, 60)
+        codes = codes[space.feasible(codes)][:5]
+        for row, energy in enumerate(MODEL.evaluate(space, codes).energy_pj.tolist()):
+            mapping = space.describe(codes[row])
+            walk = element_by_element.Elements(space.workload, mapping, literal=True)
+            least, _ = element_by_element.cost(
+                space.workload, space.accelerator, mapping, literal=True
+            )
+            if walk.moves_alike():
+                assert energy == pytest.approx(least, rel=1e-12), str(mapping)
+                same += 1
+            else:
+                assert energy >= least * (1 - 1e-12), str(mapping)
+                more += energy > least * (1 + 1e-12)
+    assert same > 10
+    assert more > 3
+
+
+def test_a_tile_that_rests_through_a_last_pass_is_not_fetched_again() -> None:
+    path = GOLDEN / "wrong-answers" / "fail-11" / "rec.jsonl"
+    (found,) = ms.evaluate([json.loads(path.read_text())], counting="true")
+    assert found["result"]["energy_pj"] == 3310.0
+    inner, innermost = (level["tensors"]["B"] for level in found["result"]["levels"][1:])
+    assert inner["reads"] == innermost["fills"] == 63
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "layer"),

@@ -73,7 +73,7 @@ def small_rows(draw: st.DrawFn) -> Record:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows=st.lists(small_rows(), min_size=1, max_size=4))
 def test_equals_the_walk(rows: list[Record]) -> None:
     mappings = batch(rows)
@@ -90,7 +90,7 @@ def test_equals_the_walk(rows: list[Record]) -> None:
         assert counts.runtime_cycles[row] == walked.runtime
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(row=small_rows(), bandwidth=st.integers(1, 20))
 def test_laws(row: Record, bandwidth: int) -> None:
     slow, fast = (

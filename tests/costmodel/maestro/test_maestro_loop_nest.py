@@ -18,7 +18,7 @@ WEIGHTS, OUTPUTS = 0, 2  # of the loop nest's tensors
 MAESTRO_WEIGHTS, MAESTRO_OUTPUTS = 1, 2
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     sizes=st.tuples(*(st.integers(1, 12) for _ in range(4))),
     filters=st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 3])),

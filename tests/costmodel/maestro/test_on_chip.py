@@ -101,7 +101,7 @@ def test_feasible_sampling_is_uniform_over_feasible_codes() -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_codes_read_back(space: OnChipSpace, seed: int) -> None:
     codes = space.sample(np.random.default_rng(seed), 40, feasible=True)
     points = space.encode(codes)
@@ -112,7 +112,7 @@ def test_codes_read_back(space: OnChipSpace, seed: int) -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_projection_is_feasible(space: OnChipSpace, seed: int) -> None:
     rng = np.random.default_rng(seed)
     codes = space.project(rng.normal(5, 40, (30, len(space.feature_names))))
@@ -123,7 +123,7 @@ def test_projection_is_feasible(space: OnChipSpace, seed: int) -> None:
 
 @every_space
 @given(seed=SEEDS, steps=st.integers(1, 4))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_moves_stay_in_the_space(space: OnChipSpace, seed: int, steps: int) -> None:
     codes, _ = draw(space, seed)
     before = codes.copy()
@@ -144,7 +144,7 @@ def test_moves_stay_in_the_space(space: OnChipSpace, seed: int, steps: int) -> N
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_edits(space: OnChipSpace, seed: int) -> None:
     codes, edits = draw(space, seed)
     edited = space.edit(codes, edits)
@@ -158,7 +158,7 @@ def test_edits(space: OnChipSpace, seed: int) -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_single_edits_are_the_neighbours_and_have_reverses(space: OnChipSpace, seed: int) -> None:
     code = space.sample(np.random.default_rng(seed), 1, feasible=True)[0]
     single = [(d, e) for d, count in enumerate(space.edit_choices) for e in range(1, count)]

@@ -113,7 +113,7 @@ def test_equals_plain_loops(layer: Layer) -> None:
     bandwidth=st.integers(1, 9),
     fidelity=st.sampled_from(["maestro", "corrected"]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_equals_every_code(
     sizes: list[int],
     window: tuple[int, int],

@@ -103,7 +103,7 @@ def test_spaces_have_every_kind() -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_no_edit_changes_nothing(space: Any, seed: int) -> None:
     codes, edits = draw(space, seed)
     assert np.array_equal(space.edit(codes, np.zeros_like(edits)), codes)
@@ -111,7 +111,7 @@ def test_no_edit_changes_nothing(space: Any, seed: int) -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_feasible_stays_feasible(space: Any, seed: int) -> None:
     codes, edits = draw(space, seed)
     edited = space.edit(codes, edits)
@@ -124,7 +124,7 @@ def test_feasible_stays_feasible(space: Any, seed: int) -> None:
 
 @map_spaces
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_single_edits_are_the_neighbours(space: MapSpace, seed: int) -> None:
     edits = single_edits(space)
     codes, _ = draw(space, seed, rows=4)
@@ -140,7 +140,7 @@ def test_single_edits_are_the_neighbours(space: MapSpace, seed: int) -> None:
 
 @map_spaces
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_every_edit_has_its_reverse(space: MapSpace, seed: int) -> None:
     code = space.sample(np.random.default_rng(seed), 1, feasible=True)[0]
     edits = single_edits(space)
@@ -178,7 +178,7 @@ def one_by_one(space: Any, codes: Codes, edits: np.ndarray, tries: int) -> Codes
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_edits_are_made_one_after_another(space: Any, seed: int) -> None:
     codes, edits = draw(space, seed)
     codes, edits = codes[space.feasible(codes)], edits[space.feasible(codes)]
@@ -198,7 +198,7 @@ def test_edits_have_two_tries() -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_infeasible_rows_are_edited_regardless(space: Any, seed: int) -> None:
     codes, edits = draw(space, seed)
     codes, edits = codes[~space.feasible(codes)], edits[~space.feasible(codes)]
@@ -211,7 +211,7 @@ def test_infeasible_rows_are_edited_regardless(space: Any, seed: int) -> None:
 
 @every_space
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_rows_do_not_see_each_other(space: Any, seed: int) -> None:
     codes, edits = draw(space, seed, rows=16)
     together = space.edit(codes, edits)

@@ -50,7 +50,7 @@ def test_space_size_of_the_paper() -> None:
 
 
 @given(st.integers(1, 400), st.integers(1, 5))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_ordered_factorisations(number: int, parts: int) -> None:
     rows = ordered_factorisations(number, parts)
     assert (rows.prod(axis=1) == number).all()

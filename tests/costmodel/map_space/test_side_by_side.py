@@ -161,7 +161,7 @@ def test_the_proof_equals_enumeration(problem: str, objective: Any) -> None:
     assert optimum(data, problem, objective) == pytest.approx(least, rel=1e-12)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     order=st.permutations(["in", "w", "sum"]),
     sizes=st.tuples(*[st.sampled_from([2, 3, 4, 6])] * 3),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from paths import GOLDEN
 
+import mapspace as ms
 from costmodel import LoopNestModel
 from costmodel.loop_nest.nest_record_models import NestArch
 from costmodel.loop_nest.records import score
@@ -22,6 +23,7 @@ from costmodel.timeloop.reading import from_timeloop
 from costmodel.timeloop.writing import files_text
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.strict_yaml import load_yaml
+from orchestrator.records.timeloop_files import evaluate_files
 
 SETS = GOLDEN / "timeloop-imports"
 NAMES = sorted(folder.name for folder in SETS.iterdir() if folder.is_dir())
@@ -54,6 +56,8 @@ def test_costs_are_those_of_timeloop(name: str, energies: str, linked: bool) -> 
         assert not (SETS / name / "input" / "ERT.yaml").exists()
         return
     record = from_timeloop(files_of(name, energies=energies == "ert")).mapped()
+    for level in record["arch"]["levels"]:
+        level.pop("leakage_pj", None)  # which v3.0.3 does not know
     result = score([record], LoopNestModel(link_transfers=linked))[0]["result"]
     assert result["cycles"] == recorded["cycles"]
     assert result["energy_pj"] == pytest.approx(recorded["energy_pj"], rel=1e-9)
@@ -157,6 +161,13 @@ mapping:
         (ARCH % "" + "problem: {shape: gemm-ABZ, M: 4, N: 2}\n" + MAPPING % 2, "K: expected a s"),
         (ARCH % "" + "problem: {shape: gemm, M: 4}\n" + MAPPING % 2, "Unknown shape 'gemm'"),
         (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, densities: {A: 0.5}"), "densities: not mod"),
+        (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, bitwidths: {A: 3}"), "of 8 bits; got 3"),
+        (ARCH % ", leak: 2" + PROBLEM, "leak: only 0 is modelled, got 2"),
+        (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, densites: {A: 1}"), "did you mean densities"),
+        (
+            ARCH % "" + PROBLEM.replace("M:", "instance: {M:").replace("}", "}, densites: {A: 1}}"),
+            "problem.densites: unknown; did you mean densities",
+        ),
         (ARCH % "" + PROBLEM + "sparse_optimizations: {}\n", "sparse_optimizations: not modelled"),
         (PROBLEM + MAPPING % 2, "no file has architecture or arch at its top level"),
         (ARCH % "" + PROBLEM + "mapping:\n\t- x\n", "a tab; YAML wants spaces"),
@@ -221,6 +232,45 @@ def test_what_is_not_modelled_may_be_left_out_and_is_listed(tmp_path: Path) -> N
         "architecture.subtree[system].local[Buffer].attributes.network-type",
         "sparse_optimizations",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "left_out"),
+    [
+        ("densities: {A: 1.0, B: {density: 1.0, distribution: fixed-structured}}", False),
+        ("densities: {A: 1.0, B: {density: 0.5, distribution: fixed-structured}}", True),
+        ("bitwidths: {A: 8, B: 8, Z: 8}", False),
+        ("bitwidths: {A: 8, B: 8, Z: [8]}", True),
+    ],
+)
+def test_tensors_as_the_machine_has_them_change_nothing(
+    said: str, left_out: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(ARCH % "" + PROBLEM.replace("K: 3", "K: 3, " + said) + MAPPING % 2)
+    read = from_timeloop([file], lenient=True)
+    assert len(read.left_out) == left_out
+    assert read.idle == ()
+    if not left_out:
+        assert from_timeloop([file]) == read
+
+
+def test_leakage_of_an_energy_table_is_charged_where_timeloop_charges_it(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    table = "ERT: {version: 0.4, tables: [%s]}\n"
+    actions = "{name: 'system.%s[1..1]', actions: [{name: leak, energy: %s}]}"
+    leaks = (("DRAM", 0), ("Buffer", 0.25), ("MAC", 0.5), ("Other", 0.5))
+    entries = ", ".join(actions % leak for leak in leaks)
+    text = ARCH % "" + PROBLEM + MAPPING % 2
+    file.write_text(text)
+    without = evaluate_files([file])
+    file.write_text(text + table % entries)
+    found = evaluate_files([file])
+    assert found["energy_pj"] == pytest.approx(without["energy_pj"] + 0.25 * found["cycles"])
+    read = from_timeloop([file])
+    assert read.idle == (f"{file}: ERT[MAC].leak", f"{file}: ERT[Other]")
+    written = ms.to_timeloop(read.mapped())
+    assert written.left_out == ("Buffer.leakage_pj: charged by Timeloop 0.4, not by v3.0.3",)
 
 
 def test_constraints_of_the_architecture_bind_a_mapping(tmp_path: Path) -> None:

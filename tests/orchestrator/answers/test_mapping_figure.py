@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,10 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 import mapspace as ms
+from orchestrator.answers.machine_figure import HUES, draw
 from orchestrator.answers.mapping_figure import TENSOR_HUES, cycles_figure
+from orchestrator.map_space.surface import feasible_attributes, surface_around, two_dimensions
+from orchestrator.report.figure_style import INK
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +99,8 @@ def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert call(*small, "--html", page) == 0
     # Nest, first tiles, a slice and machine: nothing but compute takes time.
     assert page.read_text().count("<img ") == 4
+    # What is alone in its part has no heading of its own: it is the picture's text only.
+    assert page.read_text().count("two attributes vary") == 1
     slices = ("--slice", "M,order.L2", "--slice", "K,N")
     assert call(*small, "--html", page, *slices) == 0
     assert page.read_text().count("<img ") == 5
@@ -110,6 +117,44 @@ def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "does not exist" in capsys.readouterr().err
     assert call("search", "--network", "alexnet", "--html", page) == 2
     assert "--html is for a single WORKLOAD" in capsys.readouterr().err
+
+
+def test_a_machines_arrows_follow_its_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrows: Counter[str] = Counter()
+    annotate = Axes.annotate
+
+    def noted(panel: Axes, text: str, *places: Any, **look: Any) -> Any:
+        arrows[look["arrowprops"]["color"]] += 1
+        return annotate(panel, text, *places, **look)
+
+    monkeypatch.setattr(Axes, "annotate", noted)
+    draw(ms.accelerator("eyeriss"), tmp_path / "m.png")
+    # From DRAM through GLB to a buffer of its own and on, but for weights, which pass GLB by.
+    assert arrows == {HUES["input"]: 3, HUES["output"]: 3, HUES["weight"]: 2}
+    arrows.clear()
+    draw(ms.accelerator("mm256-bypass"), tmp_path / "m.png")
+    assert arrows == {INK: 3}
+
+
+def test_a_slice_that_nobody_asked_for_is_mostly_feasible(tmp_path: Path) -> None:
+    (tmp_path / "tight.yaml").write_text(
+        "extends: mm256\nlevels:\n  - {name: L1, capacity_words: 3}\n"
+    )
+    machine = ms.accelerator(str(tmp_path / "tight.yaml"))
+    space = ms.MapSpace(ms.workload("gemm:M=64,N=64,K=64"), machine)
+    draws = space.sample(np.random.default_rng(0), 512)
+    code = draws[np.flatnonzero(space.feasible(draws))[0]]
+
+    def share(pair: tuple[str, str]) -> float:
+        return float(np.isfinite(surface_around(space, code, pair, most=40).costs).mean())
+
+    assert share(two_dimensions(space)) < 0.3
+    assert share(feasible_attributes(space, code)) > 0.45
+    roomy = ms.MapSpace(ms.workload("gemm:M=8,N=6,K=4"), ms.accelerator("mm256"))
+    any_of = roomy.sample(np.random.default_rng(0), 1)[0]
+    assert feasible_attributes(roomy, any_of) == two_dimensions(roomy)
 
 
 def test_a_slice_around_a_result_has_its_cost_at_the_star() -> None:

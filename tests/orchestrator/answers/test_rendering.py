@@ -13,9 +13,19 @@ import numpy as np
 import pytest
 from commands import call
 from matplotlib.colors import to_rgb
+from report_documents import DOCUMENTS
 
 from orchestrator.answers.mapping_figure import TENSOR_HUES
+from orchestrator.report.page import write_page
 
+# The page in a window as wide as a phone, and how wide what it shows is.
+PHONE = """<iframe id="phone" width="420" height="900" src="page.html"></iframe><script>
+const phone = document.getElementById("phone");
+phone.addEventListener("load", () => {
+  const shown = phone.contentDocument.documentElement;
+  document.title = [shown.scrollWidth, shown.clientWidth].join(" of ");
+});
+</script>"""
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -62,3 +72,16 @@ def test_a_page_shows_its_drawings(tmp_path: Path) -> None:
         assert near.sum() > 300, hue
     # Nothing is wider than the window.
     assert np.ptp(pixels[:, -2:], axis=0).max() < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.parametrize("kind", ["benchmark", "sweep", "search"])
+def test_a_phone_scrolls_no_page_sideways(kind: str, tmp_path: Path) -> None:
+    write_page(DOCUMENTS[kind](tmp_path, "x" * 60), tmp_path / "page.html", tmp_path)
+    (tmp_path / "phone.html").write_text(PHONE)
+    options = ("--allow-file-access-from-files", "--dump-dom")
+    shown = rendered(tmp_path / "phone.html", tmp_path, *options)
+    widths = re.search(r"<title>(\d+) of (\d+)</title>", shown)
+    assert widths is not None
+    assert int(widths[1]) == int(widths[2]) > 380

@@ -16,7 +16,7 @@ from mapspace.testing.toy_space import ToyModel, ToyPredictor, ToySpace
 from orchestrator.benchmark.block_trial import COST_FIELDS, BlockSearch, TuneSearch
 from orchestrator.pool.delivered import DeliveredCosts
 from orchestrator.runs.checkpoints import decode_array, encode_array, load_state, save_state
-from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
+from searchers import SEARCHERS, Evaluator, make, searcher_class
 from searchers.evaluator import TrialResult
 
 # Those that RLlib hosts would start a Ray.
@@ -46,7 +46,7 @@ def world(name: str) -> tuple[Any, Any]:
 def build(name: str, seed: int, model: Any) -> tuple[Any, Evaluator]:
     space, _ = world(name)
     extra = dict(CHEAPER.get(name, {}))
-    if "predictor" in hyperparameters(name):
+    if "predictor" in searcher_class(name).USES:
         extra["predictor"] = ToyPredictor(len(space.feature_names))
     return (
         make(name, space, seed=seed, **extra),

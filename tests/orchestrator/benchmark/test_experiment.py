@@ -120,22 +120,25 @@ def test_names_are_looked_up_before_anything_runs(changes: dict[str, Any], messa
     ("name", "preset"),
     [(name, preset) for name in SEARCHERS for preset in searcher_class(name).OPTIONS.PRESETS],
 )
-def test_a_benchmark_overrides_nothing_that_a_preset_states(
+def test_hyperparameters_are_what_the_user_wrote(
     name: str, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The released gradient search once got the benchmark's objective in place of its own."""
+    """What a benchmark knows of its run once chose another method than the documented one."""
     given: dict[str, Any] = {}
 
-    def make(_: str, __: Any, *, seed: int, preset: str, **parameters: Any) -> None:
-        given.update(parameters)
+    def make(_: str, __: Any, *, context: searchers.Context, **told: Any) -> None:
+        given.update(told, context=context)
 
     monkeypatch.setattr(searchers, "make", make)
     method = {"name": name, "preset": preset}
     benchmark = validate(Benchmark, changed(searchers={"it": method}), "x")
     prepare(benchmark, "here.yaml")
-    stated = searcher_class(name).OPTIONS.PRESETS[preset]
-    assert not set(given) & set(stated)
-    assert ("predictor" in given) == ("predictor" in searchers.hyperparameters(name))
+    context = given.pop("context")
+    assert given == {"seed": 0, "preset": preset}
+    assert (context.objective, context.threads) == (benchmark.objective, 1)
+    assert context.iterations == benchmark.iterations
+    follows = "predictor" in searcher_class(name).USES
+    assert (context.predictor is not None) == follows
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -156,26 +159,15 @@ def test_experiments_are_found_by_name_or_path(tmp_path: Path) -> None:
         find_experiment("smok")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "held-out",
-        "primitive-annealing",
-        "smoke",
-        "study-iso-iteration",
-        "study-iso-time",
-        "study-maestro",
-        "table1-grid",
-        "table1-iso-iteration",
-        "table1-iso-time",
-        "table1-iso-time-simulator",
-        "table1-paper-settings",
-        "table1-paper-settings-simulator",
-        "table1-paper-settings-time",
-    ],
-)
+BENCHMARKS = [
+    name
+    for name in shipped_experiments()
+    if load_yaml(find_experiment(name))["kind"] == "benchmark"
+]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_shipped_benchmarks_are_valid(name: str) -> None:
-    assert name in shipped_experiments()
     benchmark = load_experiment(find_experiment(name), Benchmark)
     assert benchmark.name == name
 

@@ -41,8 +41,8 @@ def test_the_main_job(
         assert name in output
         results = load(tmp_path / name)
         assert len(results.workloads) == 8
-        assert "gradient (visited)" in results.searchers
-        assert "gradient (deployable)" in results.searchers
+        assert "gradient" in results.searchers
+        assert "projected descent" in results.searchers
         for label in results.searchers:
             lost = results.fruitless(label)
             if results.primary_axis == "evaluation":

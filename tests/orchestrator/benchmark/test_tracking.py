@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from marks import noisy_libraries
@@ -15,7 +17,7 @@ from mapspace.errors import MapspaceError
 from orchestrator.benchmark import mlflow_children, mlflow_log
 from orchestrator.comparison.page import draw_report
 from orchestrator.comparison.results_files import CERTIFICATES_FOLDER, save
-from orchestrator.runs import mlflow_client, mlflow_many
+from orchestrator.runs import mlflow_client
 
 pytestmark = noisy_libraries
 
@@ -51,30 +53,11 @@ def logged(folder: Path, uri: str, name: str) -> tuple[Any, str]:
     save(results, folder)
     (folder / CERTIFICATES_FOLDER).mkdir(exist_ok=True)
     (folder / CERTIFICATES_FOLDER / "left.json").write_text("{}")
-    return results, mlflow_log.log_results(results, folder, uri)
+    return results, mlflow_log.log_results(results, folder, uri).run
 
 
-WAYS = ("file", "rows", "client")
-
-
-def choose(way: str, patch: pytest.MonkeyPatch) -> None:
-    """How runs come into the store: without MLflow, as rows of its tables, as into a server."""
-    if way != "file":
-        patch.setattr(mlflow_client, "open_database", lambda uri, mlflows_own: None)
-    if way == "client":
-        patch.setattr(mlflow_many, "_own_tables", lambda client: None)
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    choose(request.param, monkeypatch)
-    return str(request.param)
-
-
-def test_a_parent_and_a_child_per_searcher_and_workload(
-    store: str, tmp_path: Path, way: str
-) -> None:
-    results, parent = logged(tmp_path / "run", store, f"structure-{way}")
+def test_a_parent_and_a_child_per_searcher_and_workload(store: str, tmp_path: Path) -> None:
+    results, parent = logged(tmp_path / "run", store, "structure")
     runs = children(store, parent)
     expected = [f"{s} / {w}" for s in results.searchers for w in results.workloads]
     assert sorted(runs) == sorted(expected)
@@ -108,82 +91,132 @@ def test_the_page_and_its_figures_are_artifacts_of_the_parent(store: str, tmp_pa
     results = make_results(name="drawn")
     save(results, tmp_path)
     _, drawn = draw_report({tmp_path: results}, tmp_path)
-    parent = mlflow_log.log_results(results, tmp_path, store)
+    parent = mlflow_log.log_results(results, tmp_path, store).run
     found = {file.path for file in client(store).list_artifacts(parent, "report")}
     assert found == {"report/report.html", *(f"report/{file.name}" for file in drawn.values())}
     assert "report/drawn-final.png" in found
 
 
-def test_all_ways_leave_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    monkeypatch.setattr(mlflow_children, "_now", lambda: 1_700_000_000_000)
-    for way in WAYS:
-        folder = tmp_path / way / "run"
-        folder.mkdir(parents=True)
-        results = make_results(name="same")
-        save(results, folder)
-        (folder / "best.jsonl").write_text(json.dumps(RECORD) + "\n")
-        (folder / CERTIFICATES_FOLDER).mkdir()
-        (folder / CERTIFICATES_FOLDER / "left.json").write_text("{}")
-        store = mlflow_client.default_uri(folder)
-        with monkeypatch.context() as patch:
-            choose(way, patch)
-            parent = mlflow_log.log_results(results, folder, store)
-        found.append(content(store, tmp_path / way, parent))
-    assert len(found[0]) == 10
-    assert found[0] == found[1] == found[2]
-    assert found[0]["annealing / left"][1][-1] == ["best.json"]
+def test_a_childs_artifacts_are_its_best_mapping_and_certificate(
+    store: str, tmp_path: Path
+) -> None:
+    (tmp_path / "best.jsonl").write_text(json.dumps(RECORD) + "\n")
+    _, parent = logged(tmp_path, store, "texts")
+    found = client(store).list_artifacts(children(store, parent)["annealing / left"].info.run_id)
+    assert [file.path for file in found] == ["best.json"]
 
 
-def content(uri: str, folder: Path, parent: str) -> dict[str, Any]:
-    """What MLflow's client says of every run, but for ids, places and times of the day."""
+def methods(uri: str, parent: str) -> dict[str, Any]:
+    """The runs over all workloads, by the labels of methods."""
     connection = client(uri)
-    runs = {}
-    for run in connection.search_runs([connection.get_run(parent).info.experiment_id]):
-        key = run.info.run_id
-        hidden = {"mlflow.parentRunId": parent, "mapspace.key": ""}
-        tags = {name: hidden.get(name, value) for name, value in run.data.tags.items()}
-        history = {
-            metric: sorted(
-                repr((one.value, one.step, one.timestamp - run.info.start_time))
-                for one in connection.get_metric_history(key, metric)
-            )
-            for metric in run.data.metrics
-        }
-        info = dict(run.info)
-        assert info.pop("end_time") >= run.info.start_time
-        del info["start_time"]
-        artifacts = sorted(file.path for file in connection.list_artifacts(key))
-        shown = (info, run.data.params, repr(run.data.metrics), history, artifacts)
-        text = json.dumps([tags, shown])
-        for place, name in ((parent, "PARENT"), (key, "RUN"), (str(folder), "FOLDER")):
-            text = text.replace(place, name)
-        runs[run.info.run_name] = json.loads(text)
-    return runs
+    of_one = f"tags.`mlflow.parentRunId` = '{parent}' AND tags.`mapspace.level` = 'method'"
+    found = connection.search_runs([connection.get_run(parent).info.experiment_id], of_one)
+    return {run.data.tags["mapspace.searcher"]: run for run in found}
+
+
+def history(uri: str, run: Any, metric: str) -> dict[int, float]:
+    """What a metric was at its steps."""
+    found = client(uri).get_metric_history(run.info.run_id, metric)
+    return {one.step: one.value for one in found}
 
 
 def test_a_method_is_a_run_over_all_workloads(store: str, tmp_path: Path) -> None:
     _, parent = logged(tmp_path / "run", store, "methods")
-    connection = client(store)
-    experiment = connection.get_run(parent).info.experiment_id
-    found = connection.search_runs([experiment], "tags.`mapspace.level` = 'method'")
-    runs = {run.data.tags["mapspace.searcher"]: run for run in found}
+    runs = methods(store, parent)
     assert runs.keys() == {"annealing", "gradient (visited)", "random"}
     run = runs["annealing"]
     assert run.info.run_name == "annealing / all"
     # By hand: three times the optimum on the left, five times the bound on the right.
     above = 100 * (15**0.5 - 1)
     assert run.data.metrics["percent_above_lower_bound"] == pytest.approx(above)
-    name = "percent_above_lower_bound_by_workload"
-    history = {one.step: one.value for one in connection.get_metric_history(run.info.run_id, name)}
-    assert history[0] != 0  # nan: where relative times begin
-    assert history[1] == pytest.approx(400)
-    name = "percent_above_lower_bound_by_per_mille_of_budget"
-    history = {one.step: one.value for one in connection.get_metric_history(run.info.run_id, name)}
-    assert history[1000] == pytest.approx(above)
-    # After 10 % of its budget: twice as much.
-    assert history[100] == pytest.approx(100 * (2 * 15**0.5 - 1))
+    by_workload = history(store, run, "percent_above_lower_bound_by_workload")
+    assert by_workload[1] == pytest.approx(400)
+    # 40 and 90 on the left: their logarithms are 0.81 apart, and Student's t for one is 12.71.
+    half = 12.7062 * math.log(90 / 40) / 2 / 2
+    low, high = (run.data.metrics[f"percent_above_lower_bound_{end}"] for end in ("low", "high"))
+    assert low == 0
+    assert high == pytest.approx(100 * (15**0.5 * math.exp(half) - 1), rel=1e-4)
     assert "287 % above the optimum or a lower bound" in run.data.tags["mlflow.note.content"]
+    assert runs["gradient (visited)"].data.params["parameters.chains"] == "2"
+
+
+@pytest.mark.parametrize(("unit", "at_ten", "end"), [("query", 10, 100), ("ms", 100, 1000)])
+def test_a_methods_curves_are_over_queries_and_over_milliseconds(
+    store: str, tmp_path: Path, unit: str, at_ten: int, end: int
+) -> None:
+    _, parent = logged(tmp_path / "run", store, f"curves-{unit}")
+    run = methods(store, parent)["annealing"]
+    curve = history(store, run, f"percent_above_lower_bound_by_{unit}")
+    # By hand: from 10 queries on, a tenth of a second, twice as much as from 50 on.
+    twice, once = (100 * (factor * 15**0.5 - 1) for factor in (2, 1))
+    assert curve[end] == pytest.approx(once)
+    assert curve[max(curve)] == curve[end]
+    for step, value in curve.items():
+        if step >= at_ten:
+            assert value == pytest.approx(twice if step < end / 2 else once)
+
+
+def test_a_benchmark_says_what_it_comes_to_and_who_made_it(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    results = make_results(name="glance")
+    results = replace(results, provenance={**results.provenance, "commit": "0123abc"})
+    save(results, tmp_path)
+    draw_report({tmp_path: results}, tmp_path)
+    logged = mlflow_log.log_results(results, tmp_path, store)
+    connection = client(store)
+    for run in connection.search_runs([connection.get_run(logged.run).info.experiment_id]):
+        tags = run.data.tags
+        assert tags["mlflow.user"] == "ada"
+        assert tags["mlflow.source.name"] == "mapspace benchmark glance"
+        assert tags["mlflow.source.git.commit"] == "0123abc"
+    top = connection.get_run(logged.run).data
+    note = top.tags["mlflow.note.content"]
+    assert note.startswith(
+        "Numbers made up for a test.\n\n**Verdict.** After 100 iterations gradient"
+    )
+    assert "| annealing | 287.3 | 0 | " in note
+    assert "`report/glance-final.png`" in note
+    assert top.params["accelerator"] == "mm256"
+    assert top.metrics["percent_above_lower_bound_high/annealing"] > 287.3
+
+
+@pytest.mark.parametrize("workloads", [("left", "right"), ("left",)])
+def test_the_addresses_are_of_this_benchmarks_methods(
+    store: str, tmp_path: Path, workloads: tuple[str, ...]
+) -> None:
+    results = make_results(name=f"address-{len(workloads)}")
+    kept = tuple(run for run in results.runs if run.workload in workloads)
+    results = replace(results, runs=kept)
+    save(results, tmp_path)
+    logged = mlflow_log.log_results(results, tmp_path, store)
+    several = len(workloads) > 1
+    runs = methods(store, logged.run) if several else children(store, logged.run)
+    connection = client(store)
+    experiment = connection.get_run(logged.run).info.experiment_id
+    place, _, query = logged.compare.partition("?")
+    assert place == "http://127.0.0.1:5000/#/compare-runs"
+    asked = dict(parse_qsl(query))
+    assert asked.pop("workflowType") == "machine_learning"
+    ids = [
+        runs[f"{label}{'' if several else ' / left'}"].info.run_id for label in results.searchers
+    ]
+    asked = {key: json.loads(value) for key, value in asked.items()}
+    assert asked == {"runs": ids, "experiments": [experiment]}
+    place, _, query = logged.curves.partition("?")
+    assert place == f"http://127.0.0.1:5000/#/experiments/{experiment}/runs"
+    asked = dict(parse_qsl(query))
+    order = f"{asked['orderByKey']} ASC"
+    shown = connection.search_runs([experiment], asked["searchFilter"], order_by=[order])
+    first, *others = [run.data.tags["mapspace.searcher"] for run in shown]
+    assert first == "gradient (visited)"
+    # They end alike on the left.
+    assert sorted(others) == ["annealing", "random"]
+    # Of an experiment without it MLflow shows prompts and traces.
+    assert connection.get_experiment(experiment).tags["mlflow.experimentKind"] == (
+        "custom_model_development"
+    )
 
 
 def test_more_children_than_a_page_holds(
@@ -239,35 +272,19 @@ def test_steps_are_evaluations_and_timestamps_are_search_time(store: str, tmp_pa
     assert above[-1].value == pytest.approx(200.0)
 
 
-def test_of_many_children_one_curve_is_enough_for_both(
+def test_of_many_pairs_methods_alone_are_runs(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, few = logged(tmp_path / "few", store, "few")
-    monkeypatch.setattr(mlflow_children, "FEW_RUNS", 5)
-    monkeypatch.setattr(mlflow_children, "FEW_POINTS", mlflow_children.POINTS)
-    _, many = logged(tmp_path / "many", store, "many")
-    connection = client(store)
-    before, now = children(store, few), children(store, many)
-    assert before.keys() == now.keys()
-    for name, run in now.items():
-        metrics = run.data.metrics
-        assert metrics == pytest.approx(before[name].data.metrics)
-        percent = next(key for key in metrics if key.startswith("percent_above"))
-        curve = connection.get_metric_history(run.info.run_id, percent)
-        (end,) = connection.get_metric_history(run.info.run_id, "normalised_edp")
-        assert len(curve) > 2
-        # The curve that is left out, from the one that is there and both ends.
-        both = connection.get_metric_history(before[name].info.run_id, "normalised_edp")
-        known = {point.step: point.value for point in both}
-        factor = end.value / (100 + metrics[percent])
-        made = {point.step: factor * (100 + point.value) for point in curve[1:]}
-        assert made == pytest.approx({step: known[step] for step in made})
+    monkeypatch.setattr(mlflow_children, "MOST_PAIRS", 5)
+    results, parent = logged(tmp_path / "many", store, "many")
+    assert not children(store, parent)
+    assert {*methods(store, parent)} == {*results.searchers}
 
 
 def test_under_a_budget_of_time_the_grid_is_time(store: str, tmp_path: Path) -> None:
     results = make_results(name="time", seconds=1.0, iterations=None)
     save(results, tmp_path)
-    parent = mlflow_log.log_results(results, tmp_path, store)
+    parent = mlflow_log.log_results(results, tmp_path, store).run
     run = children(store, parent)["random / right"]
     history = client(store).get_metric_history(run.info.run_id, "normalised_edp")
     assert history[-1].timestamp - run.info.start_time == 1000
@@ -284,7 +301,7 @@ def test_logging_again_adds_nothing(store: str, tmp_path: Path) -> None:
 
 
 def test_interrupted_logging_is_completed(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, calls = mlflow_children._curve_metrics, 0
 
@@ -298,8 +315,8 @@ def test_interrupted_logging_is_completed(
     with monkeypatch.context() as patch:
         patch.setattr(mlflow_children, "_curve_metrics", counted)
         with pytest.raises(KeyboardInterrupt):
-            logged(tmp_path / "run", store, f"interrupted-{way}")
-    _, parent = logged(tmp_path / "run", store, f"interrupted-{way}")
+            logged(tmp_path / "run", store, "interrupted")
+    _, parent = logged(tmp_path / "run", store, "interrupted")
     runs = children(store, parent)
     assert len(runs) == 6
     assert all(run.info.status == "FINISHED" for run in runs.values())
@@ -319,7 +336,6 @@ def test_runs_that_a_repeated_request_has_made_twice_are_removed(
         return original(self, *arguments, **named)
 
     with monkeypatch.context() as patch:
-        choose("client", patch)
         patch.setattr(MlflowClient, "create_run", twice)
         patch.setattr(mlflow_log, "RUNS_PER_PAGE", 4)
         results, parent = logged(tmp_path / "run", store, "repeated")

@@ -148,8 +148,9 @@ def test_a_server_that_dies_twice_holds_everything_once_in_the_end(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "10")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
     with before_child(2, die_and_come_back, monkeypatch):
-        parent = mlflow_log.log_results(results, folder, server.uri)
-    assert mlflow_log.log_results(results, folder, server.uri) == parent
+        logged = mlflow_log.log_results(results, folder, server.uri)
+    assert mlflow_log.log_results(results, folder, server.uri) == logged
+    assert logged.compare.startswith(f"{server.uri}/#/compare-runs?")
 
     undisturbed = tmp_path / "undisturbed" / "run"
     undisturbed.mkdir(parents=True)

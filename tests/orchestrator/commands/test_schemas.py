@@ -125,6 +125,7 @@ CASES = [
     ("diff", "diff {folder}/one.jsonl {folder}/two.jsonl"),
     ("space", f"space {GEMM} {OTHER} --samples 200"),
     ("space-family", "space --family mttkrp --samples 500"),
+    ("describe-searcher", "describe searcher gradient"),
     *(("describe", f"describe {name}") for name in ("mm256", "eyeriss", "simba", "gemmini")),
     ("watch", "watch {folder}"),
     ("list", "list"),
@@ -132,6 +133,7 @@ CASES = [
     ("text", "export {folder}/one.jsonl --as c"),
     ("text", "export {folder}/one.jsonl --output {folder}/one.yaml"),
     ("text", "import {folder}/alexnet.m"),
+    ("text", "check {folder}/alexnet.m {folder}/network.yaml"),
     ("results", "results --store {folder}/store"),
     ("results-gc", "results gc --store {folder}/store"),
     ("results-rm", "results rm --all --store {folder}/store"),
@@ -169,8 +171,8 @@ def test_every_command_with_json_is_tried() -> None:
         if any("--json" in option.opts for option in command.params)
     }
     tried = {command.split()[0] for _, command in (*CASES, *SLOW)}
-    # Tried in test_kinds_contract.py and test_marvel_study.py; a run is what report is.
-    others = {"generate", "train", "benchmark", "sweep", "report", "run"}
+    # Tried in test_kinds_contract.py, test_marvel_study.py, test_jobs.py; a run is what report is.
+    others = {"generate", "train", "benchmark", "sweep", "report", "run", "submit"}
     assert with_json - others <= tried
     assert set(cli.commands) - with_json == {"mcp", "schema"}
 
@@ -179,7 +181,7 @@ def test_every_schema_is_tried_or_a_tool_s() -> None:
     from orchestrator.agent_tools import TOOLS
 
     tried = {name for name, _ in (*CASES, *SLOW)} | set(TOOLS)
-    assert set(ANSWERS) - tried == {"search-simulator", "report"}
+    assert set(ANSWERS) - tried == {"search-simulator", "report", "submit"}
 
 
 @pytest.mark.parametrize("name", NAMES)

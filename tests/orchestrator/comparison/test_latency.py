@@ -154,7 +154,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=STEPS, recorded=st.sampled_from([0.0, 0.25]), latency=st.sampled_from([0.0, 1.0, 8.0]))
 def test_a_replay_is_the_search_that_had_the_latency(
     steps: list[tuple[int, int, int, bool]], recorded: float, latency: float

@@ -28,7 +28,10 @@ def made_up() -> Results:
     for place, run in enumerate(results.runs):
         kept = slice(place % 3, None)
         part = {name: getattr(run, name)[kept] for name in ("evaluation", "time", "loss")}
-        runs.append(replace(run, **part, counted=run.evaluation[kept] // 2, best_code=(place, 2)))
+        timed = {"processor_seconds": 0.5, "wall_seconds": 0.75} if place % 2 else {}
+        runs.append(
+            replace(run, **part, **timed, counted=run.evaluation[kept] // 2, best_code=(place, 2))
+        )
     runs[3] = replace(runs[3], failure="the network diverged")
     lost = {"loss": np.full(len(runs[-1].loss), np.inf), "best_loss": np.inf, "best_code": ()}
     runs[-1] = replace(runs[-1], **lost)
@@ -65,6 +68,17 @@ def test_they_come_back_bit_for_bit(many: Path) -> None:
     assert "runs" not in json.loads((many / "summary.json").read_text())
 
 
+def test_files_of_before_times_were_taken_are_read(many: Path) -> None:
+    path, names = many / "runs.parquet", ["processor_seconds", "wall_seconds"]
+    tables = [table.drop_columns(names) for table in parts(path)]
+    with pq.ParquetWriter(path, tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    found = load(many)
+    assert found.runs[1].wall_seconds is None
+    assert np.isnan(found.column("wall_seconds", "annealing")).all()
+
+
 def test_statistics_and_pages_are_those_of_runs_at_hand(many: Path, tmp_path: Path) -> None:
     there, found = made_up(), load(many)
     assert text_table(found) == text_table(there)
@@ -73,6 +87,9 @@ def test_statistics_and_pages_are_those_of_runs_at_hand(many: Path, tmp_path: Pa
         assert repr(found.ratio(label, "annealing")) == repr(there.ratio(label, "annealing"))
         for name in ("seed", "seconds", "iterations", "failure"):
             assert np.array_equal(found.column(name, label), there.column(name, label))
+        for name in ("processor_seconds", "wall_seconds"):
+            one, other = found.column(name, label), there.column(name, label)
+            assert np.array_equal(one, other, equal_nan=True)
         for axis in ("evaluation", "seconds"):
             grid = there.grid("left", axis)
             assert np.array_equal(found.grid("left", axis), grid)

@@ -121,6 +121,14 @@ def test_every_baseline_is_compared_with_every_variant() -> None:
     assert compare(results([*BASELINES, *OURS])) == []
 
 
+def test_on_the_papers_machine_with_its_banks_and_without() -> None:
+    banked = results(accelerator="mindmappings")
+    assert paper(banked) == paper(results())
+    assert len(replays(banked)) == 4
+    assert "banks" not in paper_tables(banked)[0].note
+    assert "the machine mm256, whose buffers have no banks" in paper_tables(results())[0].note
+
+
 def test_replayed_by_hand() -> None:
     found = replayed(results(), latency=1.0, seconds=60.0)
     assert found.primary_axis == "seconds"

@@ -12,6 +12,7 @@ import pytest
 from sample_results import make_results, make_run
 
 from mapspace.errors import ConfigError
+from orchestrator.comparison.conclusion import conclusion
 from orchestrator.comparison.figures import draw_final, styles
 from orchestrator.comparison.latency_section import paper_points
 from orchestrator.comparison.page import benchmark_document, text_table, write_report
@@ -77,11 +78,11 @@ def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
 
 def test_the_numbers_are_the_results() -> None:
     results = make_results()
-    assert table(results, "normalised").cells()[0] == ["annealing", "6.000", "8.000", "6.928"]
+    assert table(results, "normalised").cells()[0] == ["annealing", "6.928", "6.000", "8.000"]
     above = table(results, "above")
-    assert above.header[1:] == ("left", "right (at most)", "mean")
+    assert above.header[1:] == ("mean", "left", "right (at most)")
     # Annealing: in per cent above the optimum, and above the floor.
-    assert above.cells()[0][:3] == ["annealing", "200.00", "400.00"]
+    assert above.cells()[0] == ["annealing", "287.30", "200.00", "400.00"]
     assert [row[2] for row in table(results, "bounds").cells()] == [
         "the optimum, from the table of proven ones",
         "a lower bound; the optimum is not proven (no proof was tried)",
@@ -98,6 +99,49 @@ def test_the_best_of_a_column_stands_out() -> None:
         [True, True, True],
         [False, False, False],
     ]
+
+
+def test_the_mean_has_the_interval_that_its_seeds_give() -> None:
+    # Of annealing the logarithms of "left" alone vary, by ln(90 / 40) between two seeds.
+    half = 12.706 * math.log(90 / 40) / 2 / 2
+    interval = make_results().overall_interval("annealing", above=True)
+    assert float(interval.mean) == pytest.approx(math.sqrt(3 * 5) - 1)
+    assert float(interval.high) == pytest.approx(math.sqrt(3 * 5) * math.exp(half) - 1, rel=1e-4)
+    assert float(interval.low) == 0.0
+    cell = table(make_results(), "above").body()[0][1]
+    assert cell.note == f"0 to {100 * float(interval.high):.2f}"
+    # Nothing varies.
+    assert table(make_results(), "above").body()[2][1].note == ""
+
+
+def test_the_page_begins_with_who_ends_lowest_and_whether_that_is_certain() -> None:
+    results = make_results()
+    lead = benchmark_document({Path("run"): results}, Path("run")).lead
+    assert lead.startswith(
+        "After 100 iterations gradient (visited) ends 36.93 % (0 to 1699.81) above the optimum or "
+        "a lower bound in EDP, and cannot be told apart from annealing, 287.30 % ("
+    )
+    # No interval of few seeds leaves a factor of five open.
+    sure = [replace(run, best_loss=run.best_loss * (1 + 1e-3 * run.seed)) for run in results.runs]
+    sure = [
+        replace(run, best_loss={"left": 20.0, "right": 100.0}[run.workload] * (1 + 1e-3 * run.seed))
+        if run.searcher == "gradient (visited)"
+        else run
+        for run in sure
+    ]
+    said = conclusion(replace(results, runs=tuple(sure)))
+    assert "less than all others" not in said  # of annealing
+    alone = tuple(run for run in sure if run.searcher != "annealing")
+    said = conclusion(replace(results, runs=alone))
+    # sqrt(3 x 7.5) is 4.743 and sqrt(1.25) 1.118, each with half a thousandth for the second seed.
+    assert ", less than all others; the next, random, 374.58 % (373.86 to 375.30): 4.24" in said
+    one = tuple(run for run in results.runs if run.seed == 0)
+    assert "may be chance" in conclusion(replace(results, runs=one))
+    best = [run for run in one if run.searcher == "gradient (visited)"]
+    twice = tuple(replace(run, searcher=name) for name in ("annealing", "random") for run in best)
+    assert "above" in (said := conclusion(replace(results, runs=twice)))
+    assert ", as random does; of one seed" in said
+    assert conclusion(replace(results, runs=results.runs[:4])) == ""
 
 
 def test_when_each_method_pays() -> None:
@@ -159,9 +203,9 @@ def test_certificates_are_linked_where_they_lie(tmp_path: Path) -> None:
 def test_the_table_for_a_terminal() -> None:
     lines = text_table(make_results()).splitlines()
     assert lines[0].split("  ")[0] == "EDP, % above the optimum"
-    assert lines[0].split()[-5:] == ["left", "right", "(at", "most)", "mean"]
+    assert lines[0].split()[-5:] == ["mean", "left", "right", "(at", "most)"]
     # sqrt(3 x 5) - 1 is 287.3 %.
-    assert lines[2].split() == ["annealing", "200.00", "400.00", "287.30"]
+    assert lines[2].split() == ["annealing", "287.30", "200.00", "400.00"]
     assert set(lines[1]) == set(lines[5]) == {"-"}
     assert lines[6].split()[-2:] == ["20", NOTHING]
     assert lines[7].split()[-2:] == [NOTHING, "80"]
@@ -173,7 +217,7 @@ def test_what_is_measured_against_is_in_joules_and_seconds() -> None:
     results = make_results()
     slow = replace(results, provenance={**results.provenance, "clock_ghz": 0.2})
     # 20 pJ x cycles of 5 ns each.
-    assert above_table(slow).cells()[3] == ["proven optimum, J s", "1e-19", NOTHING, ""]
+    assert above_table(slow).cells()[3] == ["proven optimum, J s", "", "1e-19", NOTHING]
     # Runs from before the clock was noted.
     assert above_table(results).cells()[3][0] == "proven optimum, pJ x cycles"
 
@@ -184,7 +228,7 @@ def test_the_table_tells_the_optimum_from_what_is_close_to_it() -> None:
     bounds = {name: Bounds(10.0, 15.0, value) for name, value in values.items()}
     lines = text_table(replace(results, bounds=bounds)).splitlines()
     assert lines[0].startswith("EDP, % above the proven optimum")
-    assert lines[4].split() == ["random", "<0.01", "0", "<0.01"]
+    assert lines[4].split() == ["random", "<0.01", "<0.01", "0"]
     assert "at most" not in "\n".join(lines)
 
 
@@ -226,10 +270,12 @@ def test_a_search_that_found_nothing_is_said_and_harms_no_other_figure(
     }
     assert latencies <= changed
     lines = text_table(lacking).splitlines()
-    assert lines[2].split(maxsplit=3) == ["annealing", "n/a", "400.00", "n/a, 1 of 4 found nothing"]
+    assert lines[2].split() == [
+        *["annealing", "n/a,", "1", "of", "4", "found", "nothing", "n/a", "400.00"]
+    ]
     # The mean's column has become wider.
-    assert [line.strip("-").split() for line in lines[3:]] == [
-        line.strip("-").split() for line in text_table(whole).splitlines()[3:]
+    assert [line.strip("-").split() for line in lines[3:8]] == [
+        line.strip("-").split() for line in text_table(whole).splitlines()[3:8]
     ]
 
 
@@ -271,3 +317,54 @@ def test_a_mean_over_the_other_workloads_is_not_drawn(
 def test_without_results_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no finished benchmark"):
         write_report(tmp_path)
+
+
+def timed(processor: float | None, wall: float | None, **experiment: Any) -> Results:
+    """Made-up results whose searches took so much in all."""
+    results = make_results(**experiment)
+    part = {"processor_seconds": processor, "wall_seconds": wall}
+    count = len(results.runs)
+    each = {name: None if sum_ is None else sum_ / count for name, sum_ in part.items()}
+    return replace(results, runs=tuple(replace(run, **each) for run in results.runs))
+
+
+def test_page_and_table_say_the_clock_and_that_a_machine_was_shared() -> None:
+    shared = "The machine was shared: searches took 60.0 s by the wall, 24.0 s of processor time."
+    busy = f"{shared} Figures over time are those of a busy machine."
+    for clock, line in (("processor", shared), ("wall", busy)):
+        results = timed(24.0, 60.0, seconds=1.0, iterations=None, clock=clock)
+        assert line in " ".join(text_table(results).split())
+        section = section_of(results)
+        assert line in section.blocks
+        assert any("processor time of the" in str(block) for block in section.blocks) == (
+            clock == "processor"
+        )
+        spent = table(results, "spent")
+        assert spent.header[6:8] == ("processor s", "wall s")
+        assert [[cell.value for cell in row[6:8]] for row in spent.body()] == [["2", "5"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("processor", "wall"),
+    [(24.0, 25.0), (24.0, 12.0), (0.2, 0.9), (None, 60.0), (None, None)],
+    ids=["alone", "threads", "too short to tell", "others answer", "before it was taken"],
+)
+def test_a_machine_that_was_not_shared_is_not_said_to_be(
+    processor: float | None, wall: float | None
+) -> None:
+    assert "shared" not in text_table(timed(processor, wall, clock="processor"))
+
+
+def test_more_seconds_than_the_processors_had_are_a_shared_machine() -> None:
+    made = {"search_seconds": 50.0, "elapsed_seconds": 20.0, "processors": 2}
+    results = timed(None, None)
+    results = replace(results, provenance={**results.provenance, **made})
+    assert "50.0 s in 20.0 s on 2 processors. Figures" in text_table(results)
+
+
+def test_a_surrogate_that_is_followed_uncounted_is_said() -> None:
+    """None of the made-up searches has counted a query of its surrogate."""
+    rows = [[cell.value for cell in row] for row in table(make_results(), "spent").body()]
+    assert {row[0]: row[4] for row in rows} == {
+        "annealing": "0", "gradient (visited)": "not counted", "random": "0",
+    }  # fmt: skip

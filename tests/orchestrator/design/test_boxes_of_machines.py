@@ -47,7 +47,7 @@ def test_keys_have_an_order_only_where_more_is_never_worse() -> None:
     assert ordered(skipping, "L1.capacity_words", "L1.energy_pj") == [False, True]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 2), min_size=4, max_size=4),
     st.lists(st.integers(0, 2), min_size=4, max_size=4),
@@ -100,7 +100,7 @@ def ragged(seed: int) -> Callable[..., Figures]:
 PLACES = st.tuples(*(st.integers(0, len(values) - 1) for values in MIXED.values()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PLACES, PLACES, PLACES, st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_box_of_components_is_no_better_than_its_ideal(
     one: tuple[int, ...], other: tuple[int, ...], third: tuple[int, ...], nodes: bool, seed: int

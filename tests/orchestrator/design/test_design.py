@@ -28,6 +28,7 @@ from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.sweep.config import AreaProxy, Sweep
 from orchestrator.sweep.config import Limits as AreaLimits
 from orchestrator.sweep.plan import prepare_sweep
+from orchestrator.sweep.report import sweep_document
 from orchestrator.sweep.results import SweepResults
 from orchestrator.sweep.run import sweep
 
@@ -223,7 +224,7 @@ def test_what_takes_no_area_is_not_searched(tmp_path: Path) -> None:
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=3),
     st.floats(5_000, 60_000),
 )
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_what_is_cut_off_a_box_is_too_large(ends: list[tuple[int, int]], most: float) -> None:
     grid, limits = FIVE_EACH, AreaLimits(area_bits=most)
     box = tuple((min(pair), max(pair) + 1) for pair in ends)
@@ -271,6 +272,18 @@ def test_what_binds_is_what_the_next_machine_has(tmp_path: Path) -> None:
         assert step.value == best[step.key]
     again = designed(tmp_path / "front", **same, find="front")[1]
     assert (again.steps, again.ends) == ((), ())
+    # The page begins with what is proven, and of one machine there is no chart.
+    proof = found.proof()
+    assert proof.notes[0].startswith("No machine of the grid is better")
+    assert "`mapspace verify certificate.json`" in proof.notes[-1]
+    rows = [row[0].value for table in proof.tables for row in table.body()]
+    assert rows == [*(step.key for step in found.steps), *found.ends]
+    page = sweep_document(found.machines, proof)
+    assert page.sections[0] is proof
+    assert [figure for section in page.sections for figure in section.figures] == []
+    fronts = sweep_document(again.machines, again.proof())
+    assert fronts.sections[0].notes[0] == "No other machine of the grid is on the front."
+    assert len(fronts.sections[1].figures) == 1
 
 
 class Stopping(Limits):
@@ -460,3 +473,13 @@ def test_no_certificate_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_misuse(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, ValueError), match=message):
         prepare_design(Design.model_validate({"kind": "design", **content(**changes)}), "test.yaml")
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.03, 0.1, 0.4])
+def test_the_gap_of_an_answer_is_at_most_what_was_asked(tmp_path: Path, gap: float) -> None:
+    same: dict[str, Any] = {"energy_scaling": "sqrt", "find": "best"}
+    _, near = designed(tmp_path / "a", **same, gap=gap)
+    assert near.gap is not None
+    assert near.gap <= gap
+    found = swept(tmp_path / "b", energy_scaling="sqrt").architectures["edp"].min()
+    assert near.machines.front["edp"].min() <= found * (1 + gap)

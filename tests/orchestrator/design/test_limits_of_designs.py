@@ -152,7 +152,7 @@ def held(layers: list[tuple[float, float, float, int]], most: Allowed, power: in
             assert energy * time**power >= bound * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(LAYER, min_size=1, max_size=3),
     st.floats(0.05, 1.0),

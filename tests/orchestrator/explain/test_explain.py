@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,10 +221,19 @@ def test_bad_records_are_refused_in_one_line(
 def test_other_operations_and_machines_are_refused(
     own: str, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("search", "gemm:M=4,N=2,K=8", "--accelerator", machine, "--why-not", own) == 2
-    assert "expected two mappings of one operation, got K = 2 and 8" in capsys.readouterr().err
-    other = _other_machine(own, tmp_path)
-    assert call("search", "gemm:M=4,N=2,K=2", "--accelerator", machine, "--why-not", other) == 2
-    assert "expected the levels DRAM, GLB, PE" in capsys.readouterr().err
-    assert call("search", "--network", "alexnet", "--why-not", own) == 2
-    assert "--why-not is for a single WORKLOAD" in capsys.readouterr().err
+    def refused(*arguments: Any) -> str:
+        """What is said of it, before anything else is done."""
+        store = tmp_path / "store"
+        asked = ("--accelerator", machine, "--store", store, "--why-not")
+        assert call("search", *arguments[:-1], *asked, arguments[-1]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert not store.exists()
+        return said
+
+    small = "gemm:M=4,N=2,K=2"
+    said = refused("gemm:M=4,N=2,K=8", own)
+    assert "expected two mappings of one operation, got K = 2 and 8" in said
+    assert "expected the levels DRAM, GLB, PE" in refused(small, _other_machine(own, tmp_path))
+    assert "--why-not is for a single WORKLOAD" in refused("--network", "alexnet", own)
+    assert "not with pad" in refused(small, "--pad", own)

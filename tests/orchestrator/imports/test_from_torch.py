@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_networks import Bert, Llama, ViT, mobilenetv2, resnet50
 
+import mapspace as ms
 from costmodel.networks import load_network
 from costmodel.workloads import network
 from mapspace.errors import ConfigError
@@ -164,14 +165,30 @@ class Moves(nn.Module):
         return torch.linalg.inv(y.transpose(0, 1).transpose(0, 1)[:, :, :4]) @ y
 
 
-def test_what_multiplies_nothing_and_what_is_not_known() -> None:
-    found = from_torch(Moves(), (torch.zeros(2, 4, dtype=torch.long),), name="moves")
+def test_what_multiplies_nothing_and_what_is_not_known(tmp_path: Path) -> None:
+    inputs = (torch.zeros(2, 4, dtype=torch.long),)
+    found = from_torch(Moves(), inputs, name="moves", skip_unknown=True)
     words = {node.operator.partition(".")[0]: node.words for node in found.moved}
     # 8 indices, 64 words read, 64 written; a relu reads and writes 64; views none.
     assert (words["embedding"], words["relu"], words["transpose"]) == (136, 128, 0)
     assert [node.node for node in found.unknown] == ["linalg_inv"]
     assert "# left out: linalg_inv (linalg_inv.default): no rule" in found.to_yaml()
     assert found.macs == 3 * 2 * 4 * 4 * 8
+    with pytest.raises(ConfigError, match=r"moves: unknown operators: linalg_inv .*with skip_unk"):
+        from_torch(Moves(), inputs, name="moves")
+    result = ms.search_network(found)
+    for text in (str(result), result.picture()):
+        assert "left out" in text
+        assert "linalg_inv (linalg_inv.default): no rule for this operator" in text
+    found.save(tmp_path / "moves.yaml")
+    for answer in (result, ms.search_network(tmp_path / "moves.yaml")):
+        entry = answer.to_dict()
+        assert [line.partition(" ")[0] for line in entry["left_out"]] == ["linalg_inv"]
+        assert entry["totals"] is not None
+        assert not entry["totals"]["complete"]
+        assert entry["totals"]["left_out"] == 1
+    with pytest.raises(ConfigError, match=r"jointly: expected a whole network; left out: linalg"):
+        ms.search_network(tmp_path / "moves.yaml", jointly=True)
 
 
 def test_dynamic_shapes_and_untraceable_modules_are_refused() -> None:
@@ -204,3 +221,10 @@ def test_products_are_numpys(seed: int) -> None:
     inputs = torch.zeros(*left), torch.zeros(*map(int, right))
     found = from_torch(Multiply(), inputs)
     assert found.macs == (inputs[0] @ inputs[1]).numel() * left[2]
+
+
+def test_a_network_that_was_read_is_searched() -> None:
+    found = read(lambda: nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4)), 2, 8)
+    result = ms.search_network(found)
+    assert [layer.workload.macs for layer in result.layers] == [256, 128]
+    assert result.network == "network"

@@ -285,6 +285,7 @@ def test_report_of_layers(tmp_path: Path) -> None:
         line.split("  ")[0]: line for line in text.splitlines() if "PAPER" not in line and line
     }
     assert claims["rows of Table 3, tile and layouts"].endswith("1 of 2")
+    assert "a fit: the weight of outputs" in " ".join(text.split())
     assert claims["throughput over the dataflows"].split()[-2:] == ["5.23x", "1.52x"]
     assert claims["random: its throughput, efficiency"].endswith("50 %, 50 %")
     assert claims["decoupling: runtime, energy (1/1 proven)"].endswith("25.0 %, 0.0 %")

@@ -194,7 +194,7 @@ def test_joint_searches_against_everything(layer: Layer) -> None:
     depthwise=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_bounds_hold(
     sizes: tuple[int, ...], window: tuple[int, ...], stride: int, depthwise: bool, seed: int
 ) -> None:

@@ -5,25 +5,31 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import call
+from commands import answer, call
+from paths import GOLDEN
 from small_hierarchies import random_machine, smaller
 from small_problems import every_mapping, random_parts
 
 import mapspace as ms
 from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
+from costmodel.costs import Objective
 from costmodel.exact.objective import SCALE, WEIGHTED, is_below, rank
 from costmodel.exact_any.choice import why_not_proven
+from costmodel.exact_any.weighted import Line
 from costmodel.networks import load_network
 from mapspace.errors import ConfigError
-from orchestrator.networks.jointly import Jointly
+from orchestrator.networks import jointly, layer_lines
+from orchestrator.networks.jointly import Jointly, Optimum
 from orchestrator.networks.layer_lines import LayerLines
-from orchestrator.networks.lines import Cut, corners, lower_bound
+from orchestrator.networks.limited import Limited
+from orchestrator.networks.lines import Cut, Limit, corners, lower_bound
 from orchestrator.networks.network_certificate import certify_network
 
 Pairs = list[tuple[float, float]]
@@ -70,7 +76,12 @@ def front(space: MapSpace, codes: Codes) -> Pairs:
     return kept
 
 
-def check(seed: int, most: int, *, deep: bool = False) -> int:
+POWERS = {"energy": (1, 0), "latency": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
+
+
+def check(
+    seed: int, most: int, *, deep: bool = False, objectives: Sequence[str] = tuple(POWERS)
+) -> int:
     """Holds the optimum of a random network against all choices; returns how many there are."""
     layers = some_layers(seed, most, deep=deep)
     fronts = [front(space, codes) for space, _, codes in layers]
@@ -82,8 +93,8 @@ def check(seed: int, most: int, *, deep: bool = False) -> int:
         )
         for choice in choices
     ]
-    powers = {"energy": (1, 0), "latency": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
-    for objective, (a, b) in powers.items():
+    for objective in objectives:
+        a, b = POWERS[objective]
         least = min(energy**a * cycles**b for energy, cycles in sums)
         lines = [LayerLines(space, count) for space, count, _ in layers]
         for one in lines:
@@ -93,13 +104,68 @@ def check(seed: int, most: int, *, deep: bool = False) -> int:
         assert float(found.value) == pytest.approx(least, rel=1e-9), where
         assert found.gap <= 1e-6, where
         assert float(found.bound) <= least * (1 + 1e-9), where
+        if objective in ("energy", "latency"):
+            check_tie(found, sums, where)
+            check_edge(lines, found, where)
     return len(choices)
+
+
+def check_tie(found: Optimum, sums: Pairs, where: str) -> None:
+    """Of equal choices the one that takes less energy, or fewer cycles, is found."""
+    if found.objective == "latency":
+        least = min(energy for energy, cycles in sums if cycles == found.cycles)
+        assert float(found.energy) == pytest.approx(least, rel=1e-9), where
+    else:
+        most = float(found.energy) * (1 + 1e-11)
+        assert found.cycles == min(cycles for energy, cycles in sums if energy <= most), where
+
+
+def check_edge(lines: list[LayerLines], found: Optimum, where: str) -> None:
+    """What the least takes of the other is a limit that is met, and so is the least itself."""
+    other = Limit(cycles=found.cycles) if found.objective == "energy" else None
+    other = other or Limit(energy=Fraction(float(found.energy)))
+    again = Limited(
+        [LayerLines(one.space, one.count, points=[*one.points]) for one in lines], other
+    )
+    assert again.run().value == pytest.approx(found.value, rel=1e-12), where
+    own = Limit(cycles=found.cycles) if found.objective == "latency" else None
+    own = own or Limit(energy=Fraction(float(found.energy)))
+    fresh = [LayerLines(one.space, one.count) for one in lines]
+    for one in fresh:
+        one.begin()
+    met = Limited(fresh, own).run()
+    assert (met.cycles, float(met.energy)) == (
+        found.cycles, pytest.approx(float(found.energy), rel=1e-11),
+    ), where  # fmt: skip
 
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_equals_every_choice_of_mappings(deep: bool) -> None:
     choices = [check(seed, 600, deep=deep) for seed in range(4)]
     assert max(choices) > 4
+
+
+def test_ties_are_broken_however_little_is_proven_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(layer_lines, "SLICE", 1e-9)
+    for seed in (2, 3):
+        check(seed, 300, objectives=("latency", "energy"))
+
+
+@pytest.mark.parametrize("objective", ["edp", "ed2p"])
+def test_proofs_that_have_only_begun_bound_nothing(
+    objective: Objective, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of large layers in short slices, whose tables are not there yet."""
+    nothing = Line(None, Fraction(0), None, False)
+    monkeypatch.setattr(layer_lines.LeastSum, "run", lambda self, seconds: nothing)
+    monkeypatch.setattr(jointly, "GLANCE", 0.01)
+    layers = [LayerLines(space, count) for space, count, _ in some_layers(0, 300, deep=False)]
+    for one in layers:
+        one.begin()
+    found = Jointly(layers, objective, seconds=1.0).run()
+    assert (found.bound, found.gap) == (0, float("inf"))
 
 
 @pytest.mark.slow
@@ -147,6 +213,9 @@ def test_a_network_is_certified_and_proven_again(
     assert said["totals"]["proven"]
     assert said["totals"]["gap"] == 0
     assert "square" in page.read_text()
+    # A bar per layer, and a nest of each, as there are few.
+    assert page.read_text().count("<img ") == 3
+    assert page.read_text().count("% of the energy</h2>") == 2
     assert len(output.read_text().splitlines()) == 2
     certificate = tmp_path / "found.certificate.json"
     assert call("verify", certificate) == 0
@@ -224,3 +293,29 @@ def test_what_cannot_be_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) 
         ms.search_network(TINY, narrow, jointly=True)
     assert call("search", "gemm:M=4,N=4,K=4", "--jointly") == 2
     assert "--jointly is for --network" in capsys.readouterr().err
+
+
+def test_a_limit_equal_to_the_least_is_met(capsys: pytest.CaptureFixture[str]) -> None:
+    case = GOLDEN / "wrong-answers" / "fail-08" / "net.yaml"
+    told = ("search", "--network", case, "--accelerator", "mm256", "--jointly")
+    least = answer(capsys, *told, "--objective", "energy")["totals"]
+    assert least["energy_pj"] == 18384.8
+    limit = ("--objective", "latency", "--max-energy-pj", 18384.8)
+    found = answer(capsys, *told, *limit)["totals"]
+    assert found["energy_pj"] == 18384.8
+    assert found["latency_cycles"] == least["latency_cycles"]
+    assert found["proven"]
+    assert call(*told, "--objective", "latency", "--max-energy-pj", 18384.7) == 2
+    assert "no mappings of the network take less than 18384.8 pJ" in capsys.readouterr().err
+
+
+def test_ties_of_totals_are_broken_as_those_of_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    case = GOLDEN / "wrong-answers" / "fail-10"
+    told = ("search", "--network", case / "net.yaml", "--accelerator", case / "m.yaml")
+    for objective in ("latency", "energy"):
+        alone, together = (
+            answer(capsys, *told, "--objective", objective, *how)["totals"]
+            for how in ((), ("--jointly",))
+        )
+        for figure in ("energy_pj", "latency_cycles"):
+            assert together[figure] == alone[figure]

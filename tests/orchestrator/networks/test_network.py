@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import pytest
 from commands import call, interrupted
 
 import mapspace as ms
+from costmodel.moves import Moved
 from costmodel.networks import load_network
 from costmodel.workloads import network, network_names
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml
 from orchestrator.answers.request import Request
-from orchestrator.networks.result import NetworkResult
+from orchestrator.networks.result import NetworkResult, _totals
 from orchestrator.networks.search import search_network
 from orchestrator.runs.ray_runtime import completed
 
@@ -218,7 +220,10 @@ def test_a_layer_without_a_mapping_is_a_row(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("layer: [gemm-512]", "layer: unknown key; did you mean layers? Known keys: name, layers."),
+        (
+            "layer: [gemm-512]",
+            "layer: unknown key; did you mean layers? Known keys: name, layers, left_out.",
+        ),
         ("layers: []", "layers: expected 1 or more entries"),
         ("layers: [7]", "layers[0]: expected a preset's name, inline text"),
         ("layers: [gemm-51]", "layers[0]: Unknown workload 'gemm-51'; did you mean gemm-512"),
@@ -315,3 +320,16 @@ def test_an_interruption_on_ray_keeps_what_is_finished(tmp_path: Path, ray_runti
     assert [row["standing"] for row in found.to_dict()["layers"]] == ["proven"]
     assert found.to_dict()["totals"]["complete"] is False
     assert found.failure == "interrupted: 2 of 3 layers are missing from the totals."
+
+
+def test_a_product_of_sums_with_moves_is_not_proven() -> None:
+    """The mapping that is the best by itself need not be the best beside what moves cost."""
+    result = ms.search("gemm:M=4,N=4,K=4", "mm256", store=False)
+    still, moving = Moved(Fraction(0), 0), Moved(Fraction(5), 7)
+    for objective, moves, proven in (
+        ("edp", still, True), ("edp", moving, False), ("ed2p", moving, False),
+        ("energy", moving, True), ("latency", moving, True),
+    ):  # fmt: skip
+        found = [(1, ms.search("gemm:M=4,N=4,K=4", "mm256", objective=objective, store=False))]
+        assert _totals(objective, found, moves, complete=True).overall.proven == proven
+    assert not _totals("edp", [(1, result), (1, result)], still, complete=True).overall.proven

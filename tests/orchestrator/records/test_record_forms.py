@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 from commands import answer, call, printed
@@ -17,10 +18,14 @@ from paths import GOLDEN, ROOT
 
 import mapspace as ms
 from costmodel.levels import ActionEnergies, Level, SpatialRules
+from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.record_forms import as_nest
 from costmodel.loop_nest.record_schema import IDENTIFIER, record_schema, schema_text
+from costmodel.loop_nest.records import mapping_record, score
 from costmodel.machine import Machine
+from costmodel.map_space.map_space import MapSpace
 from costmodel.workload_families import FAMILIES, Einsum
+from mapspace.errors import ConfigError
 
 Record = dict[str, Any]
 Capture = pytest.CaptureFixture[str]
@@ -120,6 +125,8 @@ def test_what_a_level_holds_is_what_its_machine_lets_it_hold() -> None:
         ({"version": 2}, "version: expected 1, got 2"),
         ({"problem": {}}, "workload: problem says it as well; give one of them"),
         ({"workload": "gemm-51"}, "Unknown workload 'gemm-51'"),
+        ({"accelerator": ..., "accelrator": "mm256"}, "accelrator: unknown key; did you mean acc"),
+        ({"mapping": ..., "maping": []}, "maping: unknown key; did you mean mapping"),
         ({"accelerator": "mm25"}, "Unknown accelerator 'mm25'"),
         ({"accelerator": "mindmappings"}, "mapping[L2].banks: expected 16 banks"),
         ({"accelerator": {"extends": "mm256", "overflow": "bypass"}}, "has overflow: bypass"),
@@ -134,8 +141,9 @@ def test_what_a_level_holds_is_what_its_machine_lets_it_hold() -> None:
     ],
 )
 def test_bad_records_are_one_line(changes: Record, message: str) -> None:
+    changed = {key: value for key, value in (five() | changes).items() if value is not ...}
     with pytest.raises(ms.ConfigError) as caught:
-        costs(five() | changes)
+        costs(changed)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -255,4 +263,51 @@ def test_the_machines_and_workloads_of_the_guides_load() -> None:
     assert [ms.workload(yaml.safe_load(text)).name for text in blocks("workloads.md", "yaml")] == [
         "depthwise",
         "scores",
+        "quantised",
     ]
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "says"),
+    [
+        (("mapping", 0), "bypass", "mapping[0].bypass: unknown key. Known keys: level, keep"),
+        (("mapping", 0), "keeep", "mapping[0].keeep: unknown key; did you mean keep?"),
+        (("mapping", 0), "temporal_rests", "temporal_rests: unknown key"),
+        (("arch", "levels", 1), "size_word", "size_word: unknown key; did you mean size_words?"),
+        (("arch", "mac"), "energy", "arch.mac.energy: unknown key"),
+        (("arch",), "word_bits", "arch.word_bits: unknown key"),
+        (("problem",), "stride", "problem.stride: unknown key"),
+        (("problem", "tensors", 0), "role", "role: unknown key"),
+    ],
+)
+def test_a_key_that_nobody_reads_is_refused(place: tuple[Any, ...], key: str, says: str) -> None:
+    record = as_nest(
+        {
+            "workload": "gemm:M=4,N=4,K=4",
+            "accelerator": "mm256",
+            "mapping": [{"level": "L1", "temporal": [["M", 4], ["N", 4], ["K", 4]]}],
+        }
+    )
+    record = json.loads(json.dumps(record | {"mine": {"kept": 3}}))
+    part = record
+    for step in place:
+        part = part[step]
+    part[key] = []
+    with pytest.raises(ConfigError) as refused:
+        score([record], LoopNestModel())
+    assert says in str(refused.value)
+
+
+def test_a_key_that_nobody_reads_is_refused_in_records_by_level() -> None:
+    space = MapSpace("gemm:M=4,N=4,K=4", "mm256")
+    record = mapping_record(space, space.sample(np.random.default_rng(0), 1, feasible=True)[0])
+    for part, key, says in (
+        ("arch", "size_word", "arch.size_word: unknown key; did you mean size_words?"),
+        ("mapping", "L9", "mapping: unknown 'L9'"),
+    ):
+        broken = {**record, part: {**record[part], key: {}}}
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            score([broken], LoopNestModel())
+    level = {**record["mapping"]["L1"], "bypass": ["A"]}
+    with pytest.raises(ConfigError, match=r"mapping.L1.bypass: unknown key. Known keys: temporal"):
+        score([{**record, "mapping": {**record["mapping"], "L1": level}}], LoopNestModel())

@@ -8,7 +8,15 @@ import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
-from orchestrator.report.figure_style import INK, MUTED, STYLE, plain_figure, save, styled
+from orchestrator.report.figure_style import (
+    INK,
+    MUTED,
+    STYLE,
+    plain_figure,
+    plain_ticks,
+    save,
+    styled,
+)
 
 
 @styled
@@ -53,3 +61,31 @@ def test_a_figure_is_there_whole_or_not_at_all(
         save(drawn(), path)
     assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown", "power"),
+    [
+        (4.4e-5, 4.9e-5, ["4.4", "4.5", "4.6", "4.7", "4.8", "4.9"], "\N{MULTIPLICATION SIGN}10⁻⁵"),
+        (3.9e-5, 5.1e-5, ["4", "4.25", "4.5", "4.75", "5"], "\N{MULTIPLICATION SIGN}10⁻⁵"),
+        (1.3e5, 2e6, ["200,000", "500,000", "1,000,000", "2,000,000"], ""),
+        (
+            8e5,
+            1.3e6,
+            ["800,000", "900,000", "1,000,000", "1,100,000", "1,200,000", "1,300,000"],
+            "",
+        ),
+    ],
+)
+def test_a_narrow_axis_has_plain_numbers(
+    low: float, high: float, shown: list[str], power: str
+) -> None:
+    panel = plain_figure(4, 4).subplots()
+    panel.plot([1, 2], [low, high])
+    panel.set_yscale("log")
+    plain_ticks(panel)
+    ends = panel.get_ylim()
+    ticks = [tick for tick in panel.yaxis.get_major_locator()() if ends[0] <= tick <= ends[1]]
+    texts = [panel.yaxis.get_major_formatter()(tick, 0) for tick in ticks]
+    assert [text for text in texts if text in shown] == shown
+    assert "".join(text.get_text() for text in panel.texts) == power

@@ -13,7 +13,7 @@ from report_documents import DOCUMENTS
 from orchestrator.report.document import LEFT, Cell, Document, Figure, Section, Table
 from orchestrator.report.page import MOST_SHOWN, write_page
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "input", "wbr"}
 ODD = '<script src="https://elsewhere/x.js"></script> & "O\'Brien" </td></table>'
 
 
@@ -128,3 +128,10 @@ def test_a_page_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         write_page(document, tmp_path / "page.html", tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
     assert (tmp_path / "page.html").read_text() == "before"
+
+
+def test_a_lead_has_a_paragraph_per_line(tmp_path: Path) -> None:
+    document = Document("title", "Who won.\nHow many.", [Section("one", ["text"])])
+    assert '<p class="lead">Who won.</p>\n<p class="lead">How many.</p>' in written(
+        document, tmp_path
+    )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Table
-from orchestrator.report.text_table import WIDTH, table_lines, wrapped
+from orchestrator.report.text_table import WIDTH, fitted, line_width, table_lines, wrapped
 
 TABLE = Table(
     "t",
@@ -34,7 +36,7 @@ def test_a_foot_is_set_apart() -> None:
 def test_no_line_is_broken_unless_it_shall_be() -> None:
     words = "word " * 100
     table = Table("t", "", ("", ""), (LEFT, LEFT), [("first", words), ("second", "short")])
-    assert table_lines(table) == [f"first   {words.strip()}", "second  short"]
+    assert table_lines(table, width=1000) == [f"first   {words.strip()}", "second  short"]
     first, *rest, last = table_lines(table, width=WIDTH)
     assert first.startswith("first   word")
     assert all(line.startswith("        word") for line in rest)
@@ -52,3 +54,31 @@ def test_a_table_keeps_its_numbers_for_other_programs() -> None:
         "longer name,,bcd",
         "total,0.3333333333333333,",
     ]
+
+
+def test_a_wide_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("name", *(f"L{place}.capacity_words" for place in range(12)), "told")
+    row = ("machine", *(f"{10**place:,}" for place in range(12)), "a text of many words " * 3)
+    table = Table("t", "", names, (LEFT, *[RIGHT] * 12, LEFT), [row, row], foot=[row])
+    for width in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = table_lines(table)
+        assert max(map(len, lines)) <= width == line_width()
+        words = " ".join(lines).split()
+        # Every number is there, whole, in every row.
+        assert all(words.count(text) == 3 for text in row[1:-1])
+        assert words.count("many") == 9
+        # Columns that go on below stand beside the row's name once more.
+        assert words.count("machine") == 3 * words.count("name") > 3
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert len(table_lines(table)) == 6
+
+
+def test_texts_end_where_the_terminal_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    fact = f"limited by      {'word ' * 20}".rstrip()
+    path = f"results  /{'x' * 70}"
+    lines = fitted(f"{fact}\n{path}\nshort").splitlines()
+    assert [line for line in lines if len(line) > 60] == [f"         /{'x' * 70}"]
+    assert lines[1].startswith(f"{'':16}word")
+    assert " ".join(lines).split() == [*fact.split(), *path.split(), "short"]

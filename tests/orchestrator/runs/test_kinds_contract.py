@@ -115,8 +115,11 @@ def test_it_ends_with_a_summary_and_closing_lines(
     assert run_in(name, file, folder, "--tracking-uri", store(folder.parent)) == 0
     lines = capsys.readouterr().out.splitlines()
     page = [f"page     {folder / kind(name).page}"] if kind(name).page else []
-    assert lines[-2 - len(page) : -1] == [f"results  {folder}", *page]
-    assert lines[-1].startswith("MLflow   ")
+    shown = ["curves", "compare"] if name == "benchmark" else ["run"]
+    told = lines[-1 - len(shown) :]
+    assert lines[: -len(told)][-1 - len(page) :] == [f"results  {folder}", *page]
+    assert [line.split()[0] for line in told] == ["MLflow", *shown]
+    assert all(line.split()[1].startswith("http://127.0.0.1:5000/#/") for line in told[1:])
     assert all((folder / file).is_file() for file in filter(None, [kind(name).page]))
     assert (folder / kind(name).file).is_file()
     assert not (folder / ".lock").exists()

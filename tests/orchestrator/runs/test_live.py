@@ -6,6 +6,7 @@ import io
 import time
 
 import numba
+import pytest
 
 from costmodel import MapSpace, accelerator, workload
 from orchestrator.runs.live import COMPILING, Live
@@ -19,6 +20,17 @@ def test_compiling_is_said_when_something_compiles() -> None:
         for offset in (1, 2):
             numba.njit(lambda number, offset=offset: number + offset)(1)
     assert stream.getvalue() == f"{COMPILING}\n"
+
+
+def test_the_counter_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.runs.live.LOG_WAIT", 0.01)
+    stream = io.StringIO()
+    with Live(stream).preparing("loading", seconds=60.0, functions=9):
+        numba.njit(lambda number: number * 3 + 1)(1)
+        until = time.monotonic() + 30
+        while "functions" not in stream.getvalue() and time.monotonic() < until:
+            time.sleep(0.001)
+    assert "1 of at most 9 functions" in stream.getvalue()
 
 
 def test_what_is_compiled_already_is_only_loaded() -> None:

@@ -10,6 +10,7 @@ import platformdirs
 import pytest
 from marks import noisy_libraries
 
+from orchestrator.runs import mlflow_empty
 from orchestrator.runs.mlflow_client import connected
 from orchestrator.runs.mlflow_empty import lay_out
 
@@ -39,10 +40,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_a_copy_has_the_tables_that_mlflow_makes(tmp_path: Path, cache: Path) -> None:
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from mlflow.tracking import MlflowClient
 
     own, copied = tmp_path / "own.db", tmp_path / "copied.db"
-    SqlAlchemyStore(f"sqlite:///{own}", str(tmp_path))
+    MlflowClient(tracking_uri=f"sqlite:///{own}").search_experiments()
     for file in (copied, tmp_path / "another.db"):
         with connected(f"sqlite:///{file}") as client:
             client.create_experiment("mine")
@@ -54,25 +55,28 @@ def test_a_copy_has_the_tables_that_mlflow_makes(tmp_path: Path, cache: Path) ->
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (0,)
 
 
-def test_it_is_made_once_and_anew_where_it_is_damaged(tmp_path: Path, cache: Path) -> None:
+def test_it_is_made_once_and_anew_where_it_is_damaged(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Path] = []
 
     def make(file: Path) -> None:
         made.append(file)
         write(file, f"{len(made)}")
 
+    monkeypatch.setattr(mlflow_empty, "_make", make)
     for name in ("a.db", "b.db"):
-        lay_out(f"sqlite:///{tmp_path / name}", make=make)
+        lay_out(f"sqlite:///{tmp_path / name}")
     assert len(made) == 1
     assert tables(tmp_path / "a.db") == tables(tmp_path / "b.db")
     (kept,) = cache.iterdir()
     kept.write_bytes(b"x" * kept.stat().st_size)
-    lay_out(f"sqlite:///{tmp_path / 'c.db'}", make=make)
+    lay_out(f"sqlite:///{tmp_path / 'c.db'}")
     assert "'2'" in tables(tmp_path / "c.db")[0][1][0]
 
 
 def test_what_is_there_stays_and_what_cannot_be_made_is_left_to_mlflow(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "there.db"
 
@@ -80,9 +84,10 @@ def test_what_is_there_stays_and_what_cannot_be_made_is_left_to_mlflow(
         write(file, "empty")
         there.write_text("another's")
 
-    lay_out(f"sqlite:///{there}", make=meanwhile)
+    monkeypatch.setattr(mlflow_empty, "_make", meanwhile)
+    lay_out(f"sqlite:///{there}")
     assert there.read_text() == "another's"
-    lay_out(f"sqlite:///{there}", make=meanwhile)
+    lay_out(f"sqlite:///{there}")
     assert there.read_text() == "another's"
 
     def fail(file: Path) -> None:
@@ -90,8 +95,9 @@ def test_what_is_there_stays_and_what_cannot_be_made_is_left_to_mlflow(
 
     for entry in cache.iterdir():
         entry.unlink()
-    lay_out(f"sqlite:///{tmp_path / 'none.db'}", make=fail)
+    monkeypatch.setattr(mlflow_empty, "_make", fail)
+    lay_out(f"sqlite:///{tmp_path / 'none.db'}")
     assert not (tmp_path / "none.db").exists()
     for uri in ("http://localhost:1", "sqlite:///:memory:", "sqlite:///"):
-        lay_out(uri, make=fail)
+        lay_out(uri)
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["there.db"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -47,7 +48,7 @@ def progress(done: int, best: float) -> Progress:
 def client(uri: str) -> Any:
     """MLflow's own."""
     with connected(uri) as found:
-        return getattr(found, "client", found)
+        return found
 
 
 def history(uri: str, metric: str) -> list[tuple[int, float]]:
@@ -106,8 +107,11 @@ def test_a_run_is_told_while_it_goes_on_and_ends_killed_or_goes_on(
     with told_to_mlflow(tmp_path, uri, "x", {}, lines.append):
         written(6, 2.0)
         until(lambda: (6, 2.0) in history(uri, metric))
+        written(7, 1.0)
         (again,) = client(uri).search_runs(["1"])
         assert (again.info.run_id, again.info.status) == (run.info.run_id, "RUNNING")
+    # Once more at the end.
+    assert history(uri, metric)[-1] == (7, 1.0)
     assert not lines
     assert "mlflow" not in {thread.name for thread in threading.enumerate()}
 
@@ -133,8 +137,16 @@ def test_a_benchmark_is_one_run_from_its_beginning(
     experiment = store.get_experiment_by_name("live").experiment_id
     found = store.search_runs([experiment], "tags.`mapspace.kind` = 'benchmark'")
     assert [run.info.status for run in found] == ["FINISHED"]
-    assert found[0].data.metrics["live/done"] <= 4
-    assert "percent_above_optimum/annealing" in found[0].data.metrics
+    metrics = found[0].data.metrics
+    assert metrics["live/done"] == 4
+    assert metrics["live/failures"] == metrics["live/busy processors"] == 0
+    name = "percent above the proven optimum"
+    for label in QUICK["searchers"]:
+        final = metrics[f"percent_above_optimum/{label}"]
+        assert metrics[f"live/{name}/{label}"] == pytest.approx(final, rel=1e-9, abs=0)
+    # What was told by other names is not known any more.
+    others = {n for n in metrics if n.startswith("live/percent") and name not in n}
+    assert all(math.isnan(metrics[n]) for n in others)
 
 
 def test_stores_are_made_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from commands import call
 from marks import noisy_libraries
 from safetensors.torch import load
 
@@ -24,8 +28,10 @@ from orchestrator.benchmark.search_trial import Searches, finished_runs, run_tri
 from orchestrator.cli import cli
 from orchestrator.comparison import results_files
 from orchestrator.comparison.results import Results
+from orchestrator.runs import job
 from orchestrator.runs.experiments import load_experiment
 from orchestrator.runs.lock import claimed
+from orchestrator.runs.mlflow_client import connected, default_uri
 from orchestrator.sweep.config import Sweep
 from orchestrator.sweep.plan import prepare_sweep
 from orchestrator.sweep.run import sweep
@@ -194,15 +200,21 @@ def test_benchmark_and_report_commands_take_a_uri(
     copy = tmp_path / "runs" / "remote" / "s3" / bucket.key
     assert (copy / "mlflow.db").exists()
     assert file_sizes(bucket).keys() == {
-        *("best.jsonl", "curves.parquet", "experiment.json", "mlflow.json"),
+        *("best.jsonl", "curves.parquet", "experiment.json", "mlflow.db", "mlflow.json"),
         *("progress.json", "report.html", "summary.json"),
     }
-    # On another machine, with the tracking server gone: what it needs comes from the URI.
+    # On another machine, where that of the job is gone: what it needs comes from the URI.
+    shutil.rmtree(tmp_path / "runs")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    (bucket / "mlflow.json").unlink()
     cli.main(["report", str(bucket)], standalone_mode=False)
-    page = Path(capsys.readouterr().out.strip())
+    told = capsys.readouterr()
+    assert "has moved; its MLflow store finds its artifacts again" in told.err
+    page = Path(told.out.strip())
+    with connected(default_uri(page.parent)) as client:
+        (parent,) = client.search_runs(["1"], "tags.`mapspace.kind` = 'benchmark'")
+        logged = {file.path for file in client.list_artifacts(parent.info.run_id, "report")}
+    assert "report/report.html" in logged
     assert page == Path("runs") / "remote" / "s3" / bucket.key / "report.html"
     assert (bucket / "report.html").read_bytes() == page.read_bytes()
     assert len(file_sizes(bucket / "figures")) == 4
@@ -244,6 +256,38 @@ def test_a_killed_driver_of_a_remote_benchmark_continues_exactly(
     assert_equal_runs(continued, run_benchmark(plan, tmp_path / "undisturbed"))
     assert not (bucket / "searches").exists()
     assert not (bucket / ".lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["train", "generate"])
+def test_what_a_job_left_at_a_uri_is_brought_home_but_for_data_sets(
+    kind: str,
+    bucket: RemotePath,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As of a job that ended well; `tests/cluster/test_jobs.py` has real ones."""
+
+    async def followed(*_: object) -> str:
+        return "SUCCEEDED"
+
+    class Client:
+        def get_job_info(self, name: str) -> Any:
+            return SimpleNamespace(message="")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(job, "_submitted", lambda *_: Client())
+    monkeypatch.setattr(job, "_followed", followed)
+    write_atomically(bucket / "deep" / "surrogate.json", b"{}")
+    of_kind = {"train": {"data": "/data"}, "generate": {"problems": {"family": "cnn"}, "rows": 1}}
+    file = tmp_path / "x.yaml"
+    file.write_text(json.dumps({"kind": kind, "name": "x", **of_kind[kind]}))
+    assert call("submit", file, "--output", bucket, "--json") == 0
+    here = json.loads(capsys.readouterr().out)["here"]
+    assert (here is None) == (kind == "generate")
+    if here is not None:
+        assert here == f"runs/remote/s3/{bucket.key}"
+        assert (tmp_path / here / "deep" / "surrogate.json").read_bytes() == b"{}"
 
 
 def test_a_benchmark_takes_a_surrogate_at_a_uri(bucket: RemotePath, tmp_path: Path) -> None:
@@ -312,7 +356,7 @@ def test_a_remote_sweep_equals_a_local_one_and_continues(
     monkeypatch.chdir(tmp_path)
     cli.main(["sweep", str(file), "--output", str(bucket)], standalone_mode=False)
     assert file_sizes(bucket).keys() == {
-        *("architectures.csv", "front.jsonl", "mlflow.json", "pareto.png"),
+        *("architectures.csv", "front.jsonl", "mlflow.db", "mlflow.json", "pareto.png"),
         *("progress.json", "results.parquet", "sweep.html", "sweep.json"),
     }
     table = (bucket / "architectures.csv").read_text()

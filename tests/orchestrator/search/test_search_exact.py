@@ -291,3 +291,25 @@ def test_a_proof_without_a_bound_yet_speaks_of_the_floor(monkeypatch: pytest.Mon
     assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the lower bound"
     monkeypatch.setattr(type(searcher), "lower_bound", 1.6)
     assert _so_far(searcher, 2.0, 1.0) == "certainly within 25.00 % of the optimum"
+
+
+def test_a_machine_on_which_nothing_costs_energy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = tmp_path / "free.yaml"
+    levels = "[{name: D, energy_pj: 0}, {name: L, energy_pj: 0, capacity_words: 64}]"
+    machine.write_text(f"mac_energy_pj: 0\nlevels: {levels}\n")
+    problem = ("gemm:M=4,N=4,K=4", "--accelerator", machine)
+    found = answer(capsys, "search", *problem)
+    assert (found["proven"], found["energy_pj"], found["normalised_edp"]) == (True, 0, 1)
+    assert call("search", *problem, "--explain") == 0
+    assert call("pareto", *problem) == 0
+    assert "0.0 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--seed", "--iterations"])
+def test_what_no_row_can_hold_is_refused_at_once(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("search", "gemm:M=4,N=4,K=4", option, 1 << 63) == 2
+    assert f"{option}: expected less than 2^63" in capsys.readouterr().err

@@ -6,16 +6,20 @@ import csv
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import answer, call, printed
+from paths import ROOT
 from test_store_folder import row_of
 
 from costmodel.workloads import workload
+from mapspace.errors import ConfigError
 from mapspace.storage import RemotePath
-from orchestrator.store import compaction
+from orchestrator.store import compaction, sql
 from orchestrator.store.canonical import canonical
 from orchestrator.store.compaction import compact
 from orchestrator.store.folder import ROWS, Store
@@ -72,6 +76,23 @@ def test_options_in_place_of_sql(store: Store, capsys: pytest.CaptureFixture[str
         csv.reader(io.StringIO(printed(capsys, "results", "SELECT seed FROM proofs", "--csv")))
     )
     assert table == [["seed"], ["79"]]
+
+
+def test_people_see_the_latest_in_a_line_each(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    store.add([row_of(300, accelerator="L1.capacity_words=16 L2.capacity_words=131072")])
+    lines = printed(capsys, "results").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "20 rows, the latest: --limit shows more, --wide all columns"
+    assert len(lines) <= 24
+    wide = printed(capsys, "results", "--wide", "--limit", "81").splitlines()
+    assert wide[-1] == "81 rows"
+    assert len(wide) == 83
+    assert {"budget_iterations", "seconds"} <= {*wide[0].split()}
+    assert "L2.capacity_words=131072" in "\n".join(wide)
+    assert len(answer(capsys, "results")) == 81
 
 
 def test_a_workload_under_other_names(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,11 +158,25 @@ def test_what_else_is_asked_is_one_line(
         ("SELECT 1", "--limit", "3"),
         ("--json", "--csv"),
         ("--all",),
+        ("--older", "-5"),
+        ("rm", "--older", "-1"),
+        ("rm", "--older", "nan"),
+        ("rm", "--older", "1e30"),
     ):
         assert call("results", *arguments) == 2
         assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.setenv("MAPSPACE_STORE", "off")
     assert call("results") == 2
+
+
+def test_a_process_that_removes_results_ends_well(store: Store, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orchestrator", "results", "rm", "--older", "1"]
+    for left in (80, 0, 0):
+        done = subprocess.run(
+            [*command, "--store", tmp_path / "store"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"{left} removed" in done.stdout
 
 
 def test_damaged_files_are_named_and_the_others_answer(
@@ -198,6 +233,28 @@ def test_files_that_others_bring_together_meanwhile_are_found_again(
     assert database.ask("SELECT count(*) FROM searches").rows == [(80,)]
     assert moved
     assert not lines
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("SELECT * FROM range(10000000000)", "at most 20,000 rows"),
+        ("SELECT md5(range::VARCHAR) FROM range(10000)", "1,000 characters"),
+        ("SELECT repeat('x', 4000000000)", "repeat: expected no function"),
+        ("SELECT list(range) FROM range(1000000000)", "SQL: "),
+        # Takes long in little memory.
+        ("SELECT sum(sqrt(range)) FROM range(100000000000)", "at most 1 s"),
+    ],
+)
+def test_an_answer_takes_bounded_time_and_memory(
+    store: Store, statement: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "MOST_ROWS", 20_000)
+    monkeypatch.setattr(sql, "MOST_TEXT", 1_000)
+    monkeypatch.setattr(sql, "MOST_SECONDS", 1.0)
+    monkeypatch.setattr(sql, "MOST_MEMORY", "200MB")
+    with pytest.raises(ConfigError, match=said):
+        Database(store).ask(statement)
 
 
 def test_a_store_that_is_empty_and_one_in_a_bucket(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -177,18 +178,20 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path: Path) -> Non
     whole = file.read_bytes()
     single = tmp_path / NEW / row_of(2).question / f"{row_of(2).name}.json"
     single.write_bytes(single.read_bytes().replace(b"3.5", b"3.4"))
+    pipe = single.with_name(f"{'0' * 16}.json")
+    os.mkfifo(pipe)
     (tmp_path / ROWS / "holiday.txt").write_text("x")
     (tmp_path / ROWS / "other.parquet").write_bytes(whole[: len(whole) // 2])
     assert numbers(store) == [0, 1, 3]
-    assert len(store.lines) == 3
-    for name in (single.name, "holiday.txt", "other.parquet"):
+    assert len(store.lines) == 4
+    for name in (single.name, pipe.name, "holiday.txt", "other.parquet"):
         assert sum(name in line for line in store.lines) == 1
     assert all("\n" not in line for line in store.lines)
     # Bringing rows together leaves what it cannot read where it is; clearing removes it.
     compact(store)
     assert single.exists()
     done = clear(store)
-    assert done.damaged == 2
+    assert done.damaged == 3
     assert numbers(Quiet(tmp_path)) == [0, 1, 3]
     assert not single.exists()
     assert (tmp_path / ROWS / "holiday.txt").exists()
@@ -312,6 +315,36 @@ def test_certificates_that_no_row_names_go_after_a_while(tmp_path: Path) -> None
     assert store.certificate(row) == text
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_certificates_of_rows_that_are_moved_meanwhile_stay(
+    together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Quiet(tmp_path)
+    texts = [f'{{"a": {number}}}' for number in range(2)]
+    rows = [
+        row_of(number, certificate=f"{content_id(text.encode())}.json")
+        for number, text in enumerate(texts)
+    ]
+    for row, text in zip(rows, texts, strict=True):
+        store.add([row], [text])
+        if together:
+            compact(store)
+    monkeypatch.setattr(compaction, "SMALL_FILES", 2)
+    monkeypatch.setattr(compaction, "compact", lambda store: compaction.Cleared())
+    listing, moves = Store.listed, iter([compact])
+
+    def moved(own: Store, folder: str, suffix: str) -> list[str]:
+        paths = listing(own, folder, suffix)
+        if folder == "rows":
+            for move in moves:
+                move(Quiet(tmp_path))
+        return paths
+
+    monkeypatch.setattr(Store, "listed", moved)
+    assert clear(store, grace=0.0).certificates == 0
+    assert [store.certificate(row) for row in rows] == texts
+
+
 def test_a_store_that_another_process_is_making_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +392,7 @@ def test_which_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = chosen()
     assert shared is not None
     assert shared.place == tmp_path / "shared"
+    assert not shared.place.exists()  # before anything is kept there
     assert chosen(False) is None
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MAPSPACE_STORE", "~/at home")
@@ -522,3 +556,32 @@ def _write_and_compact(where: Path | RemotePath, command: bool = False) -> None:
     clear(store, grace=0.0)
     assert numbers(store) == there
     assert not store.lines
+
+
+def certified(store: Store, count: int) -> tuple[list[Row], list[str]]:
+    """Rows that name a certificate each, kept, and the certificates' texts."""
+    texts = [json.dumps({"certificate": number}) for number in range(count)]
+    names = [f"{content_id(text.encode())}.json" for text in texts]
+    rows = [row_of(number, certificate=name) for number, name in enumerate(names)]
+    assert store.add(rows, texts)
+    return rows, texts
+
+
+def test_every_row_of_a_parquet_file_keeps_its_certificate(tmp_path: Path) -> None:
+    store = Quiet(tmp_path / "store")
+    rows, texts = certified(store, 3)
+    compact(store)
+    assert clear(store, grace=0.0).certificates == 0
+    assert [store.certificate(row) for row in rows] == texts
+
+
+def test_a_certificate_with_a_flipped_bit_is_damaged(tmp_path: Path) -> None:
+    store = Quiet(tmp_path / "store")
+    (row,), (text,) = certified(store, 1)
+    file = tmp_path / "store" / folder.CERTIFICATES / str(row.certificate)
+    for place in range(len(text)):
+        content = bytearray(text.encode())
+        content[place] ^= 1
+        file.write_bytes(bytes(content))
+        with pytest.raises(DataError, match="its content is not what its name says"):
+            store.certificate(row)

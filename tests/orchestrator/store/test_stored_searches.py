@@ -16,7 +16,8 @@ from whole_spaces import golden
 
 import mapspace as ms
 from costmodel.accelerators import accelerator
-from costmodel.exact_any.choice import prove
+from costmodel.exact.certificate import certify
+from costmodel.exact_any.choice import make_prover, prove
 from costmodel.map_space.map_space import MapSpace
 from costmodel.workloads import workload
 from orchestrator.answers.request import Request
@@ -50,13 +51,13 @@ OF_NOW = {"wall_seconds", "from_store"}
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the workloads that were really searched."""
     names: list[str] = []
-    real = one_workload._search_workload
+    real = one_workload._search_now
 
-    def search(request: Any, found: Any, *further: Any) -> SearchResult:
-        names.append(found.name)
-        return real(request, found, *further)
+    def search(asked: Any, *further: Any) -> SearchResult:
+        names.append(asked.space.workload.name)
+        return real(asked, *further)
 
-    monkeypatch.setattr(one_workload, "_search_workload", search)
+    monkeypatch.setattr(one_workload, "_search_now", search)
     return names
 
 
@@ -179,12 +180,12 @@ def test_a_gap_that_is_enough(tmp_path: Path, searched: list[str]) -> None:
 def test_what_was_interrupted_is_kept_by_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = one_workload._search_workload
+    real = one_workload._search_now
 
     def interrupted(*arguments: Any) -> SearchResult:
         return replace(real(*arguments), interrupted=True)
 
-    monkeypatch.setattr(one_workload, "_search_workload", interrupted)
+    monkeypatch.setattr(one_workload, "_search_now", interrupted)
     options = {"searcher": "random", "iterations": 50, "store": tmp_path}
     assert not ms.search("resnet-conv4", **options).from_store
     assert not ms.search("resnet-conv4", **options).from_store
@@ -328,3 +329,16 @@ def test_what_bypass_is_worth(tmp_path: Path) -> None:
             == layer[name].pop("record")["mapping"]
         )
     assert second["totals"] == first["totals"]
+
+
+def test_an_unfinished_proof_serves_who_had_no_more_time(tmp_path: Path) -> None:
+    work, machine = workload("resnet-conv4"), accelerator("mm256-bypass")
+    space, store = MapSpace(work, machine), Store(tmp_path)
+    prover = make_prover(space)
+    prover.offer(space.sample(np.random.default_rng(0), 9, feasible=True))
+    unfinished = certify(prover, 1.0)
+    assert not unfinished.proven
+    keep_proof(space, unfinished, 1.0, store)
+    asked = [(work, machine, "edp")]
+    assert list(read_proofs(asked, 60.0, store)) == [None]
+    assert list(read_proofs(asked, 1.0, store)) == [unfinished]

@@ -71,7 +71,7 @@ def test_the_outermost_loops_make_up_for_other_sizes(filled: Path) -> None:
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 7, 8, 12, 16, 30, 64])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(sizes=st.tuples(*[SIZES] * 6), seed=st.integers(0, 99))
 def test_whatever_is_taken_over_is_feasible(sizes: tuple[int, ...], seed: int) -> None:
     one, other = (

@@ -6,12 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sweeps import SMALL, plan_for
 
+from costmodel.accelerators import accelerator
+from costmodel.bounds import floor
+from costmodel.workloads import workload
+from mapspace.errors import ConfigError
+from orchestrator.report.units import millijoules, physical
+from orchestrator.sweep.config import Limits
+from orchestrator.sweep.fitting import require_limits
+from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Problem, Proof
 from orchestrator.sweep.report import text_summary, write_sweep_report
-from orchestrator.sweep.results import SweepResults, collect, problems_of
+from orchestrator.sweep.results import SweepResults, collect, front_records, problems_of
 from orchestrator.sweep.run import sweep
 
 
@@ -139,3 +148,70 @@ def test_resnet50_on_machines_of_different_clocks(tmp_path: Path) -> None:
     assert list(table["edp_js"]) == pytest.approx([5.260e-3, 7.021e-4, 4.256e-4], rel=2e-4)
     assert list(table["front"]) == [1, 2, 3]
     assert table["edp"][2] > table["edp"][1]
+
+
+def test_what_is_neither_proven_nor_infeasible_is_unsolved() -> None:
+    """The points of a machine are those three together."""
+    works = [f"gemm:M={size},N=4,K=4" for size in (2, 4, 8, 16, 32, 64)]
+    plan = plan_for(grid=None, accelerators=["mm256"], workloads=works)
+    problems = problems_of(plan)
+    proofs = {problem.key: proof_of(problem, 1.0, 1) for problem in problems}
+    for problem, status in zip(
+        problems[:3], ("infeasible", "infeasible", "time limit"), strict=True
+    ):
+        proofs[problem.key] = proofs[problem.key].model_copy(update={"status": status})
+    [row] = collect(plan, proofs).architectures.to_dict("records")
+    counted = tuple(row[name] for name in ("points", "proven", "infeasible", "unsolved"))
+    assert counted == (6, 3, 2, 1)
+
+
+def test_a_machine_has_the_largest_gap_of_its_points() -> None:
+    works = [f"gemm:M={size},N=4,K=4" for size in (2, 4, 8, 16)]
+    plan = plan_for(grid={"mac_energy_pj": [1.0, 2.0]}, workloads=works)
+    problems = problems_of(plan)
+    gaps = [0.25, 0.5, None, 0.0, None, None, None, None]
+    proofs = {
+        problem.key: proof_of(problem, 2.0, 3).model_copy(update={"gap": gap})
+        for problem, gap in zip(problems, gaps, strict=True)
+    }
+    results = collect(plan, proofs)
+    assert results.architectures["largest_gap"][0] == 0.5
+    assert np.isnan(results.architectures["largest_gap"][1])
+    # Four layers of 2 pJ and 3 cycles each.
+    for name, value in {"energy_pj": 8, "latency_cycles": 12, "edp": 96, "ed2p": 1152}.items():
+        assert list(results.architectures[name]) == [value, value]
+    assert [record["layer"] for record in front_records(results)] == works
+    assert {record["count"] for record in front_records(results)} == {1}
+
+
+@pytest.mark.parametrize("key", ["latency_ms", "energy_mj"])
+def test_a_limit_that_one_machine_may_keep_is_none_that_all_break(key: str) -> None:
+    work = workload("gemm:M=64,N=64,K=64")
+    worse = {"extends": "mm256", "name": "worse", "clock_ghz": 0.5, "mac_energy_pj": 9.0}
+    machines = [accelerator("mm256"), accelerator(worse)]
+    spent = []
+    for machine in machines:
+        least = floor(work, machine)
+        si = physical(least.energy_pj, least.latency_cycles, machine.clock_ghz)
+        spent.append({"latency_ms": 1e3 * si["latency_s"], "energy_mj": millijoules(
+            least.energy_pj
+        )}[key])  # fmt: skip
+    assert spent[0] < spent[1]
+    between = Limits.model_validate({key: sum(spent) / 2})
+    for some in (machines, machines[::-1]):
+        require_limits(between, [Layer(work, 1)], some, "x")
+        require_limits(Limits.model_validate({key: spent[0]}), [Layer(work, 1)], some, "x")
+    with pytest.raises(ConfigError, match=f"x: limits: {key}: expected at least"):
+        require_limits(between, [Layer(work, 1)], machines[1:], "x")
+
+
+@pytest.mark.parametrize("key", ["latency_ms", "energy_mj"])
+def test_floors_count_how_often_a_layer_stands(key: str) -> None:
+    work, machine = workload("gemm:M=64,N=64,K=64"), accelerator("mm256")
+    least = floor(work, machine)
+    once = physical(least.energy_pj, least.latency_cycles, machine.clock_ghz)
+    one = {"latency_ms": 1e3 * once["latency_s"], "energy_mj": millijoules(least.energy_pj)}[key]
+    limits = Limits.model_validate({key: 1.5 * one})
+    require_limits(limits, [Layer(work, 1)], [machine], "x")
+    with pytest.raises(ConfigError, match=f"x: limits: {key}: expected at least"):
+        require_limits(limits, [Layer(work, 2)], [machine], "x")

@@ -17,10 +17,11 @@ from processes import descendants, kill, wait_for
 from safetensors.torch import load_file
 
 import surrogate
-from mapspace.errors import ConfigError, DataError
+from mapspace.errors import ConfigError, DataError, MapspaceError
 from mapspace.strict_yaml import validate
 from orchestrator.runs.command import run_experiment
 from orchestrator.runs.experiments import load_experiment
+from orchestrator.training import train
 from orchestrator.training.train import (
     PROGRESS_FILE,
     TrainConfig,
@@ -223,3 +224,16 @@ def test_a_wrong_file_is_one_clear_line(tmp_path: Path, content: str, message: s
     with pytest.raises(ConfigError, match=message) as caught:
         run_experiment(str(path), tmp_path / "out", command="train")
     assert "\n" not in str(caught.value)
+
+
+def test_a_working_directory_that_has_gone_ends_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray would start workers in it for ever."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    train._look_where_we_are()
+    gone.rmdir()
+    with pytest.raises(MapspaceError, match="the working directory has been removed"):
+        train._look_where_we_are()

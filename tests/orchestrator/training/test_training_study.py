@@ -10,6 +10,10 @@ import pytest
 import yaml
 from paths import EXPERIMENTS
 
+import searchers
+import surrogate
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.bounds import algorithmic_minimum
 from mapspace.errors import ConfigError
 from orchestrator.report.page import write_page
 from orchestrator.runs.command import run_experiment
@@ -17,7 +21,7 @@ from orchestrator.runs.experiments import load_experiment
 from orchestrator.training import study_report
 from orchestrator.training.study import StudyExperiment, run_training_study
 from orchestrator.training.study_config import TrainingStudy
-from surrogate.options import read_curve
+from surrogate.options import CurvePoint, read_curve
 
 
 def content(data: Path, **changes: object) -> dict[str, object]:
@@ -105,6 +109,16 @@ def test_what_a_later_training_needs_is_found_before_the_first(
     assert not (tmp_path / "out").exists()
 
 
+def _descended(folder: Path, seed: int) -> float:
+    """Normalised EDP by the paper's method through a surrogate, as the page on training has it."""
+    space = MapSpace(workload("resnet-conv4"), accelerator("mm256"))
+    evaluate = searchers.Evaluator(LoopNestModel(), space, iterations=100)
+    predictor = surrogate.load(folder)
+    descent = searchers.make("gradient", space, seed=seed, method="descent", predictor=predictor)
+    descent.run(evaluate)
+    return evaluate.best_loss / algorithmic_minimum(space.workload, space.accelerator).edp
+
+
 @pytest.mark.slow
 def test_a_study_trains_tries_out_and_reports(
     small_data: Path, tmp_path: Path, ray_runtime: None, monkeypatch: pytest.MonkeyPatch
@@ -138,7 +152,7 @@ def test_a_study_trains_tries_out_and_reports(
         assert f'href="{name}/training.html"' in report.read_text()
         assert (folder / "training.html").exists()
         found = json.loads((folder / "search.json").read_text())["normalised_edp"]["resnet-conv4"]
-        assert len(found) == 2
+        assert found == [_descended(folder, seed) for seed in range(2)]
         assert float(row[column]) == pytest.approx(math.sqrt(found[0] * found[1]), abs=1e-3)
     assert (report.parent / "training.png").read_bytes()[:4] == b"\x89PNG"
     # Again: nothing is trained or searched anew.
@@ -146,3 +160,16 @@ def test_a_study_trains_tries_out_and_reports(
     text = report.read_text()
     assert run() == text
     assert {path: path.stat().st_mtime_ns for path in report.parent.glob("*/*")} == before
+
+
+def test_a_training_with_one_checkpoint_has_dots() -> None:
+    from orchestrator.report.figure_style import plain_figure
+    from orchestrator.training.surrogate_report import draw_loss, draw_ranking
+
+    kept = {"views": 1000, "seconds": 1.0, "rmse": 0.1, "loss": 0.1, "held_out_loss": 0.2}
+    point = CurvePoint(**kept, spearman=0.9)
+    for points, marker in (([point], "o"), ([point, point], "")):
+        panel = plain_figure(2, 2).subplots()
+        draw_loss(panel, points)
+        draw_ranking(panel, points, "red", "held out")
+        assert [line.get_marker() for line in panel.lines] == [marker] * 3

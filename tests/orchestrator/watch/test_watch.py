@@ -15,6 +15,7 @@ import pytest
 from commands import call
 
 from mapspace.errors import ConfigError, DataError, MapspaceError
+from orchestrator.report.palette import PALETTE, method_styles
 from orchestrator.runs import progress_writer
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.progress_file import (
@@ -29,7 +30,8 @@ from orchestrator.runs.progress_file import (
     read_progress,
 )
 from orchestrator.runs.progress_writer import ProgressWriter, curve
-from orchestrator.watch.server import Latest, WatchServer, open_server
+from orchestrator.watch import state
+from orchestrator.watch.server import Latest, WatchServer, open_server, page
 from orchestrator.watch.state import folder_state, run_state
 
 STARTED = {"kind": "sweep", "name": "mine", "process": "process 1 on host"}
@@ -211,6 +213,31 @@ def test_what_a_run_tells_is_bounded(tmp_path: Path) -> None:
     assert not told(tmp_path).running
 
 
+def test_a_task_that_ends_well_after_all_leaves_no_failure(tmp_path: Path) -> None:
+    writer = ProgressWriter()
+    with writer.written(tmp_path, Claim(tmp_path), "benchmark", "mine"):
+        for text, key in (("a", 1), ("b", 2), ("c", None), ("d", 1)):
+            writer.fail(text, key)
+        writer.mend(1)
+        writer.mend(3)
+    found = told(tmp_path)
+    assert (found.failures, found.failure_lines) == (2, ("b", "c"))
+
+
+def test_a_run_is_shown_before_its_kind_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes seconds beside other work, and a page shall not wait for it."""
+    monkeypatch.setattr(state, "kind_in", lambda folder: pytest.fail("a kind is imported"))
+    with ProgressWriter().written(tmp_path, Claim(tmp_path), "benchmark", "mine"):
+        deadline = time.monotonic() + 10
+        while read_progress(tmp_path) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (run,) = state.folder_state(tmp_path)["runs"]
+    assert (run["status"], run["words"]) == ("running", "a run, benchmark")
+
+
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
@@ -268,3 +295,11 @@ def test_a_folder_that_was_taken_over_is_not_written(tmp_path: Path) -> None:
     with ProgressWriter().written(tmp_path, claim, "sweep", "mine"):
         pass
     assert not told_anything(tmp_path)
+
+
+def test_the_page_draws_in_the_colours_of_reports() -> None:
+    content, _ = page()
+    assert f"const COLOURS = {json.dumps(PALETTE)};" in content.decode()
+    style = method_styles([("a", "annealing"), ("b", "annealing")])["b"]
+    made = curve("b", [(1, 2)], colour=style.colour, dashed=style.dashed)
+    assert (made.colour, made.dashed) == (style.colour, (4.0, 1.6))

@@ -1,0 +1,1 @@
+"""Results that are kept beside pages, and the tables that pages have from them."""

@@ -1,0 +1,142 @@
+"""Results of a benchmark as they are kept beside the pages that show them.
+
+What is kept is a run folder like any other, with its provenance, but small: of every curve those
+entries alone that say what was best after so many queries. `mapspace report` reads it as any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mapspace.errors import ConfigError
+from mapspace.storage import Place, make_folder
+from orchestrator.benchmark.config import Benchmark
+from orchestrator.comparison.results import Results, Run
+from orchestrator.comparison.results_files import load, save
+from orchestrator.comparison.tables import seeds_text
+from orchestrator.runs.experiments import find_experiment, load_experiment
+
+AFTER = (25, 50, 100, 200, 500, 1000, 2000, 5000)
+"""After how many queries the best so far is kept."""
+_UNSAID = ("kind", "name", "description", "proof_seconds", "searchers")
+
+
+def keep(run: Place, folder: Place) -> None:
+    """Writes what pages need of a benchmark, `summary.json` and `curves.parquet`.
+
+    Args:
+        run: the benchmark's run folder.
+        folder: where to.
+
+    Raises:
+        ConfigError: it is one of measurements, which no other machine can make again.
+        DataError: there is no finished benchmark.
+    """
+    results = load(run)
+    if results.measured:
+        raise ConfigError(f"{folder}: costs that were measured are not kept.")
+    make_folder(folder)
+    runs = [
+        _thinned(run)
+        for pair in product(results.searchers, results.workloads)
+        for run in results.of(*pair)
+    ]
+    bounds = {name: replace(own, certificate=None) for name, own in results.bounds.items()}
+    save(replace(results, runs=runs, bounds=bounds), folder)
+
+
+def _thinned(run: Run) -> Run:
+    """A search without its mapping, and of its curve what `Run.at` reads, and the end."""
+    found = np.searchsorted(run.evaluation, AFTER, side="right") - 1
+    rows = np.unique([*found[found >= 0], len(run.loss) - 1])
+    return replace(
+        run,
+        best_code=(),
+        evaluation=run.evaluation[rows],
+        time=run.time[rows],
+        loss=run.loss[rows],
+        counted=None if run.counted is None else run.counted[rows],
+    )
+
+
+def as_run(experiment: Mapping[str, Any]) -> Benchmark:
+    """The experiment of some results, as a file would have it today."""
+    fields = {name: value for name, value in experiment.items() if name in Benchmark.model_fields}
+    own = [_entry(entry) for entry in experiment["searchers"]]
+    return Benchmark.model_validate({**fields, "searchers": own})
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("name", "label", "preset", "parameters", "seeds", "iterations")
+    return {name: entry.get(name) for name in names if entry.get(name) is not None}
+
+
+def departures(experiment: Mapping[str, Any]) -> list[str]:
+    """In words, where an experiment differs from the shipped one of its name; none where nowhere.
+
+    Raises:
+        ConfigError: none of that name is shipped.
+    """
+    name = str(experiment["name"])
+    shipped = load_experiment(find_experiment(name), Benchmark)
+    told = as_run(experiment)
+    found = [
+        f"{key} {_shown(value)}"
+        for key, value in told.model_dump(mode="json").items()
+        if key not in _UNSAID and value != shipped.model_dump(mode="json")[key]
+    ]
+    theirs = {entry.label: entry for entry in shipped.searchers}
+    mine = {entry.label: entry for entry in told.searchers}
+    found += [f"without {label}" for label in theirs if label not in mine]
+    for label, entry in mine.items():
+        if label not in theirs:
+            found.append(f"with {label}")
+        elif entry != theirs[label]:
+            found += [
+                f"{label}: {key} {_shown(value)}"
+                for key, value in entry.model_dump(mode="json").items()
+                if value != theirs[label].model_dump(mode="json")[key]
+            ]
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list) and value == list(range(len(value))):
+        return str(len(value))  # seeds
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def origins(found: Sequence[Results]) -> str:
+    """Where results come from: commands and seeds, then by what commit, when, on what and clock."""
+    by: dict[str, list[str]] = {}
+    for results in found:
+        own = by.setdefault(_made_by(results), [])
+        own += [searched for searched in [_searched(results)] if searched not in own]
+    return " ".join(f"{'; '.join(searched)}: {made}." for made, searched in by.items())
+
+
+def _searched(results: Results) -> str:
+    # Seeds are said of every method anyway.
+    changes = "; ".join(
+        change
+        for change in departures(results.experiment)
+        if not re.search(r"\bseeds \S+$", change)
+    )
+    name = f"`mapspace benchmark {results.experiment['name']}`"
+    return f"{name}{f' ({changes})' if changes else ''}, {seeds_text(results)}"
+
+
+def _made_by(results: Results) -> str:
+    made = results.provenance
+    commit = f" at {str(made['commit'])[:10]}" if made.get("commit") else ""
+    processor = f" ({made['processor']})" if made.get("processor") else ""
+    return (
+        f"mapspace {made['mapspace']}{commit}, {str(made['finished'])[:10]}, "
+        f"{made['processors']} processors{processor}, seconds are {results.clock} time"
+    )

@@ -1,0 +1,222 @@
+"""Tables of pages are made of results that are kept beside them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import call
+from sample_results import make_results, make_run
+
+from mapspace.errors import ConfigError, MapspaceError
+from orchestrator.comparison.results import Bounds, Results
+from orchestrator.comparison.results_files import load, save
+from orchestrator.kept.pages import filled
+from orchestrator.kept.results import departures, keep, origins
+
+LEFT, RIGHT = "resnet-conv4", "gemm-512"
+SMOKE = [
+    {"name": name, "label": name, "preset": None, "parameters": {}}
+    for name in ("random", "annealing", "genetic", "structured")
+]
+
+
+def smoke(**experiment: Any) -> Results:
+    """Results of the shipped experiment's name, with longer curves than are kept."""
+    runs = []
+    for place, entry in enumerate(SMOKE):
+        for workload in (LEFT, RIGHT):
+            for seed in range(2):
+                end = 20.0 * (1 + 0.1 * place) * (1 + 0.02 * seed)
+                points = [(n, n / 1000, end * (1 + (1000 - n) / 500)) for n in range(1, 1001, 3)]
+                runs.append(make_run(str(entry["label"]), workload, seed, points))
+    made = make_results(
+        **{
+            "name": "smoke",
+            "kind": "benchmark",
+            "accelerator": "mm256",
+            "workloads": [LEFT, RIGHT],
+            "searchers": SMOKE,
+            "iterations": 1000,
+            **experiment,
+        }
+    )
+    bounds = {name: Bounds(10.0, 15.0, 20.0) for name in (LEFT, RIGHT)}
+    provenance = {**made.provenance, "commit": "0123456789abcdef", "processor": "Z80"}
+    return replace(made, runs=tuple(runs), bounds=bounds, provenance=provenance)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    save(smoke(), tmp_path / "run")
+    keep(tmp_path / "run", tmp_path / "kept")
+    return tmp_path
+
+
+def test_what_is_kept_says_the_same_where_pages_ask(kept: Path) -> None:
+    whole, small = load(kept / "run"), load(kept / "kept")
+    assert small.provenance == whole.provenance
+    for mine, theirs in zip(small.runs, whole.runs, strict=True):
+        at = [25, 50, 100, 200, 500, 1000]
+        assert mine.at(at, "evaluation").tolist() == theirs.at(at, "evaluation").tolist()
+        assert (mine.best_loss, mine.iterations) == (theirs.best_loss, theirs.iterations)
+        assert len(mine.loss) < 8 < len(theirs.loss)
+    size = sum(file.stat().st_size for file in (kept / "kept").iterdir())
+    assert size < (kept / "run" / "curves.parquet").stat().st_size
+
+
+def test_the_command_keeps_what_it_draws(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("report", kept / "run", "--keep", kept / "again") == 0
+    assert capsys.readouterr().out.strip().endswith("run/report.html")
+    for file in (kept / "kept").iterdir():
+        assert (kept / "again" / file.name).read_bytes() == file.read_bytes()
+    # And it can be reported itself.
+    assert call("report", kept / "again") == 0
+    assert call("report", kept / "nothing", "--keep", kept / "there") == 1
+
+
+def test_measured_costs_are_not_kept(tmp_path: Path) -> None:
+    bounds = {name: replace(own, measured=True) for name, own in smoke().bounds.items()}
+    save(replace(smoke(), bounds=bounds), tmp_path)
+    with pytest.raises(ConfigError, match="not kept"):
+        keep(tmp_path, tmp_path / "kept")
+
+
+PAGE = """# Page
+
+Genetic search ends at <!-- value: genetic kept -->old<!-- end --> per cent, after 100 queries at
+<!-- value: genetic kept after=100 --><!-- end -->.
+
+<!-- table: {} -->
+what stood here
+<!-- end -->
+
+Between the tables.
+"""
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("mark", "header", "row"),
+    [
+        ("workloads kept", [LEFT, RIGHT, "mean"], ["genetic", "21.19", "21.19", "21.19"]),
+        ("means kept kept", ["1,000 queries"] * 2, ["genetic", "21.19", "21.19"]),
+        ('queries kept "after=100,1000"', ["100", "1,000", "ms a query"], ["genetic", "239.34"]),
+        ("ratios kept over=random after=1000", ["after 1,000 queries"], ["genetic", "1.200"]),
+        ("ratios kept over=random", ["after 1,000 queries"], ["genetic", "1.200"]),
+        ("spent kept", ["iterations", "true queries"], ["genetic", "1,000", "1,000", "0", "1"]),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)
+def test_a_page_is_filled(kept: Path, mark: str, header: list[str], row: list[str]) -> None:
+    text = filled(PAGE.format(mark), kept / "page.md")
+    table = rows(text)
+    assert all(name in table[0] for name in header)
+    (found,) = [line for line in table if line[0] == "genetic"]
+    assert [cell.split(" (")[0] for cell in found[: len(row)]] == row
+    assert "ends at <!-- value: genetic kept -->21.19<!-- end --> per cent" in text
+    assert "what stood here" not in text
+    assert text.endswith("Between the tables.\n")
+    # Whence: command, seeds, commit, date, processor.
+    assert (
+        "`mapspace benchmark smoke`, 2 seeds: mapspace 0.1.0 at 0123456789, today, 2 proc" in text
+    )
+    assert text.count("2 processors (Z80), seconds are wall time.") == 1
+    assert filled(text, kept / "page.md") == text
+
+
+def test_the_best_is_bold_and_methods_are_chosen(kept: Path) -> None:
+    text = filled(
+        '<!-- table: means kept "methods=genetic|random" -->\n<!-- end -->', kept / "p.md"
+    )
+    assert [line[0] for line in rows(text)[2:]] == ["genetic", "random"]
+    assert [line[1][:2] for line in rows(text)[2:]] == ["21", "**"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("table: medians kept", "table: expected one of workloads, means"),
+        ("table: means kept over=random", "table means: expected methods, got 'over'"),
+        ("table: means", "expected a folder of results"),
+        ("table: ratios kept over=nobody", "over: expected one of random"),
+        ("table: means kept methods=nobody", "methods: expected some of random"),
+        ("table: queries kept after=7", r"after: expected some of \[25, 50"),
+        ("table: workloads kept kept", "expected one folder of results, got 2"),
+        ("table: means nowhere", "nowhere.*there is no such file"),
+        ("value: nobody kept", "value: expected a method"),
+    ],
+)
+def test_a_wrong_mark_is_one_line_that_names_it(kept: Path, mark: str, said: str) -> None:
+    with pytest.raises(MapspaceError, match=rf"page\.md: line 3: .*{said}"):
+        filled(f"# Page\n\n<!-- {mark} -->\n<!-- end -->\n", kept / "page.md")
+
+
+def test_a_place_without_an_end(kept: Path) -> None:
+    with pytest.raises(ConfigError, match=r"page\.md: expected an `end`"):
+        filled("<!-- table: means kept -->\n", kept / "page.md")
+
+
+def test_what_is_quoted_is_no_mark(kept: Path) -> None:
+    text = "`<!-- value: a b -->` and\n\n```\n<!-- table: means there -->\n<!-- end -->\n```\n"
+    assert filled(text, kept / "page.md") == text
+
+
+def test_what_differs_from_the_shipped_experiment_is_said() -> None:
+    assert departures(smoke().experiment) == []
+    fewer = [{**SMOKE[0], "seeds": [0]}, *SMOKE[1:3], {**SMOKE[0], "label": "more"}]
+    changed = smoke(seeds=[0, 1, 2], iterations=300, searchers=fewer)
+    assert departures(changed.experiment) == [
+        "seeds 3",
+        "iterations 300",
+        "without structured",
+        "random: seeds 1",
+        "with more",
+    ]
+    said = origins([replace(changed, runs=smoke().runs)])
+    assert "(iterations 300; without structured; with more), 3 seeds (random: 2" in said
+    with pytest.raises(ConfigError, match="mine"):
+        departures(smoke(name="mine").experiment)
+
+
+def test_one_seed_has_no_interval(kept: Path) -> None:
+    whole = smoke()
+    runs = [run for run in whole.runs if run.searcher != "genetic" or run.seed == 0]
+    save(replace(whole, runs=runs), kept / "run")
+    keep(kept / "run", kept / "kept")
+    text = filled("<!-- table: ratios kept over=random -->\n<!-- end -->", kept / "p.md")
+    cells = {row[0]: row[1] for row in rows(text)}
+    assert cells["genetic, 1 seed"] == "1.188"
+    assert re.fullmatch(r"1\.100 \(1\.0\d+ to 1\.1\d+\)", cells["annealing"])
+
+
+def test_beyond_its_queries_a_method_has_no_figure(kept: Path) -> None:
+    results = smoke()
+    short = [
+        run if run.searcher != "genetic" else replace(run, iterations=100) for run in results.runs
+    ]
+    save(replace(results, runs=tuple(short)), kept / "run")
+    keep(kept / "run", kept / "kept")
+    text = filled("<!-- table: queries kept after=100,1000 -->\n<!-- end -->", kept / "p.md")
+    (row,) = [line for line in rows(text) if line[0] == "genetic"]
+    assert row[1:3] == ["239.34", ""]
+    assert np.isfinite(float(row[3]))
+
+
+def test_a_budget_between_the_counts_is_the_last_one(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    save(smoke(iterations=997), tmp_path / "run")  # where the curves end
+    keep(tmp_path / "run", tmp_path / "kept")
+    page = tmp_path / "p.md"
+    text = filled("<!-- table: queries kept -->\n<!-- end -->", page)
+    assert rows(text)[0][-3:] == ["500", "997", "ms a query"]
+    assert all(row[-2] for row in rows(text)[2:])
