@@ -27,7 +27,7 @@ from orchestrator.design.orders import (
     takes_no_area,
 )
 from orchestrator.sweep.config import Limits, Sweep
-from orchestrator.sweep.plan import changed, require_axis
+from orchestrator.sweep.plan import changed, values_named
 
 Box = tuple[tuple[int, int], ...]
 """Per axis the first place, and the one after the last."""
@@ -70,21 +70,20 @@ class MachineGrid:
     """
 
     def __init__(self, base: Accelerator, design: Sweep, where: str) -> None:
-        """Looks up every key.
+        """Looks up every value.
 
         Args:
-            base: what the grid changes.
+            base: what the grid changes; it has all its keys.
             design: the grid, how energies follow capacities, and what area is.
             where: what messages start with.
 
         Raises:
-            ConfigError: an unknown key, or a value that makes no machine.
+            ConfigError: values that make no machine.
         """
         grid = design.grid or {}
         self._base, self._design, self._where = base, design, where
-        for key in grid:
-            require_axis(key, base, where)
-        self.axes = tuple(self._axis(key, values, grid) for key, values in grid.items())
+        with values_named(design, base, where):
+            self.axes = tuple(self._axis(key, values, grid) for key, values in grid.items())
         self.size = math.prod(len(axis.values) for axis in self.axes)
         self._areas: dict[tuple[int, ...], float] = {}
         self._ideals: dict[Corner, Accelerator] = {}

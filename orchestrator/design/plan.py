@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
-from mapspace.errors import ConfigError
+from mapspace.errors import ConfigError, together
 from orchestrator.design.aims import Aim, proof_aims, with_rates
 from orchestrator.design.branching import Found
 from orchestrator.design.config import Design
@@ -20,11 +20,11 @@ from orchestrator.sweep.plan import (
     Layer,
     SweepPlan,
     architecture_of,
+    base_of,
     layers_of,
-    named_accelerator,
     require_areas,
+    require_grid,
     require_mm2,
-    require_scaling,
     require_spaces,
 )
 from orchestrator.sweep.proofs import Problem, Proof
@@ -83,8 +83,8 @@ def prepare_design(design: Design, where: str) -> DesignPlan:
         ConfigError: an unknown name, a value that makes no accelerator, an accelerator without a
             map space; nothing is written.
     """
-    layers = layers_of(design, where)
-    plan = planned(design, named_accelerator(design.base, where), layers, where)
+    layers, base = together(lambda: layers_of(design, where), lambda: base_of(design, where))
+    plan = planned(design, base, layers, where)
     for box in plan.grid.roots():
         require_mm2(design, plan.grid.machine(tuple(first for first, _ in box)), where)
     for key, area_of in (("area_bits", plan.grid.area_bits), ("area_mm2", plan.grid.area_mm2)):
@@ -126,7 +126,7 @@ def planned(design: Design, base: Accelerator, layers: Sequence[Layer], where: s
             f"{where}: grid: expected at most {MOST_MACHINES:,} machines, got {size:,}."
         )
     require_areas(design, base.level_names[1:], where)
-    require_scaling(design, base, where)
+    require_grid(design, base, where)
     grid = MachineGrid(base, design, where)
     design = with_rates(design, base, layers, where)
     return DesignPlan(design, base, tuple(layers), grid)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from costmodel.levels import CAPACITIES, ActionEnergies
 from costmodel.machine_units import area_mm2, without_area
 from costmodel.networks import load_network
 from costmodel.workloads import workload
-from mapspace.errors import ConfigError, together
+from mapspace.errors import ConfigError, noted, refuse, together
 from mapspace.strict_yaml import unknown_name, validate
 from orchestrator.runs.experiments import beside, require_unique
 from orchestrator.sweep.config import Source, Sweep, WeighedNetwork
@@ -77,7 +78,7 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
     """
     layers, base, named = together(
         lambda: layers_of(sweep, where),
-        lambda: _base(sweep, where),
+        lambda: base_of(sweep, where),
         lambda: together(
             *(partial(named_accelerator, source, where) for source in sweep.accelerators or ())
         ),
@@ -180,32 +181,80 @@ def architecture_of(
     return Architecture(machine.name, machine, parameters, bits, area_mm2(machine))
 
 
-def _base(sweep: Sweep, where: str) -> Accelerator | None:
-    """The accelerator that the grid changes; None: there is no grid."""
+def base_of(sweep: Sweep, where: str) -> Accelerator | None:
+    """The accelerator that the grid changes, which has all its keys; None: there is no grid.
+
+    Raises:
+        ConfigError: there is none of that name, or as `require_grid` says.
+    """
     if sweep.grid is None:
         return None
     base = named_accelerator(sweep.base, where)
-    axes = (partial(require_axis, key, base, where) for key in sweep.grid)
-    together(lambda: require_scaling(sweep, base, where), *axes)
+    require_grid(sweep, base, where)
     return base
+
+
+def require_grid(sweep: Sweep, base: Accelerator, where: str) -> None:
+    """Refuses a grid with keys that its base does not have.
+
+    Raises:
+        ConfigError: it has such, all of which are named, or energies are scaled twice.
+    """
+    axes = (partial(_require_axis, key, base, where) for key in sweep.grid or {})
+    together(lambda: require_scaling(sweep, base, where), *axes)
+
+
+@contextmanager
+def values_named(sweep: Sweep, base: Accelerator, where: str) -> Iterator[None]:
+    """Where a machine of the grid is refused, names all values that no machine can have, instead.
+
+    Raises:
+        ConfigError: there are such; else of what values come to with each other.
+    """
+    try:
+        yield
+    except ConfigError:
+        grid = sweep.grid or {}
+
+        def wrong(values: Mapping[str, Any]) -> list[ConfigError]:
+            found: list[ConfigError] = []
+            noted(found, lambda: changed(base, values, sweep.energy_scaling, where), None)
+            return found
+
+        # A mesh may fit none but a fan-out of the grid.
+        fit = {
+            key: next((value for value in values if not wrong({key: value})), values[0])
+            for key, values in grid.items()
+        }
+        refuse(
+            [
+                error
+                for key, values in grid.items()
+                for value in values
+                if wrong({**fit, key: value})
+                for error in wrong({key: value})
+            ]
+        )
+        raise
 
 
 def _on_grid(
     sweep: Sweep, base: Accelerator, where: str, layers: int
 ) -> list[tuple[Accelerator, dict[str, Any]]]:
     """The accelerators of the grid, the last axis changing fastest."""
-    assert sweep.grid is not None  # `_base` has looked
+    assert sweep.grid is not None  # `base_of` has looked
     points = math.prod(len(values) for values in sweep.grid.values()) * layers
     if points > MOST_POINTS:
         raise ConfigError(f"{where}: grid: expected at most {MOST_POINTS:,} points, got {points:,}")
     machines = []
-    for values in itertools.product(*sweep.grid.values()):
-        parameters = dict(zip(sweep.grid, values, strict=True))
-        machines.append((changed(base, parameters, sweep.energy_scaling, where), parameters))
+    with values_named(sweep, base, where):
+        for values in itertools.product(*sweep.grid.values()):
+            parameters = dict(zip(sweep.grid, values, strict=True))
+            machines.append((changed(base, parameters, sweep.energy_scaling, where), parameters))
     return machines
 
 
-def require_axis(key: str, base: Accelerator, where: str) -> None:
+def _require_axis(key: str, base: Accelerator, where: str) -> None:
     """Refuses a key of the grid that the base accelerator does not have."""
     level, _, field = key.rpartition(".")
     if level and level not in base.level_names:

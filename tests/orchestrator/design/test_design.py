@@ -459,6 +459,14 @@ def test_no_certificate_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixtur
         ({"grid": {"L1.capacity": [1]}}, "L1.capacity: Unknown key 'capacity'"),
         ({"limits": {"area_bits": 1.0}}, "area_bits: expected at least 5,376, the smallest"),
         ({"grid": {"L9.fanout": [1]}}, "Unknown level 'L9'"),
+        (
+            {"workloads": ["gem"], "grid": {"L1.capacity": [1], "L9.fanout": [1]}},
+            "Unknown workload 'gem'.*L1.capacity: Unknown key.*Unknown level 'L9'",
+        ),
+        (
+            {"grid": {"L1.capacity_words": [0, 64, "many"], "L2.fanout": [-4, 64]}},
+            r"L1.capacity_words=0: .* got 0;.*=many: .* L2.fanout=-4: .* got -4\.",
+        ),
         ({"grid": {"L1.capacity_words": list(range(1, 5000)), "L2.fanout": [*range(1, 5000)]}},
          "at most 10,000,000 machines"),
         ({"area": "mm2"}, "area: mm2: .*without that of L2, L1, MAC; give area_mm2 or component"),

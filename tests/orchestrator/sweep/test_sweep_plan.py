@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from sweeps import OTHER, SMALL, content_for, plan_for
 
 from costmodel import accelerator
+from mapspace.errors import ConfigError
 from orchestrator.sweep.config import AreaProxy, Sweep
 from orchestrator.sweep.plan import prepare_sweep
 
@@ -28,6 +30,18 @@ def test_keys_of_the_accelerator_itself_can_be_swept() -> None:
     found = [a.accelerator for a in plan.architectures]
     assert [machine.mac_energy_pj for machine in found] == [0.5, 0.5, 2.0, 2.0]
     assert [machine.levels[2].read_bandwidth for machine in found] == [2.0, None, 2.0, None]
+
+
+def test_all_values_that_no_machine_can_have_are_named() -> None:
+    grid = {"L1.capacity_words": [16, 0], "L2.fanout": [4, "four"]}
+    with pytest.raises(ConfigError) as raised:
+        plan_for(grid=grid)
+    said = str(raised.value)
+    assert "L1.capacity_words=0: levels[L1].capacity_words: expected" in said
+    assert "L2.fanout=four: levels[L2].fanout: expected a whole number, got 'four'" in said
+    # Where only their meeting is wrong, the machine is named.
+    with pytest.raises(ConfigError, match=r"L2.fanout=16 L2.mesh=\[2, 4\]: "):
+        plan_for(grid={"L2.fanout": [8, 16], "L2.mesh": [[2, 4]]})
 
 
 def test_area_by_hand() -> None:
