@@ -36,6 +36,9 @@ def watch(run: Place, port: int | None, once: bool, as_json: bool) -> None:
     from orchestrator.watch.server import Latest, open_server
 
     seconds = REMOTE_LOOK_SECONDS if isinstance(run, RemotePath) else LOOK_SECONDS
-    with open_server(Latest(lambda: folder_state(run), seconds), port) as server:
+    latest = Latest(lambda: folder_state(run), seconds)
+    with open_server(latest, port) as server:
+        # The first look takes longest: a page that is opened at once need not wait for it.
+        latest.get()
         click.echo(f"{run}: {server.url} (Ctrl-C ends it)")
         server.serve_forever(poll_interval=0.2)

@@ -142,6 +142,20 @@ def test_a_port_that_is_taken_is_named(server: WatchServer, tmp_path: Path, caps
     assert "give another one, or 0" in line
 
 
+def test_the_first_look_is_made_before_anybody_can_open_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    ready: list[str] = []
+
+    def serve(server: WatchServer, **_: Any) -> None:
+        ready.append(server.latest._text)
+
+    monkeypatch.setattr(WatchServer, "serve_forever", serve)
+    assert call("watch", tmp_path, "--port", 0) == 0
+    assert "Ctrl-C ends it" in capsys.readouterr().out
+    assert json.loads(ready[0])["runs"] == []
+
+
 def test_what_is_no_folder_is_one_line(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "file").touch()
     for name, why in (("file", "is no folder"), ("gone", "there is no such folder")):
