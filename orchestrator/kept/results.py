@@ -136,7 +136,8 @@ def _made_by(results: Results) -> str:
     made = results.provenance
     commit = f" at {str(made['commit'])[:10]}" if made.get("commit") else ""
     processor = f" ({made['processor']})" if made.get("processor") else ""
+    count = made["processors"]
     return (
         f"mapspace {made['mapspace']}{commit}, {str(made['finished'])[:10]}, "
-        f"{made['processors']} processors{processor}, seconds are {results.clock} time"
+        f"{count} processor{'' if count == 1 else 's'}{processor}, seconds are {results.clock} time"
     )

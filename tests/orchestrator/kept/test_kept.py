@@ -184,6 +184,8 @@ def test_what_differs_from_the_shipped_experiment_is_said() -> None:
     ]
     said = origins([replace(changed, runs=smoke().runs)])
     assert "(iterations 300; without structured; with more), 3 seeds (random: 2" in said
+    alone = replace(smoke(), provenance={**smoke().provenance, "processors": 1})
+    assert "1 processor (Z80)" in origins([alone])
     with pytest.raises(ConfigError, match="mine"):
         departures(smoke(name="mine").experiment)
 
