@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from mapspace.storage import Place, file_sizes, write_atomically
 from mapspace.strict_yaml import StrictModel, validate
 from mapspace.version import __version__
 from orchestrator.benchmark.warm_starts import WARM_FILE
-from orchestrator.comparison.results import Run
+from orchestrator.comparison.results import ROUNDING, Bounds, Run
 from orchestrator.store.address import Question, problem, surrogate_digest
 from orchestrator.store.answers import keep_answers
 from orchestrator.store.canonical import digest_of, json_text
@@ -210,10 +210,20 @@ def _rows(plan: Plan, store: Store) -> Iterator[tuple[Search, Row]]:
             yield search, min(fit, key=lambda row: (row.stored, row.id))
 
 
-def keep_runs(plan: Plan, runs: Sequence[Run], store: Store) -> None:
-    """Keeps runs that did not fail."""
-    questions = Questions(plan)
-    keep_answers(store, [_row(questions, run) for run in runs if not run.failure])
+def keep_runs(
+    plan: Plan, runs: Sequence[Run], store: Store, bounds: Mapping[str, Bounds] | None = None
+) -> None:
+    """Keeps runs that did not fail.
+
+    Args:
+        plan: the benchmark.
+        runs: of it.
+        store: where to.
+        bounds: what is known of the least value, by workload.
+    """
+    questions, known = Questions(plan), bounds or {}
+    rows = [_row(questions, run, known.get(run.workload)) for run in runs if not run.failure]
+    keep_answers(store, rows)
 
 
 def _run(search: Search, row: Row) -> Run:
@@ -242,8 +252,12 @@ def _run(search: Search, row: Row) -> Run:
     )
 
 
-def _row(questions: Questions, run: Run) -> Row:
+def _row(questions: Questions, run: Run, bounds: Bounds | None) -> Row:
     plan = questions.plan
+    least = bounds.reference if bounds is not None and bounds.reference > 0 else math.nan
+    gap = run.best_loss / least - 1
+    if abs(gap) <= ROUNDING:
+        gap = 0.0
     question = questions.of((run.searcher, run.workload, run.seed))
     assert run.counted is not None  # runs of old files alone have none
     payload = {
@@ -271,6 +285,9 @@ def _row(questions: Questions, run: Run) -> Row:
         budget_seconds=question.limits["seconds"],
         budget_iterations=question.limits["iterations"],
         value=finite(run.best_loss),
+        proven=bounds is not None and bounds.proven and gap == 0,
+        lower_bound=finite(least),
+        gap=finite(gap),
         iterations=run.iterations,
         seconds=run.seconds,
         payload=json.dumps(payload),

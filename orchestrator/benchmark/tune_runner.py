@@ -95,8 +95,9 @@ def run_searches(
     else:
         made, spent = _run_on_ray(plan, states, seconds, live, left, beside, store)
     if store is not None:
+        bounds = None if beside is None else beside.known
         for runs in made.batches(KEPT_AT_ONCE):
-            keep_runs(plan, runs, store)
+            keep_runs(plan, runs, store, bounds)
     made.add(known)
     return made, spent if comparable else {}
 

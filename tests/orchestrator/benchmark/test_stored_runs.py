@@ -11,14 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 from marks import noisy_libraries
+from sample_results import make_run
 
 from mapspace.errors import DataError
 from mapspace.strict_yaml import validate
 from orchestrator.benchmark import tune_runner
 from orchestrator.benchmark.config import Benchmark, Plan, prepare
 from orchestrator.benchmark.run import run_benchmark
-from orchestrator.benchmark.stored_runs import KNOWN_FILE, Questions, known_runs, searches_of
-from orchestrator.comparison.results import Run
+from orchestrator.benchmark.stored_runs import (
+    KNOWN_FILE,
+    Questions,
+    keep_runs,
+    known_runs,
+    searches_of,
+)
+from orchestrator.comparison.results import Bounds, Run
 from orchestrator.store.folder import ROWS, Store
 from orchestrator.store.sql import Database
 
@@ -132,6 +139,28 @@ def test_what_decides_a_run_is_in_its_address(changes: dict[str, Any]) -> None:
     same = addresses(first) & addresses(second)
     # What is not changed stays the same search.
     assert len(same) == (4 if {"searchers", "workloads"} & changes.keys() else 0)
+
+
+def test_a_row_says_how_far_a_search_is_above_what_is_known(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    ends = [("random", "gemm-512", 12.0), ("random", "mttkrp-0", 10.0)]
+    ends.append(("genetic", "gemm-512", 10.0 * (1 + 1e-15)))
+    counted = np.ones(1, np.int64)
+    runs = [
+        replace(make_run(label, workload, 3, [(1, 0.1, end)]), counted=counted)
+        for label, workload, end in ends
+    ]
+    proven, bounded = Bounds(5.0, 6.0, 10.0), Bounds(5.0, 6.0, None, 8.0)
+    keep_runs(plan_of(), runs, store, {"gemm-512": proven, "mttkrp-0": bounded})
+    rows = {(row.method, row.workload): row for row in store.rows_with(kind="run")}
+    told = {key: (row.value, row.lower_bound, row.gap, row.proven) for key, row in rows.items()}
+    assert told["random", "gemm-512"] == (12.0, 10.0, pytest.approx(0.2), False)
+    assert told["random", "mttkrp-0"] == (10.0, 8.0, pytest.approx(0.25), False)
+    assert told["genetic", "gemm-512"][1:] == (10.0, 0.0, True)
+    # Where nothing is known, that is null.
+    keep_runs(plan_of(), [replace(runs[0], seed=4)], store)
+    (blank,) = [row for row in store.rows_with(kind="run") if row.seed == 4]
+    assert (blank.lower_bound, blank.gap, blank.proven) == (None, None, False)
 
 
 def test_keys_are_those_of_the_whole_question() -> None:
