@@ -5,6 +5,7 @@ Letters: B mappings, D attributes of a code, L levels, n dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,12 @@ from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.places import MOST_TOGETHER, Places, group
 from costmodel.tile_chains.ports import port_weights, ports
-from costmodel.tile_chains.rules import Rules
+from costmodel.tile_chains.rules import Place, Rules
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import Weights, weights
+from costmodel.tile_chains.weights import Weights, meshes, weights
 
 # Orders that are costed at a time where the model alone can say what they cost.
 BATCH = 512
@@ -39,6 +41,16 @@ class Assignment(NamedTuple):
     spatial: Array
     computing: int
     leakage: float
+
+
+class _Way(NamedTuple):
+    """Some ways to lay spatial factors on the meshes, by level.
+
+    hops: `[1, T]` twice those of a delivery, where all these places share them.
+    """
+
+    hops: dict[int, Array]
+    places: dict[int, Sequence[Place]]
 
 
 def is_linear(space: MapSpace) -> bool:
@@ -64,20 +76,26 @@ class Leaves:
         self._costs = np.zeros(len(self._found))
         self._assignment: Assignment | None = None
         self._depends: list[tuple[int, Array]] = []
-        self._weights: dict[bytes, Weights] = {}
+        self._weights: dict[tuple[bytes, bytes], Weights] = {}
+        self._groups: dict[tuple[int, bytes], Places] = {}
         self._cycles = np.zeros((0, levels, tensors)), np.zeros(0)
 
-    def _weigh(self, assignment: Assignment, extents: Array) -> Weights:
+    def _weigh(self, assignment: Assignment, extents: Array, hops: Mapping[int, Array]) -> Weights:
         """The weights of a tiling `[L + 1, n]`; most tilings of an assignment share them."""
+        tiles = b"".join(extents[level, dims].tobytes() for level, dims in self._depends)
+        key = tiles, b"".join(twice.tobytes() for twice in hops.values())
+        if key not in self._weights:
+            self._weights[key] = weights(
+                self._space, assignment.keeps, assignment.spatial[None], extents[None], hops
+            )
+        return self._weights[key]
+
+    def _take_up(self, assignment: Assignment) -> None:
+        """Forgets what is known of another assignment."""
         if assignment is not self._assignment:
-            self._assignment, self._weights = assignment, {}
+            self._assignment, self._weights, self._groups = assignment, {}, {}
             self._depends = self._steps_that_matter(assignment.spatial)
             self._cycles = self._cycles_of(assignment)
-        key = b"".join(extents[level, dims].tobytes() for level, dims in self._depends)
-        if key not in self._weights:
-            found = weights(self._space, assignment.keeps, assignment.spatial[None], extents[None])
-            self._weights[key] = found
-        return self._weights[key]
 
     def _cycles_of(self, assignment: Assignment) -> tuple[FloatArray, FloatArray]:
         """Cycles of limited ports per word that enters a tile `[P, L, T]`, and `[P]` the others."""
@@ -99,16 +117,19 @@ class Leaves:
                     found.append((level + 1, moving))
         return found
 
-    def tiling(self, assignment: Assignment, tiles: Array) -> tuple[Tiling, float]:
+    def tiling(
+        self, assignment: Assignment, tiles: Array, hops: Mapping[int, Array]
+    ) -> tuple[Tiling, float]:
         """A tiling as the search of its orders needs it, and the energy that does not depend on it.
 
         Args:
             assignment: what is kept and spread.
             tiles: `[L, n]` extents of every level's tile.
+            hops: by level `[1, T]` twice the hops of a delivery, where they are known.
         """
         shape, levels = self._shape, len(tiles)
         extents = np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
-        found = self._weigh(assignment, extents)
+        found = self._weigh(assignment, extents, hops)
         step = assignment.spatial * extents[1:]
         trips = tiles // step
         beyond = np.ones(tiles.shape)
@@ -166,13 +187,23 @@ class Leaves:
             target: at these cycles; the model says what a mapping really costs.
             cycles: that every mapping takes at least.
         """
-        tiling, fixed = self.tiling(assignment, tiles)
+        self._take_up(assignment)
+        return [
+            codes
+            for way in self._ways(assignment, tiles)
+            for codes in self._placed(assignment, tiles, way, target, cycles)
+        ]
+
+    def _placed(
+        self, assignment: Assignment, tiles: Array, way: _Way, target: Target, cycles: int
+    ) -> Iterator[Codes]:
+        """As `codes`, in some of the places on the meshes."""
+        tiling, fixed = self.tiling(assignment, tiles, way.hops)
         wanted = Wanted(
             target.energy, float(cycles), target.power, target.most, fixed,
             float(assignment.computing), float(assignment.leakage),
             float(self._space.tables.machine.waiting), *self._cycles,
         )  # fmt: skip
-        found: list[Codes] = []
         skip = 0
         while True:
             count = search_orders(
@@ -180,13 +211,48 @@ class Leaves:
                 self._found, self._costs,
             )  # fmt: skip
             if count:
-                found.append(self._codes(assignment, tiling, self._found[:count]))
+                yield self._codes(assignment, tiling, way, self._found[:count])
             if self._linear or count < BATCH:
-                return found
+                return
             skip += count
 
-    def _codes(self, assignment: Assignment, tiling: Tiling, sequences: Array) -> Codes:
-        """Codes of orders `[B, K]`, each in all useful places on the meshes."""
+    def _ways(self, assignment: Assignment, tiles: Array) -> list[_Way]:
+        """The ways to lay a tiling's spatial factors on the meshes: those that hops tell apart."""
+        tables, ways = self._space.tables, [_Way({}, {})]
+        extents = np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
+        charged = meshes(self._space)
+        for level in range(tables.capacity.size):
+            columns = tables.spatial_axis_column[level], tables.spatial_order_column[level]
+            if max(columns) < 0:
+                continue
+            listed = self._rules.arrangements(level, assignment.spatial[level])
+            if level not in charged:
+                ways = [_Way(way.hops, way.places | {level: listed[:1]}) for way in ways]
+                continue
+            inside = extents[level + 1]
+            found = self._grouped(level, assignment.spatial[level], listed, inside)
+            if len(found.members) * len(ways) > MOST_TOGETHER:
+                ways = [_Way(way.hops, way.places | {level: listed}) for way in ways]
+                continue
+            # Where routers round, deliveries of as many hops may cost apart.
+            most = None if tables.machine.router[level] > 0 else 1
+            ways = [
+                _Way(way.hops | {level: twice[None]}, way.places | {level: members[:most]})
+                for way in ways
+                for twice, members in zip(found.twice, found.members, strict=True)
+            ]
+        return ways
+
+    def _grouped(self, level: int, factors: Array, listed: list[Place], inside: Array) -> Places:
+        """Places on a mesh by their hops; most tilings of an assignment share them."""
+        matter = [inside[dims].tobytes() for outside, dims in self._depends if outside == level + 1]
+        key = level, b"".join(matter)
+        if key not in self._groups:
+            self._groups[key] = group(self._space, level, factors, listed, inside)
+        return self._groups[key]
+
+    def _codes(self, assignment: Assignment, tiling: Tiling, way: _Way, sequences: Array) -> Codes:
+        """Codes of orders `[B, K]`, each in the places of a way on the meshes."""
         space, tables = self._space, self._space.tables
         levels, n = tiling.tile.shape
         code = np.zeros(space.cardinality.size, np.int32)
@@ -208,7 +274,7 @@ class Leaves:
         code[tables.order_column[-1]] = moves.order_index(np.array(inside, np.int64))
         codes = np.repeat(code[None], len(sequences), axis=0)
         write_orders(sequences, moving, tables.order_column, codes, np.empty(n, np.int64))
-        return self._on_meshes(assignment, codes)
+        return self._on_meshes(assignment, way, codes)
 
     def _banks(self, assignment: Assignment, tiling: Tiling, level: int) -> int:
         """The bank allocation that holds a level's tiles; spare banks go to the last tensor."""
@@ -222,17 +288,12 @@ class Leaves:
         banks[-1] += int(self._space.accelerator.levels[level].banks or 0) - sum(banks)
         return int(moves.allocation_row(tables, level, np.array(banks)))
 
-    def _on_meshes(self, assignment: Assignment, codes: Codes) -> Codes:
-        """Codes with axes and orders of spatial loops: one that fits, or all where they cost."""
+    def _on_meshes(self, assignment: Assignment, way: _Way, codes: Codes) -> Codes:
+        """Codes with axes and orders of spatial loops, in all places of a way."""
         tables = self._space.tables
-        for level in range(tables.capacity.size):
+        for level, places in way.places.items():
             factors = assignment.spatial[level]
             columns = tables.spatial_axis_column[level], tables.spatial_order_column[level]
-            if max(columns) < 0:
-                continue
-            places = self._rules.arrangements(level, factors)
-            if tables.machine.network[level] == 0:
-                places = places[:1]
             still = np.flatnonzero(factors == 1).tolist()
             choices = np.array(
                 [

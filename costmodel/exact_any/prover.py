@@ -58,6 +58,9 @@ DIVE = 8
 LEAST = 1e-6
 """The least bound, of the best, that such a search takes for one."""
 
+LONE = 8
+"""So many assignments of a large lattice are searched so at most, each bounded alone before."""
+
 NEAR = 1.02
 """Where bound and best are so near, all that could win is searched at once."""
 
@@ -176,6 +179,7 @@ class AnyProver(ScoredRun):
             # proof, and its tables, until garbage is collected.
             self._bounds.entering = partial(_entering, self._apart, self._keeps)
         self._dived: tuple[float, float, float] = (math.inf,) * 3
+        self._lone = LONE
         self._built = False
         self._work = self._prove()
         self._closed = False
@@ -289,6 +293,10 @@ class AnyProver(ScoredRun):
         self, one: OneOrder, group: int, a: int
     ) -> Generator[None, None, list[tuple[int, Weighed]]]:
         """What chains are to bound in a row: of each group assignments that share outer tables."""
+        if self._is_cold(one, self._queue.groups[group][1], a):
+            yield from self._raise_floors(one, np.array([a]))
+            found = self._queue.groups[group][1]
+            return [(group, self._bounds.weigh(one, found, np.array([a]), shared=True))]
         alone = not is_large(one.shape) or not self._known.full
         near, leaders = Near(self._queue, self._known, one), [(group, a)]
         if not alone:
@@ -313,22 +321,36 @@ class AnyProver(ScoredRun):
         Chains are often exact, so that a good mapping is known before many assignments are bounded.
         """
         orders = [self._known.order(found.energy[a], int(found.cycles[a])) for a in mates]
-        large = one.shape.cells > FEW_CELLS
-        if large or not orders or min(orders) >= self._dived or not self._settles or self._top > 1:
+        if not orders or min(orders) >= self._dived or not self._settles or self._top > 1:
             return
         a = int(mates[orders.index(min(orders))])
-        energy, cycles = float(found.energy[a]), int(found.cycles[a])
-        if not self._known.beats(NEAR * energy, cycles):
+        large = one.shape.cells > FEW_CELLS
+        if (large and not self._lone) or not self._is_far(found, a):
             return
+        self._lone -= large
         self._dived = min(orders)
         self._tilings.take_up(())
         opened = yield from self._bounds.open(one, tables, found, a)
         before = self._counts["tilings"]
-        search = self._tilings.search(one, *opened, tables[0], cycles)
+        search = self._tilings.search(one, *opened, tables[0], int(found.cycles[a]))
         for _ in itertools.islice(search, DIVE * len(found.keeps)):
             if self._counts["tilings"] > before:
                 return
             yield
+
+    def _is_far(self, found: Assignments, a: int) -> bool:
+        """Whether the best mapping known is far above what an assignment needs."""
+        return self._known.beats(NEAR * float(found.energy[a]), int(found.cycles[a]))
+
+    def _is_cold(self, one: OneOrder, found: Assignments, a: int) -> bool:
+        """Whether an assignment of a large lattice is bounded alone, and its first tiling tried.
+
+        Nothing good is known: bounding all others that could win would take long.
+        """
+        tried = self._known.order(float(found.energy[a]), int(found.cycles[a])) >= self._dived
+        if tried or not self._lone or not self._settles or self._top > 1:
+            return False
+        return one.shape.cells > FEW_CELLS and self._is_far(found, a)
 
     def _take_up(
         self, one: OneOrder, tables: list[ChainTables], group: int, a: int

@@ -18,7 +18,7 @@ from costmodel.tile_chains.once import fill_inside, moving_of
 from costmodel.tile_chains.ports import Port, PortWeights, Prices, port_floors, port_weights, priced
 from costmodel.tile_chains.tables import products_inside
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import Weights, weights
+from costmodel.tile_chains.weights import Weights, placed_weights
 
 
 class Weighed(NamedTuple):
@@ -69,7 +69,7 @@ def weigh(
     """
     spatial = one.spreads.spatial(found.choice[mates])
     inside = np.gcd.reduce(products_inside(spatial)) if shared else None
-    its = weights(one.space, found.keeps, spatial)
+    its = placed_weights(one.space, found.keeps, spatial)
     cycles = port_weights(one.space, limited, found.keeps, its)
     return Weighed(one.space, mates, spatial, its, limited, cycles, inside)
 

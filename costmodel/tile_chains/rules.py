@@ -22,6 +22,9 @@ from costmodel.arrays.tables import Array
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.spatial import every_axes
 
+Place = tuple[int, tuple[int, ...]]
+"""What runs along a mesh's height, as bits, and the order of spatial loops, outermost first."""
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -88,18 +91,34 @@ class Rules:
             return rows
         return rows[[bool(self.arrangements(level, row)) for row in rows]]
 
-    def arrangements(self, level: int, factors: Array) -> list[tuple[int, tuple[int, ...]]]:
-        """Heights (bits) and orders, outermost first, that spatial factors `[n]` may stand in."""
-        heights = every_axes(self._space, level, factors)
+    def arrangements(self, level: int, factors: Array) -> list[Place]:
+        """Ways to lay spatial factors `[n]` on a level's mesh, one of those that are alike."""
+        if self._all is None:
+            return self.every_place(self._space, level, factors)
         moving = [d for d in range(factors.size) if factors[d] > 1]
-        rules = None if self._all is None else self._all.spatial[level]
+        rules = self._all.spatial[level]
+        if rules is None:
+            return [] if moving else [(0, ())]
         found = [
             (height, order)
-            for height in heights
+            for height in every_axes(self._space, level, factors)
             for order in itertools.permutations(moving)
-            if rules is None or rules.allows(factors.tolist(), order, height)
+            if rules.allows(factors.tolist(), order, height)
         ]
-        return found if self._all is None or rules is not None or not moving else []
+        return list({_nest(*place): place for place in reversed(found)}.values())
+
+    @staticmethod
+    def every_place(space: MapSpace, level: int, factors: Array) -> list[Place]:
+        """As `arrangements`, without constraints."""
+        moving = [d for d in range(factors.size) if factors[d] > 1]
+        found: dict[tuple[int, ...], Place] = {}
+        for height in every_axes(space, level, factors):
+            along = [d for d in moving if (height >> d) & 1]
+            across = [d for d in moving if not (height >> d) & 1]
+            for outside in itertools.permutations(along):
+                for inside in itertools.permutations(across):
+                    found.setdefault((*outside, *inside), (height, (*outside, *inside)))
+        return list(found.values())
 
     def enough_work(self, elements: Array) -> Array:
         """Whether so many elements `[A]` are a large enough share."""
@@ -146,3 +165,8 @@ class Rules:
             ranks[level, list(rules.inner)] = np.arange(len(rules.inner))
             ranks[level, list(rules.outer)] = 1 + len(rules.inner) + np.arange(len(rules.outer))
         return ranks
+
+
+def _nest(height: int, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Spatial loops as children are numbered: those along the height outside the others."""
+    return tuple(sorted(order, key=lambda d: not (height >> d) & 1))

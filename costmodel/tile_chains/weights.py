@@ -11,6 +11,7 @@ Letters: B assignments, L levels, n dimensions, T tensors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from costmodel.tile_chains.once import (
     moving_of,
     multiply_words_once,
 )
+from costmodel.tile_chains.places import places
 from costmodel.tile_chains.tiles import FloatArray
 
 
@@ -85,8 +87,9 @@ def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | 
 
 
 def weights(
-    space: MapSpace, keeps: tuple[int, ...], spatial: Array, extents: Array | None = None
-) -> Weights:
+    space: MapSpace, keeps: tuple[int, ...], spatial: Array, extents: Array | None = None,
+    hops: Mapping[int, Array] | None = None,
+) -> Weights:  # fmt: skip
     """The weights of assignments.
 
     Args:
@@ -95,6 +98,8 @@ def weights(
         spatial: `[B, L, n]` spatial factors below every level.
         extents: `[B, L + 1, n]` tiles of all levels and of a MAC, where they are known: sums are
             then equal to the model's (but for blocks and networks), not below them.
+        hops: by level `[B, T]` twice the hops of a delivery to all children; of levels that are
+            missing as few as there can be.
     """
     tables, machine = space.tables, space.tables.machine
     batch, levels, n = spatial.shape
@@ -110,13 +115,56 @@ def weights(
         for t in range(tensors):
             last = level == levels - 1 or (keeps[level + 1] >> t) & 1
             if last or machine.network[level] == NETWORK_OF_HOPS:
-                delivered[:, level, t] = _delivery(space, level, t, spatial[:, level])
+                known = None if hops is None or level not in hops else hops[level][:, t]
+                delivered[:, level, t] = _delivery(space, level, t, spatial[:, level], known)
     found = Filled(
         np.zeros((batch, levels + 1, tensors)), np.empty(batch), np.empty(batch),
         np.zeros((batch, tensors)), np.empty(batch, np.int64), np.empty(levels + 1, np.int64),
     )  # fmt: skip
     fill_weights(moving_of(space), np.array(keeps), counts, delivered, outer, found)
     return Weights(*found[:-1], outer, counts)
+
+
+def placed_weights(space: MapSpace, keeps: tuple[int, ...], spatial: Array) -> Weights:
+    """The weights of assignments, with hops that all tensors' deliveries need together (lemma 17).
+
+    Hops of every tensor are those of its own best place. What no place is best for is fixed: the
+    least, over the places, of what the others cost if every word enters once.
+
+    Args:
+        space: the map space.
+        keeps: `[L]` kept tensors of every level, as bits.
+        spatial: `[B, L, n]` spatial factors below every level.
+    """
+    listed = {
+        level: [places(space, level, factors) for factors in spatial[:, level]]
+        for level in meshes(space)
+    }
+    known = {
+        level: np.array([one.least for one in found if one is not None])
+        for level, found in listed.items()
+        if None not in found
+    }
+    least = weights(space, keeps, spatial, hops=known)
+    for level, hops in known.items():
+        ways = [one for one in listed[level] if one is not None]
+        span = np.array([one.twice.max(axis=0) for one in ways]) - hops
+        if not span.any():
+            continue
+        most = weights(space, keeps, spatial, hops={**known, level: hops + span})
+        more = most.own - least.own
+        more += entering_once(space, most.weight - least.weight, least.outer).sum(axis=1)
+        for b, one in enumerate(ways):
+            shares = (one.twice - hops[b]) / np.maximum(1, span[b])
+            least.fixed[b] += (shares * more[b]).sum(axis=1).min()
+    return least
+
+
+def meshes(space: MapSpace) -> list[int]:
+    """The levels below which hops cost energy."""
+    tables = space.tables
+    costs = (tables.hop_energy > 0) & (tables.machine.network > 0) & (tables.fanout > 1)
+    return [int(level) for level in np.flatnonzero(costs)]
 
 
 def fewest_groups(space: MapSpace, spatial: Array) -> Array:
@@ -131,7 +179,9 @@ def fewest_groups(space: MapSpace, spatial: Array) -> Array:
     return counts
 
 
-def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray:
+def _delivery(
+    space: MapSpace, level: int, t: int, spatial: Array, known: Array | None
+) -> FloatArray:
     """`[B]` pJ that one delivery of a word to every child of an instance costs at least.
 
     Args:
@@ -139,20 +189,24 @@ def _delivery(space: MapSpace, level: int, t: int, spatial: Array) -> FloatArray
         level: the level that fans out.
         t: the tensor.
         spatial: `[B, n]` spatial factors below it.
+        known: `[B]` twice its hops; None: the fewest that there can be.
     """
     tables, machine = space.tables, space.tables.machine
     fewest = groups(space, level, t, spatial, None)
-    children = spatial.prod(axis=1)
-    members = children // fewest
-    if tables.grouping[level, t] == GROUPS_PER_AXIS:
-        # Sums of steps that are all different: one loop of an axis tells members of a group apart.
-        longest = np.ones_like(children)
-        for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
-            terms = tables.term_dimension[tables.term_start[axis] : tables.term_start[axis + 1]]
-            longest *= spatial[:, terms].max(axis=1, initial=1)
-        members = children // longest
-    hops = np.zeros(len(spatial), np.int64)
-    fill_least_hops(tables.mesh[level], children, members, hops)
+    hops = known
+    if hops is None:
+        children = spatial.prod(axis=1)
+        members = children // fewest
+        if tables.grouping[level, t] == GROUPS_PER_AXIS:
+            # Sums of steps that are all different: one loop of an axis tells members of a group
+            # apart.
+            longest = np.ones_like(children)
+            for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
+                terms = tables.term_dimension[tables.term_start[axis] : tables.term_start[axis + 1]]
+                longest *= spatial[:, terms].max(axis=1, initial=1)
+            members = children // longest
+        hops = np.zeros(len(spatial), np.int64)
+        fill_least_hops(tables.mesh[level], children, members, hops)
     # Memory outside the chip counts an output's words twice, less those that are new.
     output = tables.part_kind[t] != PART_OF_INPUT
     once = float(not (output and machine.dram[level]))
