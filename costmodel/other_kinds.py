@@ -17,9 +17,9 @@ _KEYS: Mapping[Kind, frozenset[str]] = {
 }
 """What the file of one says, and that of no other."""
 _BELONGS: Mapping[Kind, str] = {
-    "workload": "give it as WORKLOAD, in Python as `workload`",
-    "network": "give it as --network {}, in Python to `search_network`",
-    "machine": "give it as --accelerator {}, in Python as `accelerator`",
+    "workload": "`mapspace search {}` takes it, in Python `search`",
+    "network": "`mapspace search --network {}` takes it, in Python `search_network`",
+    "machine": "`--accelerator {}` takes it, in Python `accelerator=`",
 }
 
 # Looked up when they are needed: what has the names looks here before it says that it knows none.
@@ -45,7 +45,7 @@ def refuse_other_kind(
         content: what a file says; None: `source` is a name that is none of the expected kind.
 
     Raises:
-        ConfigError: it is of another kind: which, and how it is given.
+        ConfigError: it is of another kind: which, and what takes it.
     """
     if content is None:
         kinds = (kind for kind in _KEYS if kind != expected and _is_name(kind, source))

@@ -326,8 +326,18 @@ def describe(machine: tuple[str, ...], plot: Place | None, as_json: bool) -> Non
     if len(machine) > 1:
         raise click.UsageError(f"Expected MACHINE or searcher NAME, got {' '.join(machine)}.")
     # In the text it stands beneath the machine.
-    with nullcontext() if as_json else noticed_by(lambda _: None):
-        found = accelerator(machine[0])
+    try:
+        with nullcontext() if as_json else noticed_by(lambda _: None):
+            found = accelerator(machine[0])
+    except ConfigError as error:
+        from searchers import SEARCHERS
+
+        if machine[0] not in SEARCHERS:
+            raise
+        name = machine[0]
+        raise click.UsageError(
+            f"{name} is a searcher: mapspace describe searcher {name}"
+        ) from error
     if plot is not None:
         check_plot(plot, ".svg")
     click.echo(answer_text(summary(found)) if as_json else fitted(tree(found)))

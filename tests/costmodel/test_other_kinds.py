@@ -23,7 +23,11 @@ NAMES = {
     "machine": ("eyeriss", "tpu_v1"),
 }
 READ = {"workload": ms.workload, "network": load_network, "machine": ms.accelerator}
-BELONGS = {"workload": "WORKLOAD", "network": "--network {}", "machine": "--accelerator {}"}
+BELONGS = {
+    "workload": "`mapspace search {}`",
+    "network": "`mapspace search --network {}`",
+    "machine": "`--accelerator {}`",
+}
 
 
 @pytest.mark.parametrize("expected", FILES)
@@ -36,7 +40,7 @@ def test_another_kind_is_told_where_it_belongs(kind: str, expected: str, tmp_pat
             READ[expected](source)
             continue
         given = BELONGS[kind].format(source)
-        message = re.escape(f"{source}: expected a {expected}, got a {kind}; give it as {given}")
+        message = re.escape(f"{source}: expected a {expected}, got a {kind}; {given} takes it")
         with pytest.raises(ConfigError, match=message):
             READ[expected](source)
 

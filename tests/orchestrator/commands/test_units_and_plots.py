@@ -93,3 +93,10 @@ def test_a_plot_that_fails_takes_no_answer_away(
     said = capsys.readouterr()
     assert "mappings" in said.out
     assert said.err.splitlines()[-1].startswith("Error: full.png: No space left on device")
+
+
+def test_describe_says_where_searchers_are_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("describe", "gradient") == 2
+    assert "gradient is a searcher: mapspace describe searcher gradient" in capsys.readouterr().err
+    assert call("describe", "nobody") == 2
+    assert "Unknown accelerator 'nobody'" in capsys.readouterr().err
