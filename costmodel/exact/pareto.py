@@ -59,14 +59,19 @@ def pareto_front(
                 f"The front is proven for machines without bandwidth limits; "
                 f"{space.accelerator.name} has one at {level.name}."
             )
-    prover = Prover(space, objective="energy", keep=keep)
+    prover = Prover(space, objective="energy", keep=keep, build=False)
     points: list[FrontPoint] = []
+    while not prover.built:
+        if time.monotonic() >= ends:
+            return points, False
+        prover.build_on()
     least = INFINITE
     counts = prover.element_counts[::-1]
     for done, elements in enumerate(counts, start=1):
-        if time.monotonic() >= ends:
+        try:
+            found = prover.search_vectors(elements, (least, 0), ends)
+        except TimeoutError:
             return points, False
-        found = prover.search_vectors(elements, (least, 0))
         if found is not None:
             (energy, cycles), code = found
             least = energy

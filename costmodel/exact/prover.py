@@ -48,13 +48,10 @@ from mapspace.errors import ConfigError, ContractError
 
 # A step ends after about so many bounds: some 50 ms.
 STEP_BOUNDS = 200_000
-
 # A step builds tables for about so many pieces of five milliseconds.
 STEP_PIECES = 6.0
-
 # Pairs of keep sets that the floors of one such piece look at.
 FLOOR_PAIRS = 10_000
-
 # The first round looks this far above the floor; every further one doubles the distance.
 FIRST_RISE = Fraction(1, 200)
 
@@ -129,7 +126,7 @@ class Prover(ProofRun):
         self._building: Iterator[float] | None = self._build()
         self._builds = 0
         while build and not self.built:
-            self._build_on()
+            self.build_on()
 
     @property
     def built(self) -> bool:
@@ -147,8 +144,8 @@ class Prover(ProofRun):
         if self.built:
             self._walk.threads = threads
 
-    def _build_on(self) -> None:
-        """Does the next pieces of the tables."""
+    def build_on(self) -> None:
+        """Does the next pieces of the tables, some ten milliseconds of them."""
         assert self._building is not None  # the caller has looked
         self._builds += 1
         done = 0.0
@@ -244,7 +241,7 @@ class Prover(ProofRun):
         if self.finished:
             raise ContractError("The proof is finished: there is nothing left to do.")
         if not self.built:
-            self._build_on()
+            self.build_on()
             return
         self._search(bounds)
         if self._next < self._first_beyond():
@@ -324,7 +321,7 @@ class Prover(ProofRun):
         """
         with self._until(seconds) as ends:
             while not self.built and time.monotonic() < ends:
-                self._build_on()
+                self.build_on()
             if not self.built:
                 return None, 0.0
             self._found.energy[:] = INFINITE
@@ -367,17 +364,19 @@ class Prover(ProofRun):
             )  # fmt: skip
         return certain if best is None else min(certain, best, key=self.rank_of)
 
-    def search_vectors(self, elements: int, limit: Outcome) -> tuple[Outcome, Codes] | None:
+    def search_vectors(
+        self, elements: int, limit: Outcome, ends: float = math.inf
+    ) -> tuple[Outcome, Codes] | None:
         """Searches the mappings on exactly so many elements for the best one below a limit.
 
-        What this object has found or certified is not touched.
-
-        Args:
-            elements: processing elements in use.
-            limit: energy in units and cycles that the mapping must beat.
+        What this object has found or certified is not touched. The limit is energy in units and
+        cycles that the mapping must beat; at `ends`, by the monotonic clock, it stops.
 
         Returns:
             Its outcome and code `[D]`; None if there is none.
+
+        Raises:
+            TimeoutError: the time was over before that was certain.
         """
         units = np.flatnonzero(self._problem.vectors.elements[self._unit_vector] == elements)
         walk = Walk(self._problem, self._unit_vector[units], self._unit_set[units], self._threads)
@@ -385,6 +384,8 @@ class Prover(ProofRun):
         found.limit[:] = limit
         following = 0
         while following < units.size:
+            if time.monotonic() >= ends:
+                raise TimeoutError
             following = walk.search(following, units.size, STEP_BOUNDS, found)
         self._found.counts[:] += found.counts
         if found.energy[0] >= INFINITE:
@@ -517,10 +518,10 @@ class Prover(ProofRun):
         self._load_offered(state["offered"])
         if "builds" in state:
             while self._builds < int(state["builds"]):
-                self._build_on()
+                self.build_on()
             return
         while not self.built:
-            self._build_on()
+            self.build_on()
         for name in ("energy", "cycles", "rows", "limit", "counts"):
             getattr(self._found, name)[...] = state[name]
         self._next = int(state["next"])

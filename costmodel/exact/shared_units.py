@@ -8,6 +8,7 @@ merged alone: so what it ends with is the same for any number of workers.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -302,7 +303,9 @@ class SharedUnits(Prover):
     def _make_walk(self) -> Walk:
         return SharedWalk(self._problem, self._unit_vector, self._unit_set, self._pieces)
 
-    def search_vectors(self, elements: int, limit: Outcome) -> tuple[Outcome, Codes] | None:
+    def search_vectors(
+        self, elements: int, limit: Outcome, ends: float = math.inf
+    ) -> tuple[Outcome, Codes] | None:
         """Has no tables to do so.
 
         Raises:

@@ -15,7 +15,7 @@ from costmodel.exact_any.choice import is_older
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
 from costmodel.exact_any.staircase import Staircase
-from costmodel.exact_any.weighted import FIRST_MAPPINGS, LeastSum, Line, least_sum
+from costmodel.exact_any.weighted import FIRST_MAPPINGS, LeastSum, Line, least_sum, point_of
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
@@ -81,11 +81,7 @@ class FrontProver(AnyProver):
         found = []
         front = self._front
         for cycles, energy, code in zip(front.cycles, front.energies, front.mappings, strict=True):
-            one, inside = self.space.in_order(code)
-            tables = one.tables
-            factors = tables.factors[inside[: tables.sizes.size] + tables.row_start[:-1]]
-            elements = int(factors[:, tables.slot_spatial == 1].prod())
-            found.append(FrontPoint(elements, int(cycles), energy, code))
+            found.append(FrontPoint(_elements(self.space, code), int(cycles), energy, code))
         return found
 
 
@@ -128,9 +124,13 @@ def search_front(
         points, proven = pareto_front(
             space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts"), ends=ends
         )
-        # What is slower than the last was not looked for.
-        slower = points[-1].latency_cycles + 1 if points else 0
-        return Front(points, [*_corners(points), *([] if proven else [(slower, 0.0)])], proven)
+        if proven:
+            return Front(points, _corners(points), True)
+        if points:
+            # What is slower than the last was not looked for.
+            return Front(points, [*_corners(points), (points[-1].latency_cycles + 1, 0.0)], False)
+        # Not even for the fastest was there time.
+        return Front(_unbeaten(space, known), [(0, 0.0)], False)
     prover = FrontProver(space, keep=keep, build=False)
     first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
     prover.offer(np.concatenate([first, *(code[None] for code in known)]))
@@ -154,6 +154,26 @@ def follows_elements(space: MapSpace) -> bool:
         for level in space.accelerator.levels
         for key in ("read_bandwidth", "write_bandwidth", "bandwidth")
     )
+
+
+def _elements(space: MapSpace, code: Codes) -> int:
+    """How many processing elements a mapping uses."""
+    one, inside = space.in_order(code)
+    tables = one.tables
+    factors = tables.factors[inside[: tables.sizes.size] + tables.row_start[:-1]]
+    return int(factors[:, tables.slot_spatial == 1].prod())
+
+
+def _unbeaten(space: MapSpace, known: Sequence[Codes]) -> list[FrontPoint]:
+    """Of mappings those that no other of them beats, the fastest first."""
+    first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
+    points = [point_of(space, code) for code in (*first, *known)]
+    found: list[FrontPoint] = []
+    for point in sorted(points, key=lambda one: (one.cycles, one.energy)):
+        if not found or point.energy < found[-1].energy_pj:
+            elements = _elements(space, point.code)
+            found.append(FrontPoint(elements, point.cycles, float(point.energy), point.code))
+    return found
 
 
 def _corners(points: list[FrontPoint]) -> list[tuple[int, float]]:

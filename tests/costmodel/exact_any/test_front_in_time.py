@@ -1,0 +1,40 @@
+"""A front within its time: tables of a proof take of it, too."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from costmodel.accelerators import accelerator
+from costmodel.exact_any.choice import load_prover
+from costmodel.exact_any.front import search_front
+from costmodel.loop_nest.model import LoopNestModel
+from costmodel.map_space.map_space import MapSpace
+from costmodel.workloads import workload
+
+SIZES = dict.fromkeys("abcdef", 64)
+TENSORS = {f"T{place}": list(pair) for place, pair in enumerate(("ab", "bc", "cd", "de", "ef"))}
+EIGHT = {**TENSORS, "T5": ["f", "a"], "T6": ["a", "d"], "O": ["a", "c", "e"]}
+
+
+def test_tables_of_a_front_take_of_its_time() -> None:
+    """Eight tensors that any level may leave out: the tables alone take many seconds."""
+    work = workload({"name": "eight", "dimensions": SIZES, "tensors": EIGHT, "output": "O"})
+    free = accelerator("mm256").model_copy(update={"name": "free", "bypass": "searched"})
+    space = MapSpace(work, free)
+    load_prover(space)
+    began = time.monotonic()
+    front = search_front(space, seconds=0.3)
+    assert time.monotonic() - began < 5
+    assert not front.proven
+    assert front.bounds == [(0, 0.0)]
+    # What is known is what it is said to be, and none of it beats another.
+    assert front.points
+    costs = LoopNestModel().evaluate(space, np.stack([point.code for point in front.points]))
+    cycles = [point.latency_cycles for point in front.points]
+    energies = [point.energy_pj for point in front.points]
+    assert cycles == sorted(set(cycles))
+    assert energies == sorted(set(energies), reverse=True)
+    assert np.allclose(costs.energy_pj, energies, rtol=1e-9)
+    assert np.allclose(costs.latency_cycles, cycles)
