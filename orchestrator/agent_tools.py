@@ -159,9 +159,10 @@ def sweep(experiment: Json, seconds: Seconds = 60.0) -> SweepAnswer:
     # The time is looked at after each task, so that a task is one proof.
     each = min(seconds, asked.seconds_per_point)
     asked = asked.model_copy(update={"points_per_task": 1, "seconds_per_point": each})
-    run = SweepExperiment(
-        prepare_sweep(asked, "experiment"), store=chosen(None), limits=Limits(hours=seconds / 3600)
-    )
+    limits = Limits(hours=seconds / 3600)
+    with limits.preparing():
+        plan = prepare_sweep(asked, "experiment")
+    run = SweepExperiment(plan, store=chosen(None), limits=limits)
     with tempfile.TemporaryDirectory() as folder:
         found = run.run(Path(folder) / "sweep")
         points, machines = (

@@ -247,13 +247,14 @@ def search_network(
             was read by `from_onnx` or `from_torch`.
         accelerator: as in `search`.
         jointly: choose the mappings of all layers together, for the least objective of the network,
-            and prove that; `seconds` and `gap` are then those of the network, and `max_cycles` (for
+            and prove that; `gap` is then that of the network, and `max_cycles` (for
             the least energy) or `max_energy_pj` (for the fewest cycles) what it must be within.
         resident: with `jointly`: also choose which tensors stay on the chip between layers; with
             `fused` also which two layers in a row are tiled together.
         progress: as in `search`.
-        options: as in `search`, each for every layer, but for `top`, `pad`, `factors` and
-            `counting`.
+        options: as in `search`, each for every layer, but for `seconds`, which are those of the
+            network (layers that get none are its `unfinished`), and without `top`, `pad`,
+            `factors` and `counting`.
 
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
@@ -355,6 +356,7 @@ def sweep(
     output: str | Path | Place | None = None,
     *,
     store: StoreChoice = None,
+    hours: float | None = None,
 ) -> SweepResults:
     """Proves the best mapping of every accelerator and workload of a sweep, on Ray tasks.
 
@@ -363,18 +365,24 @@ def sweep(
         output: the run folder, a path or a URI; None: `runs/NAME`. What it holds of the same sweep
             is not proven again.
         store: where proofs that were made before are read, and new ones kept; as in `search`.
+        hours: end after so many; the same call goes on. None: when all is proven.
 
     Raises:
+        LimitReachedError: points are missing after `hours`; the run folder keeps the others.
         ConfigError: the experiment is wrong, or the folder holds something else, or another run
             writes to it.
     """
     require(TASKS)
+    from orchestrator.runs.limits import Limits
     from orchestrator.sweep.config import Sweep
     from orchestrator.sweep.plan import prepare_sweep
     from orchestrator.sweep.run import sweep as run_sweep
 
     config, where, folder = _read(Sweep, experiment, output)
-    return run_sweep(prepare_sweep(config, where), folder, store=chosen(store))
+    limits = Limits(hours=hours)
+    with limits.preparing():
+        plan = prepare_sweep(config, where)
+    return run_sweep(plan, folder, store=chosen(store), limits=limits)
 
 
 @checked
@@ -383,6 +391,7 @@ def design(
     output: str | Path | Place | None = None,
     *,
     store: StoreChoice = None,
+    hours: float | None = None,
 ) -> DesignResults:
     """Proves the best machines of a grid without proving all of them, on Ray tasks.
 
@@ -391,8 +400,10 @@ def design(
         output: the run folder, a path or a URI; None: `runs/NAME`. What it holds of the same design
             is not proven again.
         store: where proofs that were made before are read, and new ones kept; as in `search`.
+        hours: end after so many with what is known; the same call goes on. None: when all is.
 
     Raises:
+        LimitReachedError: no machine was found within `hours`.
         ConfigError: the experiment is wrong, no machine is within the limits, or the folder holds
             something else, or another run writes to it.
     """
@@ -400,9 +411,13 @@ def design(
     from orchestrator.design.config import Design
     from orchestrator.design.plan import prepare_design
     from orchestrator.design.run import design as run_design
+    from orchestrator.runs.limits import Limits
 
     config, where, folder = _read(Design, experiment, output)
-    return run_design(prepare_design(config, where), folder, store=chosen(store))
+    limits = Limits(hours=hours)
+    with limits.preparing():
+        plan = prepare_design(config, where)
+    return run_design(plan, folder, store=chosen(store), limits=limits)
 
 
 @checked

@@ -235,11 +235,13 @@ def benchmark(**options: Any) -> None:
 @_experiment
 @_of_timeloop
 @with_store
+@_with_limits
 def sweep(**options: Any) -> None:
     """Proves the best mapping of every accelerator x workload of EXPERIMENT, on Ray tasks.
 
     EXPERIMENT is a YAML file or a shipped one's name. The same command again continues an
-    interrupted sweep, which is logged to MLflow as a benchmark is.
+    interrupted sweep, which is logged to MLflow as a benchmark is. A limit that is reached ends the
+    call with 1 and a line that says what is missing.
     """
     _run("sweep", **options)
 

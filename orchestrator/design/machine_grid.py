@@ -26,6 +26,7 @@ from orchestrator.design.orders import (
     has_an_order,
     takes_no_area,
 )
+from orchestrator.runs.limits import looked_at
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import changed, values_named
 
@@ -100,7 +101,7 @@ class MachineGrid:
         contexts = math.prod(len(grid[other]) for other in others)
         ordered = has_an_order(key, self._base, grid) and contexts <= MOST_CONTEXTS
         if not ordered:
-            for value in values:
+            for value in looked_at(values, self._where, f"values of {key}"):
                 self._changed({key: value})
             return Axis(key, values, np.empty((0, len(values)), np.int64))
         level = key.rpartition(".")[0]
@@ -114,7 +115,7 @@ class MachineGrid:
                             self._changed({**dict(zip(others, told, strict=True)), key: value}),
                             level,
                         )
-                        for value in values
+                        for value in looked_at(values, self._where, f"values of {key}")
                     ),
                     strict=True,
                 )

@@ -14,6 +14,7 @@ from orchestrator.design.branching import Found
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import MachineGrid
 from orchestrator.design.wishes import Wish
+from orchestrator.runs.limits import looked_at
 from orchestrator.sweep.fitting import require_limits, why_nowhere
 from orchestrator.sweep.plan import (
     Architecture,
@@ -32,6 +33,8 @@ from orchestrator.sweep.results import SweepResults, collect, problems_of
 
 # Machines beyond which a grid is taken for a slip.
 MOST_MACHINES = 10_000_000
+MOST_APART = 10_000
+"""Combinations of values without an order, times layers: nothing but proofs tells them apart."""
 
 
 @dataclass(frozen=True)
@@ -85,20 +88,26 @@ def prepare_design(design: Design, where: str) -> DesignPlan:
     """
     layers, base = together(lambda: layers_of(design, where), lambda: base_of(design, where))
     plan = planned(design, base, layers, where)
-    for box in plan.grid.roots():
+    roots = list(plan.grid.roots())
+    for box in looked_at(roots, where, "machines"):
         require_mm2(design, plan.grid.machine(tuple(first for first, _ in box)), where)
     for key, area_of in (("area_bits", plan.grid.area_bits), ("area_mm2", plan.grid.area_mm2)):
         most = getattr(design.limits, key)
-        if most is not None and (least := min(map(area_of, plan.grid.roots()))) > most:
+        if (
+            most is not None
+            and (least := min(map(area_of, looked_at(roots, where, "machines")))) > most
+        ):
             raise ConfigError(
                 f"{where}: limits: {key}: expected at least {least:,.10g}, the smallest machine's "
                 f"area, got {most:,.10g}."
             )
-    ideals = [plan.grid.ideal(plan.grid.corner(box)) for box in plan.grid.roots()]
+    ideals = [plan.grid.ideal(plan.grid.corner(box)) for box in looked_at(roots, where, "machines")]
     require_spaces(ideals, layers, where)
     require_limits(design.limits, layers, ideals, where)
     for layer in layers:
-        if all(_holds_nothing(layer.workload, ideal) for ideal in ideals):
+        if all(
+            _holds_nothing(layer.workload, ideal) for ideal in looked_at(ideals, where, "machines")
+        ):
             raise ConfigError(f"{where}: grid: {why_nowhere(layer.workload, ideals)}.")
     return plan
 
@@ -128,5 +137,12 @@ def planned(design: Design, base: Accelerator, layers: Sequence[Layer], where: s
     require_areas(design, base.level_names[1:], where)
     require_grid(design, base, where)
     grid = MachineGrid(base, design, where)
+    apart = [axis for axis in grid.axes if not axis.ordered]
+    if (points := math.prod(len(axis.values) for axis in apart) * len(layers)) > MOST_APART:
+        raise ConfigError(
+            f"{where}: grid: expected at most {MOST_APART:,} points, machines times layers, along "
+            f"keys without an order of their values ({', '.join(axis.key for axis in apart)}), "
+            f"each of which takes a proof, got {points:,}."
+        )
     design = with_rates(design, base, layers, where)
     return DesignPlan(design, base, tuple(layers), grid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -54,6 +55,8 @@ CERTIFICATE_FILE = "certificate.json"
 PAGE_FILE = "sweep.html"
 # Proofs that are under way at once, whatever the number of cores: the run is the same on any.
 PROOFS_AT_ONCE = 16
+# What a proof is given where the time of the call is about to end, s.
+LEAST_PROOF_SECONDS = 0.5
 
 
 class DesignExperiment(Experiment[DesignPlan, DesignResults]):
@@ -198,7 +201,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         Returns:
             Whether any was missing.
         """
-        limit = self.plan.design.seconds_per_point
+        limit = self._seconds(len(problems))
         missing = {
             problem.key: problem
             for problem in problems.values()
@@ -234,6 +237,13 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
                 claim.check()
                 proofs |= {proof.key: proof for proof in answers}
         return bool(missing)
+
+    def _seconds(self, proofs: int) -> float:
+        """What each of so many proofs may take: less where a limit of the call is near."""
+        each = self.plan.design.seconds_per_point
+        processors = max(self.progress.processors, self.limits.of(os.cpu_count() or 1))
+        left = self.limits.seconds_left(processors) * processors / proofs if proofs else each
+        return min(each, max(LEAST_PROOF_SECONDS, left))
 
     def _steps(
         self,

@@ -81,7 +81,8 @@ def run_experiment(
     # Before the preparation, which may take minutes.
     require_own(folder, found)
     limits = limits or Limits()
-    plan = found.prepare(config, str(path))
+    with limits.preparing():
+        plan = found.prepare(config, str(path))
     live = tracking_uri or (OWN_STORE if tracked else None)
     experiment = found(plan, say=say, bars=True, store=store, limits=limits, live=live)
     if not resume and folder.exists():

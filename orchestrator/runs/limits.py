@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from mapspace.errors import ConfigError, MapspaceError
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 3.0
+"""How far past a limit to look at what is asked may go on."""
 
 
 class LimitReachedError(MapspaceError):
@@ -44,6 +53,23 @@ class Limits:
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ConfigError(f"{name}: expected a number above 0, got {value}.")
 
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """What goes through items inside, by `looked_at`, ends when a limit is reached."""
+        token = _PREPARING.set(self)
+        try:
+            yield
+        finally:
+            _PREPARING.reset(token)
+
+    def seconds_left(self, processors: int) -> float:
+        """Time until a limit is reached where so many processors are used; infinite without one."""
+        most = min(
+            math.inf if self.hours is None else self.hours,
+            math.inf if self.core_hours is None else self.core_hours / processors,
+        )
+        return most * 3600 - (time.monotonic() - self._began)
+
     def of(self, processors: int) -> int:
         """How many of the processors that are there may be used."""
         return processors if self.cores is None else min(processors, self.cores)
@@ -57,3 +83,29 @@ class Limits:
             many = "1 processor" if processors == 1 else f"{processors:,} processors"
             return f"{self.core_hours:g} core-hours on {many}"
         return ""
+
+
+_PREPARING: ContextVar[Limits | None] = ContextVar("_PREPARING", default=None)
+
+
+def looked_at(items: Iterable[T], where: str, what: str) -> Iterator[T]:
+    """Items that are looked at before a run begins, until a limit of the call is well past.
+
+    What takes little goes on: the same call would get no further else.
+
+    Args:
+        items: such as the machines of a grid.
+        where: what a message starts with.
+        what: what they are, in the plural.
+
+    Raises:
+        LimitReachedError: it is past; nothing is written then.
+    """
+    limits = _PREPARING.get()
+    for number, item in enumerate(items):
+        if limits is not None and limits.seconds_left(1) < -PATIENCE_SECONDS:
+            raise LimitReachedError(
+                f"{where}: stopped after {limits.reached(1)}, when {number:,} {what} had been "
+                "looked at and nothing was begun; expected more time or fewer of them."
+            )
+        yield item

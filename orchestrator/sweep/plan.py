@@ -20,6 +20,7 @@ from costmodel.workloads import workload
 from mapspace.errors import ConfigError, noted, refuse, together
 from mapspace.strict_yaml import unknown_name, validate
 from orchestrator.runs.experiments import beside, require_unique
+from orchestrator.runs.limits import looked_at
 from orchestrator.sweep.config import Source, Sweep, WeighedNetwork
 
 # Points beyond which a grid is taken for a slip: hours of proofs on a large machine.
@@ -89,11 +90,12 @@ def prepare_sweep(sweep: Sweep, where: str) -> SweepPlan:
     require_unique("accelerators", [machine.name for machine, _ in machines], where)
     level_names = {name for machine, _ in machines for name in machine.level_names[1:]}
     require_areas(sweep, level_names, where)
-    for machine, _ in machines:
+    for machine, _ in looked_at(machines, where, "machines"):
         require_mm2(sweep, machine, where)
     require_spaces([machine for machine, _ in machines], layers, where)
     architectures = tuple(
-        architecture_of(sweep, machine, parameters) for machine, parameters in machines
+        architecture_of(sweep, machine, parameters)
+        for machine, parameters in looked_at(machines, where, "machines")
     )
     return SweepPlan(sweep, architectures, layers)
 
@@ -230,7 +232,7 @@ def values_named(sweep: Sweep, base: Accelerator, where: str) -> Iterator[None]:
             [
                 error
                 for key, values in grid.items()
-                for value in values
+                for value in looked_at(values, where, f"values of {key}")
                 if wrong({**fit, key: value})
                 for error in wrong({key: value})
             ]
@@ -247,8 +249,9 @@ def _on_grid(
     if points > MOST_POINTS:
         raise ConfigError(f"{where}: grid: expected at most {MOST_POINTS:,} points, got {points:,}")
     machines = []
+    every = itertools.product(*sweep.grid.values())
     with values_named(sweep, base, where):
-        for values in itertools.product(*sweep.grid.values()):
+        for values in looked_at(every, where, "machines"):
             parameters = dict(zip(sweep.grid, values, strict=True))
             machines.append((changed(base, parameters, sweep.energy_scaling, where), parameters))
     return machines
@@ -315,7 +318,7 @@ def require_spaces(machines: Iterable[Accelerator], layers: tuple[Layer, ...], w
     from costmodel.map_space.map_space import MapSpace
 
     smallest = min((layer.workload for layer in layers), key=lambda found: found.macs)
-    for machine in machines:
+    for machine in looked_at(machines, where, "machines"):
         try:
             MapSpace(smallest, machine)
         except ConfigError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from mapspace.storage import Place, file_sizes, make_folder
+from orchestrator.runs.limits import Limits
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record, digest
 from orchestrator.runs.run_folder import Execute, Experiment
@@ -165,9 +166,11 @@ def sweep(
     *,
     execute: Execute | None = None,
     store: Store | None = None,
+    limits: Limits | None = None,
 ) -> SweepResults:
     """Proves what is missing in a run folder, as `Experiment.run` does."""
-    return SweepExperiment(plan, execute=execute, store=store).run(folder)
+    limits = limits or Limits()
+    return SweepExperiment(plan, execute=execute, store=store, limits=limits).run(folder)
 
 
 def proof_files(folder: Place) -> list[Place]:

@@ -449,6 +449,9 @@ def test_no_certificate_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "x.json: " in capsys.readouterr().err
 
 
+BITS = list(range(1, 65))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -476,6 +479,11 @@ def test_no_certificate_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixtur
         ({**MM2, "area": 3}, "expected mm2, or the weights of the proxy"),
         ({**MM2, "energy_scaling": "sqrt"}, "parts's DRAM are those of a component of its size"),
         ({**MM2, "grid": {"L2.capacity_words": [128, 8]}}, "L2.capacity_words=8: .*nearest: 1,024"),
+        # Of clocks and words of fewer bits nobody knows which is better: each takes a proof.
+        (
+            {"grid": {"clock_ghz": [n / 100 for n in range(1, 101)], "L1.word_bits": BITS}},
+            r"at most 10,000 points, .* \(clock_ghz, L1.word_bits\), .* got 12,800",
+        ),
     ],
 )  # fmt: skip
 def test_misuse(changes: dict[str, Any], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 from commands import call
 from data_configs import data_config
 
+import mapspace as ms
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 from orchestrator.benchmark.config import Benchmark, prepare
 from orchestrator.benchmark.run import BenchmarkExperiment
+from orchestrator.runs import limits as of_runs
 from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.runs.progress_file import read_progress
 from orchestrator.training.generate import GenerateExperiment
@@ -44,6 +47,25 @@ def test_a_limit_is_above_0(option: str, value: object, capsys: Any) -> None:
     assert re.match(rf"Error: {option}: expected .*, got ", line)
     with pytest.raises(ConfigError):
         Limits(hours=float("nan"))
+
+
+@pytest.mark.parametrize("command", ["sweep", "design"])
+def test_to_look_at_a_grid_takes_of_the_same_hours(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A grid may be of a hundred thousand machines, each of which is built and looked at."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(of_runs, "PATIENCE_SECONDS", 0.0)
+    grid = {"clock_ghz": [n / 1000 for n in range(1, 9001)]}
+    asked = {"kind": command, "name": "long", "base": "mm256", "grid": grid}
+    Path("long.yaml").write_text(json.dumps({**asked, "workloads": ["gemm:M=4,N=4,K=4"]}))
+    message = "stopped after 1e-05 hours, when [0-9,]+ .* had been looked at and nothing was begun"
+    assert call(command, "long.yaml", "--hours", "1e-5") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(message, line)
+    assert [path.name for path in tmp_path.iterdir()] == ["long.yaml"]
+    with pytest.raises(LimitReachedError, match=message):
+        getattr(ms, command)("long.yaml", hours=1e-5)
 
 
 def test_any_kind_stops_between_two_tasks_and_goes_on(tmp_path: Path) -> None:
