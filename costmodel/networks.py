@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -129,70 +129,79 @@ NetworkSource = str | Path | Mapping[str, Any]
 """A preset's name, a YAML file, or the content of one."""
 
 
-def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]]:
-    """Finds a network.
+@dataclass(frozen=True)
+class ReadNetwork:
+    """A network that was read once.
+
+    Attributes:
+        name: its name.
+        layers: each distinct layer, under the name of its first occurrence, with how often it
+            occurs.
+        words: what its operators without multiply-accumulates move, by operator: of a file what its
+            layers say to be `between` two.
+        left_out: what it lacks of the network that it was read from, each with the reason.
+    """
+
+    name: str
+    layers: list[tuple[Workload, int]]
+    words: dict[str, Words]
+    left_out: tuple[str, ...] = ()
+
+
+def read_network(source: NetworkSource) -> ReadNetwork:
+    """Finds a network, and reads its file once.
 
     Args:
         source: a preset's name, a transformer's, perhaps with what it computes
             (`gpt2:phase=decode`), the path of a YAML file, or the content of one; files that layers
             name are then looked for in the working folder.
 
-    Returns:
-        Its name, and each distinct layer, under the name of its first occurrence, with how often
-        it occurs.
-
     Raises:
         ConfigError: one line that names the file, the key, what came and what is allowed.
     """
     if isinstance(source, Mapping):
-        name, layers = _distinct(source, "network", Path())
-        return name or "network", layers
+        return _read(source, "network", Path(), "network")
     if not isinstance(source, str | Path):
         raise wrong_type("network", "a name, a file or the content of a file", source)
     source = str(source)
     if Path(source).suffix.lower() not in (".yaml", ".yml") and not os.path.isfile(source):
-        published = transformer(source) or published_network(source)
-        if published is not None:
-            return published
-        known = (*network_names(), *PUBLISHED, *TRANSFORMERS)
-        try:
-            preset = network(source)
-            return next(
-                name for name in network_names() if preset[0][0].name.startswith(f"{name}-")
-            ), preset
-        except ConfigError:
-            refuse_other_kind("network", source)
-            remedy = f"Expected one of {', '.join(known)}, or a YAML file with layers."
-            raise unknown_name("network", source, known, remedy=remedy) from None
+        return ReadNetwork(*_published(source), uncounted_words(source) or moved_words(source))
     path = Path(source)
-    name, layers = _distinct(load_yaml(path), source, path.parent)
-    return name or path.stem, layers
+    return _read(load_yaml(path), source, path.parent, path.stem)
+
+
+def load_network(source: NetworkSource) -> tuple[str, list[tuple[Workload, int]]]:
+    """The name and the distinct layers of a network; see `read_network`."""
+    found = read_network(source)
+    return found.name, found.layers
+
+
+def _published(source: str) -> tuple[str, list[tuple[Workload, int]]]:
+    """The name and the layers of a network that comes with the package."""
+    published = transformer(source) or published_network(source)
+    if published is not None:
+        return published
+    known = (*network_names(), *PUBLISHED, *TRANSFORMERS)
+    try:
+        preset = network(source)
+        name = next(name for name in network_names() if preset[0][0].name.startswith(f"{name}-"))
+        return name, preset
+    except ConfigError:
+        refuse_other_kind("network", source)
+        remedy = f"Expected one of {', '.join(known)}, or a YAML file with layers."
+        raise unknown_name("network", source, known, remedy=remedy) from None
 
 
 def words_without_macs(source: NetworkSource) -> dict[str, Words]:
-    """Words that a network's operators without multiply-accumulates move, by operator.
-
-    Args:
-        source: as `load_network` takes it; of a file what its layers say to be `between` two.
-    """
-    if isinstance(source, Mapping) or os.path.isfile(source):
-        _, listed = listed_layers(source)
-        found: dict[str, Words] = {}
-        written = {entry.workload.name: entry.workload.words(-1) for entry in listed}
-        for entry in listed:
-            if entry.between is not None and entry.input in written:
-                words = entry.count * written[entry.input]
-                before = found.get(entry.between, Words(0, 0))
-                found[entry.between] = Words(before.reads + words, before.writes + words)
-        return found
-    return uncounted_words(str(source)) or moved_words(str(source))
+    """Words that a network's operators without multiply-accumulates move; see `read_network`."""
+    return read_network(source).words
 
 
 def left_out_of(source: NetworkSource) -> tuple[str, ...]:
     """What a network that was found lacks of the one that it was read from, each with the reason.
 
     Args:
-        source: as `load_network` takes it.
+        source: as `read_network` takes it.
     """
     if not isinstance(source, Mapping):
         if not os.path.isfile(source):
@@ -201,18 +210,17 @@ def left_out_of(source: NetworkSource) -> tuple[str, ...]:
     return tuple(source.get("left_out", ()))
 
 
-def _distinct(
-    data: Mapping[str, Any], source: str, folder: Path
-) -> tuple[str, list[tuple[Workload, int]]]:
-    """The distinct layers of a network's content; its name is empty where that has none.
+def _read(data: Mapping[str, Any], source: str, folder: Path, unnamed: str) -> ReadNetwork:
+    """A network's content.
 
     Args:
         data: the content.
         source: what messages call it.
         folder: where files that layers name are looked for.
+        unnamed: its name where the content has none.
 
     Raises:
-        ConfigError: as in `load_network`.
+        ConfigError: as in `read_network`.
     """
     name, listed = _listed(data, source, folder)
     found: dict[str, tuple[Workload, int]] = {}
@@ -227,7 +235,24 @@ def _distinct(
         raise ConfigError(
             f"{source}: layers: two different layers are called {twice!r}; give each a name."
         )
-    return name, layers
+    return ReadNetwork(name or unnamed, layers, _moved(listed), tuple(data.get("left_out", ())))
+
+
+def _moved(listed: Sequence[Listed]) -> dict[str, Words]:
+    """Words that what stands between a file's layers moves, by operator."""
+    found: dict[str, Words] = {}
+    read = {entry.input for entry in listed if entry.between is not None}
+    written = {
+        entry.workload.name: entry.workload.words(-1)
+        for entry in listed
+        if entry.workload.name in read
+    }
+    for entry in listed:
+        if entry.between is not None and entry.input in written:
+            words = entry.count * written[entry.input]
+            before = found.get(entry.between, Words(0, 0))
+            found[entry.between] = Words(before.reads + words, before.writes + words)
+    return found
 
 
 @dataclass(frozen=True)
@@ -253,7 +278,7 @@ def listed_layers(source: NetworkSource) -> tuple[str, list[Listed]]:
     """The name of a network's file, or of its content, and every entry in its order.
 
     Raises:
-        ConfigError: as in `load_network`.
+        ConfigError: as in `read_network`.
     """
     if isinstance(source, Mapping):
         name, layers = _listed(source, "network", Path())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from mapspace.errors import ArgumentError, ConfigError, refuse, together
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from costmodel.affine import Workload
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
-    from costmodel.networks import NetworkSource
+    from costmodel.networks import NetworkSource, ReadNetwork
     from costmodel.workloads import WorkloadSource
     from orchestrator.store.folder import Store
 
@@ -183,6 +184,17 @@ class Request:
         source = self.workload
         return source if isinstance(source, Mapping) else str(source)
 
+    @cached_property
+    def read_network(self) -> ReadNetwork:
+        """The workload as a network, read once.
+
+        Raises:
+            ConfigError: there is none of that name or content.
+        """
+        from costmodel.networks import read_network
+
+        return read_network(self.network)
+
     @property
     def operation(self) -> Workload:
         """The workload, with what the request says of its tensors' bits.
@@ -204,9 +216,8 @@ class Request:
             ConfigError: as `operation`; bits where what only moves words is counted.
         """
         from costmodel.bits import check_words, layers_with_bits
-        from costmodel.networks import load_network
 
-        name, layers = load_network(self.network)
+        name, layers = self.read_network.name, self.read_network.layers
         if self.bits is not None:
             layers = layers_with_bits(layers, self.bits)
         for layer, _ in layers if self.moves else ():

@@ -242,7 +242,8 @@ def search(
     WORKLOAD is a preset's name, a YAML file, or inline such as gemm:M=384,N=4096,K=1024. Ctrl-C
     prints the best mapping so far and how far from the optimum it can be. With --network in place
     of WORKLOAD every distinct layer of a network is searched, with --problems every line of a file;
-    budgets are then for each of them.
+    budgets are then for each of them, but for the --seconds of a network,
+    which are those of all its layers.
     """
     from orchestrator.answers.request import Request
     from orchestrator.answers.result_text import search_text

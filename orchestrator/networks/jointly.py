@@ -196,9 +196,9 @@ class Jointly:
             if layer is None:
                 return
             layer.go_on(weight, max(LEAST_SLICE, ends - time.monotonic()))
-            self._say(f"weight {_shown(weight)}: {self._looseness(weight):.2%} open")
             if self._stop() or time.monotonic() >= ends:
-                return
+                return  # at once: of ten thousand layers a word on the way takes a second
+            self._say(f"weight {_shown(weight)}: {self._looseness(weight):.2%} open")
 
     def certain(self, weight: Weight, suffices: Fraction) -> Fraction:
         """What a weighted sum of the network is at least, proven until that is as much as asked."""

@@ -7,13 +7,13 @@ least weighted sum is a concave function of the weight, and rises by the fewest 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from costmodel.exact_any.choice import is_older
+from costmodel.exact_any.choice import is_older, load_prover
 from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import LeastSum, Line, Point, point_of
 from costmodel.map_space.map_space import MapSpace
@@ -21,6 +21,7 @@ from costmodel.moves import Moved
 from costmodel.space import Codes
 from mapspace.errors import DataError
 from orchestrator.networks.lines import NEAR
+from orchestrator.networks.time_left import LEAST_SECONDS, TimeLeft
 
 FIRST_DRAWS = 1024
 
@@ -230,6 +231,20 @@ class LayerLines:
             share = (weight - low) / (high - low)
             between = max(between, bound + (other - bound) * share)
         return max(found, rounded_down(between))
+
+
+def begin_all(layers: Sequence[LayerLines], clock: TimeLeft) -> None:
+    """Finds a first mapping of every layer that has none.
+
+    Raises:
+        ConfigError: a layer has no feasible mapping.
+        DataError: there was none in the time.
+    """
+    for place, lines in enumerate(layers):
+        clock.require(place, len(layers))
+        if not lines.points:
+            load_prover(lines.space)
+            lines.begin(max(LEAST_SECONDS, clock.left))
 
 
 class FixedLines(LayerLines):

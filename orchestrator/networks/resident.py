@@ -8,7 +8,6 @@ choose is a shortest path whose states are the tensors that lie there; the rest 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from costmodel.accelerators import Accelerator
 from costmodel.chains import Step
 from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
-from costmodel.exact_any.choice import load_prover, why_not_proven
+from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.fused import Pair
 from costmodel.map_space.map_space import MapSpace
@@ -27,8 +26,8 @@ from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import Choice, Jointly
 from orchestrator.networks.layer_lines import NO_CODE, FixedLines, LayerLines, Weight
+from orchestrator.networks.time_left import TimeLeft
 
-LEAST_SECONDS = 0.05
 LEAST_PART = Fraction(1, 2**400)
 MOST_STATES = 64
 """Sets of tensors that lie on the chip at a time, beyond which ways are not listed."""
@@ -74,6 +73,7 @@ class Ways:
         *,
         fused: bool = False,
         moves: bool = False,
+        clock: TimeLeft | None = None,
     ) -> None:
         """Lists them.
 
@@ -83,11 +83,14 @@ class Ways:
             known: other ways on it; what is proven of their layers serves these, too.
             fused: whether two steps in a row may be tiled together; beside them nothing stays.
             moves: whether operators between a step and its source are counted.
+            clock: what the list is to be made in; None: however long it takes.
 
         Raises:
             ConfigError: a layer fits nowhere, admits no proof, or there are too many ways.
+            DataError: there was no time for it.
         """
         self.steps, self._machine = tuple(steps), machine
+        self._sources = {one.source for one in steps}
         self._fused, self._moves = fused, moves
         self._lines: dict[tuple[str, tuple[str, ...], int], LayerLines | None] = (
             {} if known is None else known._lines
@@ -98,6 +101,8 @@ class Ways:
         self.ways: list[list[Way]] = []
         states: set[State] = {frozenset()}
         for place in range(len(steps)):
+            if clock is not None:
+                clock.require(place, len(steps))
             ways = [way for state in states for way in self._of(place, state)]
             self.ways.append(ways)
             states = {way.after for way in ways}
@@ -121,7 +126,7 @@ class Ways:
         pair = None if before or not self._fused else self._pair_at(place)
         if pair is not None:
             yield Way(before, frozenset({-place - 1}), False, pair)
-        used = step.until > place and any(one.source == place for one in self.steps)
+        used = step.until > place and place in self._sources
         for stays in (False, True) if used else (False,):
             lying = before | {place} if stays else before
             roles = ("input",) if step.source in before else ()
@@ -173,18 +178,31 @@ class Ways:
 
     def shortest(self, cost: Callable[[Way], Fraction]) -> tuple[Fraction, list[Way]]:
         """The least sum of counts x costs, and the ways that have it."""
-        best: dict[State, tuple[Fraction, list[Way]]] = {frozenset(): (Fraction(0), [])}
+        best: dict[State, Fraction] = {frozenset(): Fraction(0)}
+        # Of each step and what lies on the chip after it, the best way there.
+        came: list[dict[State, Way]] = []
+        # Equal layers have equal ways.
+        known: dict[tuple[int, Moved], Fraction] = {}
         for step, ways in zip(self.steps, self.ways, strict=True):
-            further: dict[State, tuple[Fraction, list[Way]]] = {}
+            further: dict[State, Fraction] = {}
+            by: dict[State, Way] = {}
             for way in ways:
                 if way.before not in best:
                     continue
-                so_far, path = best[way.before]
-                total = so_far + step.count * cost(way)
-                if way.after not in further or total < further[way.after][0]:
-                    further[way.after] = total, [*path, way]
+                kind = id(way.lines), way.moves
+                if kind not in known:
+                    known[kind] = cost(way)
+                total = best[way.before] + step.count * known[kind]
+                if way.after not in further or total < further[way.after]:
+                    further[way.after], by[way.after] = total, way
             best = further
-        return min(best.values(), key=lambda one: one[0])
+            came.append(by)
+        state = min(best, key=lambda one: best[one])
+        least, path = best[state], []
+        for by in reversed(came):
+            path.append(by[state])
+            state = path[-1].before
+        return least, path[::-1]
 
     def least_of(self, weight: Weight) -> Fraction:
         """What the weighted sum of the steps is at least, of what was proven for the weight."""
@@ -220,10 +238,15 @@ class Resident(Jointly):
         """The best ways and mappings known for a weight."""
         line = Line(weight, Fraction(0), None, False)
 
+        known: dict[tuple[int, Moved], Point] = {}
+
         def point_of(way: Way) -> Point:
-            point = way.lines.least(weight)
-            assert point is not None  # every layer begins with one
-            return way.at(point)
+            kind = id(way.lines), way.moves
+            if kind not in known:
+                point = way.lines.least(weight)
+                assert point is not None  # every layer begins with one
+                known[kind] = way.at(point)
+            return known[kind]
 
         def cost(way: Way) -> Fraction:
             point = point_of(way)
@@ -276,16 +299,3 @@ def _tie(weight: Weight, point: Point) -> Fraction:
     if weight is None:
         return point.energy * LEAST_PART
     return point.cycles * LEAST_PART if weight == 0 else Fraction(0)
-
-
-def begin(ways: Ways, seconds: float) -> None:
-    """Finds a first mapping of every layer with each that can lie on the chip.
-
-    Raises:
-        DataError: there was none in the time.
-    """
-    ends = time.monotonic() + seconds
-    for lines in ways.layers:
-        if not lines.points:
-            load_prover(lines.space)
-            lines.begin(max(LEAST_SECONDS, ends - time.monotonic()))

@@ -6,7 +6,6 @@ the least sum of every layer in every way is proven again; the network's bound i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
@@ -39,11 +38,12 @@ from orchestrator.networks.claims import (
 )
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import ROUNDING, Optimum
-from orchestrator.networks.layer_lines import NO_CODE, rounded_down
+from orchestrator.networks.layer_lines import NO_CODE, begin_all, rounded_down
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import Cut
-from orchestrator.networks.resident import Resident, Way, Ways, begin
+from orchestrator.networks.resident import Resident, Way, Ways
 from orchestrator.networks.runs_of_steps import Ran, as_run
+from orchestrator.networks.time_left import TimeLeft
 from orchestrator.proofs.certificates import Verification
 from orchestrator.store.mappings import stored_code
 
@@ -361,7 +361,7 @@ class _Look(Look):
     def lines(self) -> None:
         """Proves every line again."""
         said, left = self.said, self.seconds_left
-        begin(self._ways, math.inf if left is None else left)
+        begin_all(self._ways.layers, TimeLeft(left))
         for number, cut in enumerate(said.cuts):
             left = self.seconds_left
             seconds = None if left is None else max(0.0, left)

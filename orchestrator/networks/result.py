@@ -164,8 +164,8 @@ class NetworkResult(Shown):
         accelerator: the machine.
         objective: what each layer's mapping minimises.
         layers: the distinct layers that were searched.
-        unfinished: names of those that an interruption left out.
-        interrupted: whether there was one.
+        unfinished: names of those that an interruption, or the end of the time, left out.
+        interrupted: whether there was an interruption.
         seconds: how long the search took.
         operators: what only moves words, where the network says.
         left_out: what was read and is in no total, a line each.
@@ -210,7 +210,7 @@ class NetworkResult(Shown):
         if self.unfinished:
             every = len(self.layers) + len(self.unfinished)
             missing = f"{len(self.unfinished)} of {every} layers are missing from the totals."
-            return f"interrupted: {missing}"
+            return f"{'interrupted' if self.interrupted else 'the time is over'}: {missing}"
         if self.interrupted:
             # It came during the last layer, which has its best so far.
             return "interrupted: a layer has the best found so far."
@@ -280,7 +280,7 @@ class NetworkResult(Shown):
     def picture(self) -> str:
         """The table of layers, and all that is known of the totals."""
         obstacles = [layer.obstacle for layer in self.layers]
-        interruption = self.failure if self.interrupted else None
+        interruption = self.failure if self.interrupted or self.unfinished else None
         text = network_text(self.to_dict(), obstacles, self.accelerator, interruption)
         missing = [line for one in self.left_out for line in wrapped(f"{'left out':<16}{one}")]
         return "\n\n".join(["\n".join([text, *missing]), *self._explanations()])

@@ -1,7 +1,8 @@
 """The best mapping of every layer of a network, and their totals.
 
 Equal layers are searched once. Most proofs take a moment, less than Ray takes to start: they are
-made in this process. What is left after a few seconds goes to Ray, a layer per task.
+made in this process. What is left after a few seconds goes to Ray, a layer per task. Seconds are
+those of the whole network: the layers that are left share them alike, and what has none is named.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from typing import TYPE_CHECKING, TextIO
 from costmodel.accelerators import Accelerator
 from costmodel.affine import Workload
 from costmodel.map_space.meant_entries import serving
-from costmodel.networks import left_out_of, words_without_macs
 from mapspace.errors import ConfigError, MapspaceError, together
 from mapspace.extras import is_installed
 from orchestrator.answers.request import Request
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.result import LayerResult, NetworkResult
+from orchestrator.networks.time_left import LEAST_SECONDS, LEAST_SHARE, TimeLeft
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 from orchestrator.runs.ray_runtime import completed, ray_runtime
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 # About what Ray takes to start.
 HERE_SECONDS = 5.0
+# Less time than this is not spent on starting Ray.
+WORTH_RAY_SECONDS = 15.0
 Item = tuple[Workload, int]
 
 
@@ -55,7 +58,7 @@ def search_network(
 
     Args:
         request: how to search each layer; its workload is the network: a preset, a YAML file or the
-            content of one.
+            content of one; its `seconds` are those of the network.
             `top` and `pad` are for single workloads and not looked at.
         stream: takes the progress; standard error if None.
         here_seconds: how long proofs are made in this process before Ray is started.
@@ -66,22 +69,23 @@ def search_network(
     (name, layers), device = together(lambda: request.layers, lambda: request.device)
     device = serving(device, (layer for layer, _ in layers))
     check_budget(request.iterations, request.seconds)
-    spaces = _searchable(request, layers, device)
-    if spaces:
-        asked_of(request, spaces[0][0].workload, device)
+    clock = TimeLeft(request.seconds)
+    first = next(_searchable(request, layers, device, clock), None)
+    if first is not None:
+        asked_of(request, first[0].workload, device)
     live = Live(stream or sys.stderr)
     live.line(f"searching {len(layers)} distinct layers of {name} on {device.name}")
     found = {}
     for item in layers:
-        stored = _stored(request, item, device)
+        stored = None if clock.over else _stored(request, item, device)
         if stored is not None:
             found[item[0].hash] = stored
     if found:
         live.line(f"{len(found)} of them answered from the store")
     left = [item for item in layers if item[0].hash not in found]
-    missing = (one for one in spaces if one[0].workload.hash not in found)
-    for space, searcher in itertools.islice(missing, 1):
-        prepare(request, searcher, space, live)  # compiles before the workers would all do so
+    for space, searcher in itertools.islice(_searchable(request, left, device, clock), 1):
+        with clock.paused():  # compiles before the workers would all do so
+            prepare(request, searcher, space, live)
     started = time.monotonic()
 
     def progress() -> str:
@@ -92,9 +96,9 @@ def search_network(
         def stop() -> bool:
             if live.terminal:
                 live.update(progress)
-            return interrupted.is_set()
+            return interrupted.is_set() or clock.is_long_over
 
-        for result in _results(request, left, device, interrupted, stop, here_seconds):
+        for result in _results(request, left, device, clock, interrupted, stop, here_seconds):
             found[result.workload.hash] = result
             live.update(progress)
     live.end()
@@ -105,10 +109,10 @@ def search_network(
         objective=request.objective,
         layers=tuple(found[layer.hash] for layer, _ in layers if layer.hash in found),
         unfinished=unfinished,
-        interrupted=interrupted.is_set() or bool(unfinished),
+        interrupted=interrupted.is_set() or (bool(unfinished) and not clock.over),
         seconds=time.monotonic() - started,
-        operators=Operators(words_without_macs(request.network), device, request.moves),
-        left_out=left_out_of(request.network),
+        operators=Operators(request.read_network.words, device, request.moves),
+        left_out=request.read_network.left_out,
     )
 
 
@@ -117,23 +121,29 @@ def explain_layers(result: NetworkResult, request: Request, stream: TextIO) -> N
 
     Args:
         result: the result.
-        request: what was asked; a layer's explanation may take its `seconds`, or a minute.
+        request: what was asked; all explanations may take its `seconds`, or each a minute.
         stream: takes the progress.
     """
     layers = []
-    for layer in result.layers:
+    clock = TimeLeft(request.seconds)
+    for place, layer in enumerate(result.layers):
         found = layer.result
-        if found is not None and not result.interrupted:
-            found = with_explanation(request, found, stream)
+        if found is not None and clock.over:
+            found = replace(found, unexplained="the time was over before it")
+        elif found is not None and not result.interrupted:
+            share = clock.share(len(result.layers) - place)
+            found = with_explanation(replace(request, seconds=share), found, stream)
         layers.append(replace(layer, result=found))
     cut = any(layer.result is not None and layer.result.interrupted for layer in layers)
     return replace(result, layers=tuple(layers), interrupted=result.interrupted or cut)
 
 
 def _searchable(
-    request: Request, layers: Sequence[Item], device: Accelerator
-) -> list[tuple[MapSpace, str]]:
+    request: Request, layers: Sequence[Item], device: Accelerator, clock: TimeLeft
+) -> Iterator[tuple[MapSpace, str]]:
     """The layers that have mappings, each with its searcher, those that can be proven first.
+
+    Looked for as they are wanted, and until the time is over.
 
     Raises:
         ConfigError: a level or a tensor to keep that there is not.
@@ -141,55 +151,93 @@ def _searchable(
     from costmodel.exact.infeasible import why_infeasible
     from costmodel.map_space.map_space import MapSpace
 
-    spaces = []
+    unproven = []
     for layer, _ in layers:
         try:
             space = MapSpace(layer, device)
         except ConfigError:
             continue  # becomes the layer's row
         if why_infeasible(space, request.keep) is None:
-            spaces.append((space, *method(request, space)))
-    # First those that can be proven: the exact searcher may treat some layers only.
-    spaces.sort(key=lambda entry: entry[2] is not None)
-    return [(space, name) for space, name, _ in spaces]
+            name, obstacle = method(request, space)
+            # The exact searcher may treat some layers only.
+            if obstacle is None:
+                yield space, name
+            else:
+                unproven.append((space, name))
+        if clock.over:
+            break
+    yield from unproven
 
 
 def _results(
     request: Request,
     layers: Sequence[Item],
     device: Accelerator,
+    clock: TimeLeft,
     interrupted: threading.Event,
     stop: Callable[[], bool],
     here_seconds: float,
 ) -> Iterator[LayerResult]:
-    """Layers as they are finished, until an interruption."""
+    """Layers as they are finished, until an interruption or until the time is over."""
     deadline = time.monotonic() + here_seconds
     left: list[Item] = []
-    for item in layers:
+    for place, item in enumerate(layers):
         seconds = deadline - time.monotonic()
         result = None
-        if seconds > 0 and not interrupted.is_set():
-            result = _proven_here(request, item, device, interrupted, seconds)
+        if seconds > 0 and not interrupted.is_set() and not clock.over:
+            share = replace(request, seconds=clock.share(len(layers) - place))
+            result = _proven_here(share, item, device, interrupted, seconds)
         if result is None:
             left.append(item)
         else:
             yield result
     if not left or interrupted.is_set():
         return
-    if not is_installed("ray"):  # the core alone: one after another
-        for item in left:
+    # The core alone, or too little time: one after another.
+    if not is_installed("ray") or clock.left < WORTH_RAY_SECONDS:
+        for place, item in enumerate(left):
+            if clock.over:
+                return
+            given = clock.share(len(left) - place)
+            share = replace(request, seconds=given)
             with suppress(KeyboardInterrupt):  # one that has found no mapping yet
-                yield search_layer(request, device, item, interrupted=interrupted)
+                result = search_layer(share, device, item, interrupted=interrupted)
+                # What was cut short has not shown that there is none.
+                if result.result is not None or given is None or given >= LEAST_SHARE:
+                    yield result
             if interrupted.is_set():
                 return
         return
     # Tasks share the cores already.
-    task = functools.partial(search_layer, replace(request, threads=1), device)
+    task = functools.partial(_search_until, replace(request, threads=1), device)
     with ray_runtime():
-        for item, answer in completed(task, left, stop=stop):
+        for (item, *_), answer in completed(task, _timed(left, clock), stop=stop):
             yield answer or LayerResult(
                 *item, failure="worker processes kept dying on it (out of memory?)."
             )
+
+
+Timed = tuple[Item, float | None, float]
+"""A layer, what it may take, s, and the time of day at which all are to end."""
+
+
+def _timed(layers: Sequence[Item], clock: TimeLeft) -> Iterator[Timed]:
+    """Layers with their time, as they are given out."""
+    import ray
+
+    for place, item in enumerate(layers):
+        processors = int(ray.cluster_resources().get("CPU", 1))
+        # No more at a time than there are.
+        at_once = min(processors, len(layers) - place)
+        yield item, clock.share(len(layers) - place, at_once), time.time() + clock.left
+
+
+def _search_until(request: Request, device: Accelerator, timed: Timed) -> LayerResult:
+    """Searches one layer in its time, in a task that may have waited for its processor."""
+    item, seconds, ends = timed
+    if seconds is not None:
+        seconds = max(LEAST_SECONDS, min(seconds, ends - time.time()))
+    return search_layer(replace(request, seconds=seconds), device, item)
 
 
 def _proven_here(
@@ -210,7 +258,7 @@ def _proven_here(
         return LayerResult(*item, failure=problem)
     if method(request, space)[1] is not None:
         return None
-    limit = request.seconds or PROOF_SECONDS
+    limit = PROOF_SECONDS if request.seconds is None else request.seconds
     try:
         result = search_layer(
             replace(request, seconds=min(limit, seconds)), device, item, interrupted=interrupted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from fractions import Fraction
 from typing import Any, TextIO
 
@@ -13,17 +12,17 @@ from costmodel.exact.objective import KINDS
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.meant_entries import serving
-from costmodel.networks import left_out_of, words_without_macs
 from mapspace.errors import ArgumentError, ConfigError, DataError, refuse, together
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Jointly
-from orchestrator.networks.layer_lines import FixedLines, LayerLines
+from orchestrator.networks.layer_lines import FixedLines, LayerLines, begin_all
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Limit
 from orchestrator.networks.network_certificate import certify_network
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.optimum_result import NetworkOptimum
 from orchestrator.networks.stored_networks import AskedNetwork, Link
+from orchestrator.networks.time_left import LEAST_SECONDS, TimeLeft
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 from searchers.base import check_seed
@@ -31,9 +30,6 @@ from searchers.exact import ExactOptions
 
 SECONDS = 60.0
 """What a network may take where nothing is said."""
-
-LEAST_SECONDS = 0.05
-"""What a proof is given where the time is out: its first bound."""
 
 
 def limit_of(request: Request) -> Limit | None:
@@ -101,7 +97,7 @@ def check_whole(request: Request) -> None:
     Raises:
         ArgumentError: the first of them.
     """
-    left_out = left_out_of(request.network)
+    left_out = request.read_network.left_out
     if left_out:
         raise ArgumentError("jointly", f": expected a whole network; left out: {left_out[0]}.")
 
@@ -126,7 +122,7 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
     device = serving(device, (layer for layer, _ in layers))
     check_whole(request)
     live = Live(stream or sys.stderr)
-    operators = Operators(words_without_macs(request.network), device, request.moves)
+    operators = Operators(request.read_network.words, device, request.moves)
     asked = AskedNetwork(
         request,
         "jointly",
@@ -142,22 +138,23 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
         live.line(f"answered from the store: {known[1]}")
         return NetworkOptimum(name, device, known[0], operators, False, known[1])
     found: list[LayerLines | FixedLines] = []
+    clock = TimeLeft(seconds)
     for work, count in layers:
+        clock.require(len(found), len(layers))
         space = MapSpace(work, device)
         why = why_infeasible(space) or why_not_proven(space)
         if why is not None:
             raise ConfigError(f"{work.name}: {why}")
         found.append(LayerLines(space, count))
     live.line(f"choosing mappings of {len(layers)} distinct layers of {name} on {device.name}")
-    load_prover(found[0].space)
+    with clock.paused():
+        load_prover(found[0].space)
     if operators.counted:
         found.append(FixedLines(found[0].space, operators.cost))
-    ends = time.monotonic() + seconds
     with interruptible() as interrupted:
-        for layer in found[: len(layers)]:
-            layer.begin(max(LEAST_SECONDS, ends - time.monotonic()))
+        begin_all(found[: len(layers)], clock)
         options: dict[str, Any] = {
-            "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
+            "seconds": max(LEAST_SECONDS, clock.left),
             "gap": request.gap,
             "say": lambda text: live.update(lambda: f"  {text}"),
             "stop": interrupted.is_set,

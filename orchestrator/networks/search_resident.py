@@ -12,22 +12,22 @@ from costmodel.bits import check_words
 from costmodel.chains import Step, load_chain
 from costmodel.map_space.meant_entries import serving
 from costmodel.moves import Moved
-from costmodel.networks import words_without_macs
 from costmodel.resident import shared_buffer
 from mapspace.errors import ArgumentError, ConfigError, DataError, together
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Optimum
-from orchestrator.networks.layer_lines import Weight
+from orchestrator.networks.layer_lines import Weight, begin_all
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import POWERS, under_limit
 from orchestrator.networks.operators import Operators
-from orchestrator.networks.resident import LEAST_SECONDS, Resident, Ways, begin
+from orchestrator.networks.resident import Resident, Ways
 from orchestrator.networks.resident_certificate import certify_resident
 from orchestrator.networks.resident_result import Beside, ResidentOptimum
 from orchestrator.networks.runs_of_steps import PairRow, as_run, pair_rows
 from orchestrator.networks.search_jointly import check_whole, goal_of
 from orchestrator.networks.stored_networks import AskedNetwork, Link
 from orchestrator.networks.stored_resident import keep_resident, read_resident
+from orchestrator.networks.time_left import LEAST_SECONDS, TimeLeft
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
 
@@ -58,7 +58,7 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
     live = Live(stream or sys.stderr)
     buffer = shared_buffer(device)
     fused, moves = request.fused, request.moves
-    words = words_without_macs(request.network)
+    words = request.read_network.words
     between = {step.operator for step in steps}
     # Of what stands between two layers the ways know where it happens; the rest is off the chip.
     rest = {name: one for name, one in words.items() if name not in between}
@@ -107,15 +107,16 @@ def _search_now(
     """
     request, device, limit, seconds = asked.request, asked.machine, asked.limit, asked.seconds
     (operators, fixed), fused, moves = beside, request.fused, request.moves
-    ways = Ways(steps, device, fused=fused, moves=moves)
+    clock = TimeLeft(seconds)
+    ways = Ways(steps, device, fused=fused, moves=moves, clock=clock)
     bare = [replace(step, until=place) for place, step in enumerate(steps)]
-    alone = Ways(bare, device, known=ways, moves=moves)
-    whole = Ways(steps, device, known=ways, moves=moves) if fused else None
+    alone = Ways(bare, device, known=ways, moves=moves, clock=clock)
+    whole = Ways(steps, device, known=ways, moves=moves, clock=clock) if fused else None
     started = time.monotonic()
     with interruptible() as interrupted:
 
         def run(some: Ways, ends: float) -> Resident:
-            begin(some, max(LEAST_SECONDS, ends - time.monotonic()))
+            begin_all(some.layers, TimeLeft(max(LEAST_SECONDS, ends - time.monotonic())))
             options: dict[str, Any] = {
                 "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
                 "gap": request.gap,

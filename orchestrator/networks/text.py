@@ -65,10 +65,14 @@ def _lines(
     yield f"{summary['network']} on {summary['accelerator']}, {goal}"
     yield ""
     failures = {row["workload"]: row["failure"] for row in rows if row["failure"] is not None}
+    named: dict[str, list[str]] = {}  # by the first word: there may be ten thousand
+    for name in failures:
+        named.setdefault(name.split(" ")[0], []).append(name)
     for line in table_lines(table):
         yield line
-        for name in [name for name in failures if line.startswith(f"{name} ")]:
-            yield from wrapped(failures.pop(name), "    ")
+        for name in named.get(line.split(" ")[0], ()):
+            if name in failures and line.startswith(f"{name} "):
+                yield from wrapped(failures.pop(name), "    ")
     yield ""
     for name, failure in failures.items():  # of a name that is broken in lines
         yield from wrapped(f"{name}: {failure}")

@@ -266,7 +266,7 @@ class NetworkAnswer(TypedDict):
 
     Attributes:
         keep: the restriction of the layers that have one.
-        unfinished: layers that an interruption left out.
+        unfinished: layers that an interruption, or the end of the time, left out.
         left_out: what was left out when the network was read, each with the reason.
         uncounted_words: words that operators without multiply-accumulates move, in no costs.
         totals: null where no layer has a mapping.

@@ -25,7 +25,9 @@ from costmodel.fused import Pair, plans
 from costmodel.moves import Moved
 from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
-from orchestrator.networks.resident import Resident, Ways, begin
+from orchestrator.networks.layer_lines import begin_all
+from orchestrator.networks.resident import Resident, Ways
+from orchestrator.networks.time_left import TimeLeft
 
 Key = tuple[tuple[int, ...], frozenset[str], frozenset[str], int]
 
@@ -218,7 +220,7 @@ def chain_check(seed: int, most: int, objectives: Sequence[Objective] = OBJECTIV
     for objective in objectives:
         a, b = POWERS[objective]
         ways = Ways(steps, machine, fused=True)
-        begin(ways, 60.0)
+        begin_all(ways.layers, TimeLeft(60.0))
         proof = Resident(ways, objective)
         found = proof.run()
         least = min(energy**a * cycles**b for energy, cycles in sums)

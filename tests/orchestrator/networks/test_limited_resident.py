@@ -24,9 +24,11 @@ from costmodel.accelerators import Accelerator
 from costmodel.chains import Step
 from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
+from orchestrator.networks.layer_lines import begin_all
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import Limit
-from orchestrator.networks.resident import Ways, begin
+from orchestrator.networks.resident import Ways
+from orchestrator.networks.time_left import TimeLeft
 
 
 def undominated(sums: Pairs) -> Pairs:
@@ -73,7 +75,7 @@ def check(seed: int, most: int, *, fused: bool = False) -> tuple[int, int]:
     some = itertools.combinations_with_replacement(once, count)
     sums = undominated([(sum(e for e, _ in one), sum(c for _, c in one)) for one in some])
     ways = Ways(steps, machine, fused=fused)
-    begin(ways, 60.0)
+    begin_all(ways.layers, TimeLeft(60.0))
     above, split = 0, 0
     for energy, cycles in sums[:: max(1, len(sums) // 3)]:
         most_energy = Fraction(energy * (1 + 1e-9))

@@ -314,7 +314,7 @@ def test_an_interruption_on_ray_keeps_what_is_finished(tmp_path: Path, ray_runti
                 os.kill(os.getpid(), signal.SIGINT)
             return super().write(text)
 
-    found = search(source, here_seconds=0.0, seconds=2.0, stream=Stream())
+    found = search(source, here_seconds=0.0, seconds=60.0, stream=Stream())
     assert found.interrupted
     assert found.to_dict()["unfinished"] == slow
     assert [row["standing"] for row in found.to_dict()["layers"]] == ["proven"]

@@ -18,7 +18,9 @@ from costmodel.accelerators import Accelerator
 from costmodel.chains import Step, load_chain
 from costmodel.resident import resident_machine, shared_buffer
 from mapspace.errors import ConfigError
-from orchestrator.networks.resident import Resident, Ways, begin
+from orchestrator.networks.layer_lines import begin_all
+from orchestrator.networks.resident import Resident, Ways
+from orchestrator.networks.time_left import TimeLeft
 
 POWERS = {"energy": (1, 0), "latency": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
 
@@ -102,7 +104,7 @@ def check(seed: int, most: int) -> bool | None:
     stays = False
     for objective, (a, b) in POWERS.items():
         ways = Ways(steps, machine)
-        begin(ways, 60.0)
+        begin_all(ways.layers, TimeLeft(60.0))
         proof = Resident(ways, objective)
         found = proof.run()
         least = min(energy**a * cycles**b for energy, cycles in sums)

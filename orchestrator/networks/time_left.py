@@ -1,0 +1,88 @@
+"""The seconds of a whole network, and what of them a layer may take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mapspace.errors import DataError
+
+LEAST_SHARE = 0.5
+"""What a layer is given at least, s: about what a proof takes; those that then get none are named,
+in place of one mapping of little worth for each."""
+
+LEAST_SECONDS = 0.05
+"""What a search is given that has begun, s."""
+
+PATIENCE_SECONDS = 3.0
+"""How much longer than its time what every layer has to have may take: a map space, a mapping."""
+
+AFTER_SECONDS = 1.0
+"""How long answers are waited for that were under way when the time was over."""
+
+
+class TimeLeft:
+    """The time of a network, which the layers that are left share alike."""
+
+    def __init__(self, seconds: float | None) -> None:
+        """Begins now.
+
+        Args:
+            seconds: how many there are; None: as many as it takes.
+        """
+        self.seconds = seconds
+        self._ends = math.inf if seconds is None else time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, less than 0 when it is over."""
+        return self._ends - time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to begin."""
+        return self.left <= 0
+
+    @property
+    def is_long_over(self) -> bool:
+        """Whether nothing more is to be waited for."""
+        return self.left <= -AFTER_SECONDS
+
+    def share(self, layers: int, at_once: int = 1) -> float | None:
+        """What the next of so many layers may take, s; None: as long as it takes.
+
+        Args:
+            layers: how many are left.
+            at_once: how many are searched at a time.
+        """
+        if self.seconds is None:
+            return None
+        even = self.left * at_once / layers
+        return max(LEAST_SECONDS, min(max(even, LEAST_SHARE), self.left))
+
+    def require(self, done: int, layers: int) -> None:
+        """Ends what no part of the layers is an answer to, once it takes much longer than its time.
+
+        Args:
+            done: how many layers are done.
+            layers: of how many.
+
+        Raises:
+            DataError: the time is over.
+        """
+        if self.left < -PATIENCE_SECONDS:
+            raise DataError(
+                f"In {self.seconds:g} s {done:,} of {layers:,} distinct layers were begun, and no "
+                "part of them is an answer; expected more seconds, or each layer by itself."
+            )
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What takes none of the time, such as to compile."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._ends += time.monotonic() - began

@@ -1,0 +1,121 @@
+"""A network's seconds are all that it takes, however many layers it has."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import call
+
+import mapspace as ms
+from mapspace.errors import DataError
+from orchestrator.answers.request import Request
+from orchestrator.networks import search, time_left
+from orchestrator.networks.time_left import LEAST_SHARE, TimeLeft
+
+
+def many(layers: int) -> dict[str, Any]:
+    """A network whose layers all differ, each a proof of some milliseconds at least."""
+    found = [
+        {"name": f"l{one}", "gemm": {"M": 480 + one, "N": 360, "K": 240}} for one in range(layers)
+    ]
+    return {"name": "many", "layers": found}
+
+
+def test_seconds_end_a_network_of_many_layers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ms.search("gemm:M=8,N=8,K=8", "mm256", store=False)  # compiles
+    source = tmp_path / "many.yaml"
+    source.write_text(json.dumps(many(3000)))
+    began = time.monotonic()
+    assert call("search", "--network", str(source), "--seconds", "1", "--json", "--no-store") == 1
+    # Each a second would be most of an hour.
+    assert time.monotonic() - began < 40
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert 0 < len(found["layers"]) < 3000
+    assert len(found["layers"]) + len(found["unfinished"]) == 3000
+    assert not found["interrupted"]
+    assert not found["totals"]["complete"]
+    assert found["totals"]["distinct_layers"] == len(found["layers"])
+    missing = f"{len(found['unfinished'])} of 3000 layers are missing from the totals."
+    assert f"the time is over: {missing}" in said.err.splitlines()[-1]
+
+
+def test_what_is_there_in_time_is_what_it_would_be_alone() -> None:
+    found = ms.search_network(many(2000), "mm256", seconds=1.0, store=False)
+    assert found.unfinished
+    first = found.layers[0]
+    assert first.result is not None
+    alone = ms.search(first.workload, "mm256", seconds=60.0, store=False)
+    assert first.result.lower_bound <= alone.costs.edp * (1 + 1e-9)
+    assert not first.result.proven or first.result.costs.edp == alone.costs.edp
+    assert "the time is over" in found.picture()
+
+
+def test_a_network_that_has_time_is_whole() -> None:
+    found = ms.search_network(many(3), "mm256", seconds=60.0, store=False)
+    assert found.failure is None
+    assert found.totals is not None
+    assert (found.totals.complete, found.totals.overall.proven_layers) == (True, 3)
+
+
+def test_layers_on_ray_share_the_networks_time(
+    monkeypatch: pytest.MonkeyPatch, ray_runtime: None
+) -> None:
+    monkeypatch.setattr(search, "WORTH_RAY_SECONDS", 0.0)
+    slow = [f"cnn:N=64,K=720,C=720,P={width},Q=60,R=4,S=4" for width in range(60, 84)]
+    request = Request({"name": "slow", "layers": slow}, "mm256", seconds=6.0)
+    began = time.monotonic()
+    found = search.search_network(request, io.StringIO(), here_seconds=0.0)
+    # Each six seconds would be more than a minute on two processors.
+    assert time.monotonic() - began < 45
+    for layer in found.layers:
+        assert layer.result is not None
+        assert layer.result.seconds < 6.0
+    assert len(found.layers) + len(found.unfinished) == 24
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_a_choice_for_all_layers_is_refused_when_its_time_is_over(
+    resident: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No part of the layers is an answer for the network."""
+    monkeypatch.setattr(time_left, "PATIENCE_SECONDS", 0.0)
+    content = many(2000)
+    for before, layer in enumerate(content["layers"][1:] if resident else ()):
+        layer["input"] = f"l{before}"
+        layer["gemm"] = {"M": 480, "N": 240 + before % 900, "K": 1}
+        layer["gemm"]["K"] = content["layers"][before]["gemm"]["N"]
+    began = time.monotonic()
+    with pytest.raises(DataError, match=r"In 0\.2 s [\d,]+ of 2,000 distinct layers were begun"):
+        ms.search_network(
+            content, "mm256", jointly=True, resident=resident, seconds=0.2, store=False
+        )
+    assert time.monotonic() - began < 40
+
+
+def test_the_layers_that_are_left_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: now)
+    clock = TimeLeft(8.0)
+    assert clock.share(4) == 2.0
+    # Several at a time have more each.
+    assert clock.share(4, at_once=2) == 4.0
+    # What is worth beginning has a little, but never more than there is.
+    assert clock.share(1000) == LEAST_SHARE
+    now += 7.75
+    assert clock.share(1000) == pytest.approx(0.25)
+    with clock.paused():
+        now += 60.0
+    assert clock.left == pytest.approx(0.25)
+    assert not clock.over
+    now += 0.25
+    assert clock.over
+    assert TimeLeft(None).share(7) is None
+    assert not TimeLeft(None).over
