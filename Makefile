@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# As a path, which type checkers follow; setuptools' own way is an import hook that they do not see.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	--config-settings editable_mode=compat
 export OMP_NUM_THREADS := 1
 export RAY_USAGE_STATS_ENABLED := 0
 # Who is asked for known vulnerabilities.
@@ -13,7 +16,7 @@ VULNERABLE := PIP_AUDIT_LOGLEVEL=error $(BIN)/pip-audit --vulnerability-service 
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	touch $@
 
 run: $(VENV)/.installed
@@ -30,7 +33,7 @@ test-slow: $(VENV)/.installed
 	$(BIN)/pytest $(BESIDE) -m slow $(if $(PART),--part $(PART))
 
 $(VENV)/.tvm-installed: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,tvm]'
+	$(INSTALL) --editable '.[dev,tvm]'
 	touch $@
 
 # What measures with TVM, which `make test` leaves out where nobody has installed it.
