@@ -12,17 +12,17 @@ from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError
 from mapspace.lazy import lazy
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator, Level, accelerator
-    from costmodel.affine import Axis, Tensor, Workload
-    from costmodel.bounds import Bound, algorithmic_minimum, floor, known_optimum
     from costmodel.costs import OBJECTIVES, Costs, Detail, explain_status
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.machines.accelerators import Accelerator, Level, accelerator
+    from costmodel.machines.bounds import Bound, algorithmic_minimum, floor, known_optimum
     from costmodel.maestro.model import MaestroModel
     from costmodel.map_space.map_space import MapSpace
     from costmodel.map_space.mapping import Mapping
+    from costmodel.problems.affine import Axis, Tensor, Workload
+    from costmodel.problems.workloads import workload
     from costmodel.space import Codes, CostModel, Space
     from costmodel.tiling.space import TilingSpace
-    from costmodel.workloads import workload
 
 __all__ = [
     "OBJECTIVES",
@@ -59,28 +59,28 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         {
-            "Accelerator": "costmodel.accelerators",
-            "Axis": "costmodel.affine",
-            "Bound": "costmodel.bounds",
+            "Accelerator": "costmodel.machines.accelerators",
+            "Axis": "costmodel.problems.affine",
+            "Bound": "costmodel.machines.bounds",
             "Codes": "costmodel.space",
             "CostModel": "costmodel.space",
             "Costs": "costmodel.costs",
             "Detail": "costmodel.costs",
-            "Level": "costmodel.accelerators",
+            "Level": "costmodel.machines.accelerators",
             "LoopNestModel": "costmodel.loop_nest.model",
             "MaestroModel": "costmodel.maestro.model",
             "MapSpace": "costmodel.map_space.map_space",
             "Mapping": "costmodel.map_space.mapping",
             "OBJECTIVES": "costmodel.costs",
             "Space": "costmodel.space",
-            "Tensor": "costmodel.affine",
+            "Tensor": "costmodel.problems.affine",
             "TilingSpace": "costmodel.tiling.space",
-            "Workload": "costmodel.affine",
-            "accelerator": "costmodel.accelerators",
-            "algorithmic_minimum": "costmodel.bounds",
+            "Workload": "costmodel.problems.affine",
+            "accelerator": "costmodel.machines.accelerators",
+            "algorithmic_minimum": "costmodel.machines.bounds",
             "explain_status": "costmodel.costs",
-            "floor": "costmodel.bounds",
-            "known_optimum": "costmodel.bounds",
-            "workload": "costmodel.workloads",
+            "floor": "costmodel.machines.bounds",
+            "known_optimum": "costmodel.machines.bounds",
+            "workload": "costmodel.problems.workloads",
         },
     )

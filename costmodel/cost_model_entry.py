@@ -14,10 +14,10 @@ from costmodel.costs import UNITS
 from costmodel.space import UNLIMITED
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.workloads import Workload
     from costmodel.space import Codes, CostModel, Space
-    from costmodel.workloads import Workload
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,16 @@ _BELONGS: Mapping[Kind, str] = {
 
 # Looked up when they are needed: what has the names looks here before it says that it knows none.
 _NAMES: Mapping[Kind, tuple[str, ...]] = {
-    "workload": ("costmodel.workloads:workload_names", "costmodel.workload_families:FAMILIES"),
-    "network": (
-        "costmodel.workloads:network_names",
-        "costmodel.published_networks:PUBLISHED",
-        "costmodel.transformers:TRANSFORMERS",
+    "workload": (
+        "costmodel.problems.workloads:workload_names",
+        "costmodel.problems.workload_families:FAMILIES",
     ),
-    "machine": ("costmodel.accelerators:accelerator_names",),
+    "network": (
+        "costmodel.problems.workloads:network_names",
+        "costmodel.networks.published_networks:PUBLISHED",
+        "costmodel.networks.transformers:TRANSFORMERS",
+    ),
+    "machine": ("costmodel.machines.accelerators:accelerator_names",),
 }
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, Unpack, overload
 
-from costmodel.accelerators import AcceleratorSource
 from costmodel.exact.certificate import Certificate, read_certificate
-from costmodel.networks import NetworkSource
-from costmodel.workloads import WorkloadSource
+from costmodel.machines.accelerators import AcceleratorSource
+from costmodel.networks.network import NetworkSource
+from costmodel.problems.workloads import WorkloadSource
 from mapspace.arguments import check, checked
 from mapspace.errors import ArgumentError, ConfigError, together
 from mapspace.extras import require

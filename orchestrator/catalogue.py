@@ -147,7 +147,7 @@ def _models() -> Iterable[tuple[str, str]]:
 
 
 def _accelerators() -> Iterable[tuple[str, str]]:
-    from costmodel.accelerators import accelerator, accelerator_names
+    from costmodel.machines.accelerators import accelerator, accelerator_names
 
     for name in accelerator_names():
         found = accelerator(name)
@@ -164,7 +164,7 @@ def _accelerators() -> Iterable[tuple[str, str]]:
 
 
 def _workloads() -> Iterable[tuple[str, str]]:
-    from costmodel.workloads import workload, workload_names
+    from costmodel.problems.workloads import workload, workload_names
 
     first: dict[str, str] = {}
     for name in workload_names():
@@ -185,9 +185,9 @@ def _macs(macs: int) -> str:
 
 
 def _networks() -> Iterable[tuple[str, str]]:
-    from costmodel.published_networks import PUBLISHED, published_network
-    from costmodel.transformers import TRANSFORMERS, transformer
-    from costmodel.workloads import network, network_names
+    from costmodel.networks.published_networks import PUBLISHED, published_network
+    from costmodel.networks.transformers import TRANSFORMERS, transformer
+    from costmodel.problems.workloads import network, network_names
 
     published = [published_network(name) for name in PUBLISHED]
     presets = [(name, network(name)) for name in network_names()]

@@ -314,8 +314,8 @@ def describe(machine: tuple[str, ...], plot: Place | None, as_json: bool) -> Non
     MACHINE is a preset's name or a YAML file. `describe searcher NAME` prints a searcher's
     hyperparameters: meaning, default, presets and where they come from.
     """
-    from costmodel.accelerators import accelerator
-    from costmodel.machine_summary import summary, tree
+    from costmodel.machines.accelerators import accelerator
+    from costmodel.machines.machine_summary import summary, tree
 
     if len(machine) == 2 and machine[0] == "searcher":
         from orchestrator.catalogue import searcher_answer, searcher_text

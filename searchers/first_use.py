@@ -20,15 +20,15 @@ from typing import Any
 
 import numba
 
-from costmodel.accelerators import accelerator
 from costmodel.compiled import cache_folder
 from costmodel.exact.branch_and_bound import prove_units
 from costmodel.exact.loading import compile_search, compile_tables, load_compiled
 from costmodel.exact_any import prover as any_levels
 from costmodel.exact_any.choice import is_older
 from costmodel.exact_any.orders import search_orders
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import gemm
+from costmodel.problems.workloads import gemm
 from searchers.compiled.structured_walk import walk
 
 _PROOF_IS_THERE, _STRUCTURED_IS_THERE = b"proof\n", b"structured\n"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
     from mapspace.storage import Place
     from surrogate.predictor import SurrogatePredictor
 

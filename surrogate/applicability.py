@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
-from costmodel.levels import Words
+from costmodel.machines.levels import Words
 from costmodel.map_space.orders_of_buffers import BESIDE
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Size, StrictModel, validate
 
 if TYPE_CHECKING:
-    from costmodel.affine import Workload
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.problems.affine import Workload
 
 # Of dimensions and of tensors; features grow with their squares.
 MOST_NAMES = 64

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from costmodel.affine import Workload
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from surrogate.applicability import Structure
 from surrogate.features import PhysicalFeatures
 

@@ -18,12 +18,12 @@ from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import POWERS, Objective
-from costmodel.levels import Level
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.bounds import algorithmic_minimum
+from costmodel.machines.levels import Level
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.bounded_reading import LARGEST_FILE, read_bytes, read_json
 from mapspace.errors import ConfigError, ContractError, DataError
 from mapspace.storage import Place, write_atomically

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError

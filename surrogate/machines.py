@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator, accelerator
-from costmodel.affine import Workload
-from costmodel.workload_families import cnn, gemm, mttkrp
+from costmodel.machines.accelerators import Accelerator, accelerator
+from costmodel.problems.affine import Workload
+from costmodel.problems.workload_families import cnn, gemm, mttkrp
 
 SEED = 20_261_123
 """Of all cases."""

@@ -28,8 +28,8 @@ from surrogate.network import NetworkConfig, SurrogateNetwork
 from surrogate.samples import SMALLEST_COST
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "weights"

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from costmodel.affine import Workload
-from costmodel.workload_families import cnn, conv1d, gemm, mttkrp
+from costmodel.problems.affine import Workload
+from costmodel.problems.workload_families import cnn, conv1d, gemm, mttkrp
 from mapspace.strict_yaml import Size, StrictModel
 
 BUILDERS: dict[str, Callable[..., Workload]] = {

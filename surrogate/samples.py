@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
-from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import Costs
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.bounds import algorithmic_minimum
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, ContractError
 from surrogate.problems import ProblemRanges

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
-from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import LARGEST_FILE, read_bytes
 from mapspace.errors import ContractError, DataError

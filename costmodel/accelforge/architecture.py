@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from costmodel.accelerators import accelerator
 from costmodel.accelforge.expressions import ROLES, number, roles
 from costmodel.accelforge.templates import filled
+from costmodel.machines.accelerators import accelerator
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, StrictModel, load_yaml, shown, validate

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.loop_nest.nest_writing import arch_of, problem_record
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 

@@ -17,7 +17,7 @@ from costmodel.accelforge.einsums import Entry, File, Rename, entry_content
 from costmodel.accelforge.expressions import tensor_set
 from costmodel.accelforge.families import Terms, family_of
 from costmodel.accelforge.templates import filled
-from costmodel.network_files import ReadLayer, ReadNetwork
+from costmodel.networks.network_files import ReadLayer, ReadNetwork
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml, shown, validate

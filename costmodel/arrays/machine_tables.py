@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
 from costmodel.compiled.by_reference import read_by_reference
-from costmodel.levels import Level
-from costmodel.packing import Packing, pack
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.levels import Level
+from costmodel.machines.packing import Packing, pack
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.affine import Workload
+from costmodel.problems.affine import Workload
 
 Array = npt.NDArray[np.int64]
 

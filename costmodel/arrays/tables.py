@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.imperfect_tilings import (
     IDLE_SHARE,
     MOST_ROWS,
@@ -41,7 +39,9 @@ from costmodel.arrays.projections import (
     projections_of,
 )
 from costmodel.compiled.by_reference import read_by_reference
-from costmodel.packing import Packing, pack
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.packing import Packing, pack
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]

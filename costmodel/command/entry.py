@@ -12,13 +12,13 @@ from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml, validate
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.command.model import CommandModel
     from costmodel.command.own_model import OwnModel
     from costmodel.command.python_model import PythonModel
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.problems.workloads import Workload
     from costmodel.space import Codes
-    from costmodel.workloads import Workload
 
 # Mappings at once under a budget of time: a simulator may take seconds for each.
 _LARGEST_BATCH = 16

@@ -15,8 +15,6 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
@@ -33,8 +31,10 @@ from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import problem_hash, restriction
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.impossible import all_constraints
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.bounded_reading import parse_json, read_json
 from mapspace.errors import ConfigError, DataError

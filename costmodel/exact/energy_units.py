@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import LARGEST_COUNT, Workload
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import LARGEST_COUNT, Workload
 from mapspace.errors import ConfigError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from costmodel.machines.packing import pack
 from costmodel.map_space.map_space import MapSpace
-from costmodel.packing import pack
 
 
 def why_infeasible(space: MapSpace, keep: Mapping[str, Sequence[str]] | None = None) -> str | None:

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from costmodel.accelerators import accelerator
 from costmodel.exact.branch_and_bound import prove_units
 from costmodel.exact.dram_bounds import empty_outer_tables
 from costmodel.exact.objective import EDP
@@ -15,8 +14,9 @@ from costmodel.exact.prover import Prover
 from costmodel.exact.spatial_factors import list_vectors
 from costmodel.exact.structures import Problem
 from costmodel.exact.workspace import make_work, nothing_found
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workload_families import cnn
+from costmodel.problems.workload_families import cnn
 
 FUNCTIONS = 149
 """How many `load_compiled` compiles where nothing is compiled yet and nobody else compiles."""

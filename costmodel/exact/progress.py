@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from costmodel.affine import LARGEST_COUNT
+from costmodel.problems.affine import LARGEST_COUNT
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, StrictModel
 

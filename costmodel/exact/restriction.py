@@ -11,10 +11,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.costs import Objective
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 
 Restriction = dict[str, tuple[str, ...]]

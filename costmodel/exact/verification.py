@@ -22,8 +22,8 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_writing import arch_of
 from costmodel.loop_nest.nest_writing import problem_record as nest_problem
 from costmodel.loop_nest.records import accelerator_from_record, record_code, workload_from_record
+from costmodel.machines.side_by_side import all_orders, free_groups, groups, in_order
 from costmodel.map_space.map_space import MapSpace
-from costmodel.side_by_side import all_orders, free_groups, groups, in_order
 from mapspace.errors import ConfigError
 
 

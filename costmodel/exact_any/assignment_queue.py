@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.affine import LARGEST_COUNT
 from costmodel.arrays.tables import Array
 from costmodel.exact.progress import (
     MOST_LISTED,
@@ -24,6 +23,7 @@ from costmodel.exact_any.assignments import Assignments, Listed
 from costmodel.exact_any.known import Known
 from costmodel.exact_any.share import Left, Share
 from costmodel.exact_any.tilings import Way
+from costmodel.problems.affine import LARGEST_COUNT
 from costmodel.tile_chains.tiles import FloatArray
 from mapspace.errors import ConfigError
 

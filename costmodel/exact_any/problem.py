@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 
 from costmodel.arrays.machine_tables import prices_of_values
-from costmodel.bounds import floor
 from costmodel.exact.decode import Outcome
 from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
 from costmodel.exact_any.known import SLACK
+from costmodel.machines.bounds import floor
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS

@@ -19,7 +19,6 @@ from functools import lru_cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import accelerator
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
 from costmodel.exact.decode import Outcome
@@ -38,13 +37,14 @@ from costmodel.exact_any.runs import MOST_IN_A_ROW, Near
 from costmodel.exact_any.scored_run import ScoredRun
 from costmodel.exact_any.tilings import Tilings
 from costmodel.exact_any.weighing import Weighed
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.workload_families import cnn
 from costmodel.space import Codes
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tables import ChainTables
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.workload_families import cnn
 from mapspace.errors import ConfigError, ContractError
 
 STEP_SECONDS = 0.05

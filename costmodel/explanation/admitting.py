@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.explanation.neighbours import Resource, amounts, enough, resources
 from costmodel.loop_nest.enumeration import whole_space
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError, NoMappingError
 
 _MOST_SECONDS = 20.0

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from costmodel.constraint_entries import Constraint
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.restriction import Restriction
@@ -39,10 +38,11 @@ from costmodel.explanation.neighbours import (
     resources,
 )
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.constraint_entries import Constraint
+from costmodel.machines.packing import pack
 from costmodel.map_space.impossible import conflict_text
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
-from costmodel.packing import pack
 from costmodel.tile_chains.rules import Decision
 from mapspace.errors import ConfigError
 

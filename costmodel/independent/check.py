@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.independent.counting import Cost, Counter, Orders, Tiling, tiling_of
 from costmodel.independent.mappings import (
@@ -24,7 +22,9 @@ from costmodel.independent.mappings import (
     order_count,
     random_orders,
 )
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.mapping import Mapping as Nest
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 
 Rank = tuple[Fraction, ...]

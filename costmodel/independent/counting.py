@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Tensor, Workload
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.mapping import Mapping
+from costmodel.problems.affine import Tensor, Workload
 
 Cost = tuple[Fraction, int]
 """Energy, pJ, and cycles."""

@@ -12,9 +12,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.independent.counting import Orders, Tiling
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 
 Shape = tuple[tuple[int, ...], ...]
 

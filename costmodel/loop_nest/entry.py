@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from costmodel.cost_model_entry import CostModelEntry, RecordScorer
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.problems.workloads import Workload
     from costmodel.space import Codes
-    from costmodel.workloads import Workload
 
 
 def _space(workload: Workload, accelerator: Accelerator) -> MapSpace:

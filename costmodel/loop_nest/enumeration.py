@@ -15,8 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.feasibility import check_mappings
 from costmodel.arrays.machine_tables import machine_tables
 from costmodel.arrays.scratch import make_scratch
@@ -26,10 +24,12 @@ from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_
 from costmodel.loop_nest.nest_record_models import NestLoops, NestProblem
 from costmodel.loop_nest.nest_tables import NestMapping, tables_of
 from costmodel.loop_nest.nest_writing import problem_record
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.constraints import Constraints, LoopRules, machine_constraints
 from costmodel.map_space.impossible import all_constraints
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.moves import order_index
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

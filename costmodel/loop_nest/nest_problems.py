@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.constraint_entries import Constraint, HasConstraints
 from costmodel.loop_nest.nest_record_models import (
     HasNestArch,
     HasNestProblem,
     NestProblem,
 )
 from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import Constraint, HasConstraints
 from costmodel.map_space.constraint_reading import read_constraints
 from costmodel.map_space.mapping import LevelMapping
 from costmodel.map_space.mapping import Mapping as WholeMapping
 from costmodel.map_space.meant_entries import meant
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from costmodel.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS, Bits
 from costmodel.arrays.projections import Projection
-from costmodel.levels import ActionEnergies, Cycles, Packing, Words
-from costmodel.machine import Counting
+from costmodel.machines.levels import ActionEnergies, Cycles, Packing, Words
+from costmodel.machines.machine import Counting
+from costmodel.problems.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS, Bits
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 32

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
 from costmodel.arrays.remainders import check_true_counting, make_walk
 from costmodel.arrays.scratch import make_scratch, most_classes
 from costmodel.arrays.tables import NestTables
@@ -37,7 +36,8 @@ from costmodel.loop_nest.nest_record_models import (
 from costmodel.loop_nest.nest_tables import NestMapping, check_nest, nest_accelerator, nest_tables
 from costmodel.loop_nest.nest_validity import why_invalid
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
-from costmodel.packing import Packing, pack
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.packing import Packing, pack
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
 from costmodel.arrays.machine_tables import machine_tables, served_apart
 from costmodel.arrays.projections import ABSENT, grouping_table, projection_tables
 from costmodel.arrays.remainders import Remainders, fold_remainders
@@ -26,7 +25,8 @@ from costmodel.loop_nest.nest_record_models import (
     NestProblem,
     is_imperfect,
 )
-from costmodel.packing import pack
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.packing import pack
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
-from costmodel.packing import Packing
+from costmodel.machines.packing import Packing
 
 NO_FIGURES = (
     "an output at a sum of dimensions is read or filled a negative number of times; Timeloop has "

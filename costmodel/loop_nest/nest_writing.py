@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.levels import Level, SpatialRules
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.levels import Level, SpatialRules
 from costmodel.map_space.mapping import LevelMapping, Mapping
+from costmodel.problems.affine import Workload
 
 Record = dict[str, Any]
 

@@ -10,8 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from costmodel.accelerators import Accelerator, accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.machine_tables import machine_tables
 from costmodel.loop_nest.nest_records import is_nest_record
 from costmodel.loop_nest.nest_writing import arch_of, nest_record, problem_record
@@ -24,8 +22,10 @@ from costmodel.loop_nest.records import (
     record_code,
 )
 from costmodel.loop_nest.records import problem_record as problem_by_kind
+from costmodel.machines.accelerators import Accelerator, accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.affine import Workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import nearest, shown
 

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator, accelerator
-from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, Detail, explain_status
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_coding import nest_code
 from costmodel.loop_nest.nest_records import is_nest_record, score_nests
 from costmodel.loop_nest.nest_writing import nest_record
+from costmodel.machines.accelerators import Accelerator, accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import mapping_from_record
 from costmodel.map_space.record_models import Bandwidth, HasArch, HasProblem
+from costmodel.problems.affine import Workload
+from costmodel.problems.workload_families import from_sizes
+from costmodel.problems.workloads import workload
 from costmodel.space import Codes
-from costmodel.workload_families import from_sizes
-from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, unknown_name, validate
 

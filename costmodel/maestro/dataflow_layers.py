@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from costmodel.affine import Workload
-from costmodel.bits import check_words
 from costmodel.maestro.dataflow_text import Layer, read_network_file
-from costmodel.network_files import ReadLayer, ReadNetwork
-from costmodel.workloads import workload
+from costmodel.networks.network_files import ReadLayer, ReadNetwork
+from costmodel.problems.affine import Workload
+from costmodel.problems.bits import check_words
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 
 _OTHER_MEANING = {

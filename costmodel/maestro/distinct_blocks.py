@@ -39,8 +39,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.affine import Workload
-from costmodel.bits import check_words
+from costmodel.problems.affine import Workload
+from costmodel.problems.bits import check_words
 from mapspace.errors import ConfigError, ContractError
 
 IntArray = npt.NDArray[np.int64]

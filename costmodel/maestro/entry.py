@@ -9,12 +9,12 @@ from costmodel.cost_model_entry import CostModelEntry, RecordScorer
 from mapspace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.maestro.model import MaestroModel
     from costmodel.maestro.on_chip import OnChipSpace
+    from costmodel.problems.workloads import Workload
     from costmodel.space import Codes
-    from costmodel.workloads import Workload
 
 
 def _space(workload: Workload, accelerator: Accelerator) -> OnChipSpace:

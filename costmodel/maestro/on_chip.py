@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import DIMENSIONS, Layer
 from costmodel.maestro.mappings import NONE, PARALLEL, TILED, BoolArray, ClusterMappings, IntArray
 from costmodel.maestro.on_chip_tables import (

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import STATUS_OK
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.counts import FloatArray
 from costmodel.maestro.distinct_blocks import Layer
 from costmodel.maestro.mappings import NONE, C, ClusterMappings, IntArray, K, P, Q

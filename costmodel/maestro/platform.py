@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import DIMENSIONS, Layer
 from costmodel.maestro.mappings import (
     TILED_COLUMNS,

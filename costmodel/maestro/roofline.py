@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from costmodel.accelerators import Accelerator
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import DIMENSIONS, Layer
 from mapspace.errors import ConfigError
 

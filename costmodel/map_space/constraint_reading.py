@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from costmodel.accelerators import Accelerator
 from costmodel.arrays.machine_tables import ROLES
-from costmodel.constraint_entries import Constraint, HasConstraints
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import Constraint, HasConstraints
 from costmodel.map_space.constraints import Constraints, LoopRules
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown, validate

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.machine_tables import machine_tables
 from costmodel.arrays.tables import Array, ordered_factorisations
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 
 
 @dataclass(frozen=True)

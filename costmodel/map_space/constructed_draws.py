@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
 from costmodel.arrays.tables import Array, NestTables
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.feasible_draws import FeasibleDraws, countable
 from costmodel.space import Codes, Space
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.tables import NestTables
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 
 
 def feature_names(workload: Workload, accelerator: Accelerator, tables: NestTables) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.constraint_entries import Constraint, HasConstraints
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import Constraint, HasConstraints
 from costmodel.map_space.constraint_reading import (
     read_constraints,
     single_factors,
@@ -16,6 +15,7 @@ from costmodel.map_space.constraint_reading import (
 )
 from costmodel.map_space.constraints import Constraints, machine_constraints
 from costmodel.map_space.meant_entries import meant
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 

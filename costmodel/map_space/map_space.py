@@ -14,14 +14,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator, AcceleratorSource
-from costmodel.accelerators import accelerator as find_accelerator
-from costmodel.affine import Workload
 from costmodel.arrays import feasibility
 from costmodel.arrays.remainders import check_true_counting, remainders_of
 from costmodel.arrays.scratch import scratch_of
 from costmodel.arrays.tables import build_tables
 from costmodel.costs import STATUS_OK, explain_status
+from costmodel.machines.accelerators import Accelerator, AcceleratorSource
+from costmodel.machines.accelerators import accelerator as find_accelerator
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import (
     as_read,
@@ -42,9 +41,10 @@ from costmodel.map_space.orders_of_buffers import (
 )
 from costmodel.map_space.real_points import check_points, encode, project
 from costmodel.map_space.spelling import Spelling
+from costmodel.problems.affine import Workload
+from costmodel.problems.workloads import WorkloadSource
+from costmodel.problems.workloads import workload as find_workload
 from costmodel.space import Codes, check_cells, check_count, resampled
-from costmodel.workloads import WorkloadSource
-from costmodel.workloads import workload as find_workload
 from mapspace.arguments import checked, explained
 from mapspace.errors import ConfigError, ContractError, NoMappingError
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.machine_tables import ROLES
-from costmodel.constraint_entries import Constraint
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import Constraint
 from costmodel.map_space.constraint_reading import REST, named_order, single_factors
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 

@@ -18,14 +18,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
 from costmodel.arrays.tables import Array
-from costmodel.constraint_entries import HasConstraints
 from costmodel.costs import STATUS_CAPACITY, Costs, Detail
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import HasConstraints
+from costmodel.machines.side_by_side import Group, all_orders, free_groups, in_order
 from costmodel.map_space import moves
 from costmodel.map_space.constraints import Constraints
 from costmodel.map_space.constructed_draws import ConstructedDraws, NestSpace, rejects
-from costmodel.side_by_side import Group, all_orders, free_groups, in_order
 from costmodel.space import Codes
 from mapspace.strict_yaml import validate
 

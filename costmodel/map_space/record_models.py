@@ -22,7 +22,7 @@ class Problem(StrictModel):
     dilation: Size = 1
     groups: Size = 1
     projections: dict[str, Any] = Field(default_factory=dict)
-    """Einsum: axes by tensor, as `costmodel.workloads` reads them."""
+    """Einsum: axes by tensor, as `costmodel.problems.workloads` reads them."""
     output: str = ""
     """Einsum: the tensor that is accumulated into."""
     roles: dict[str, Any] = Field(default_factory=dict)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.arrays.remainders import Remainders
 from costmodel.arrays.tables import NestTables
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code, check_obeys
 from costmodel.map_space.constraints import Constraints
 from costmodel.map_space.mapping import LevelMapping, Mapping
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.affine import LARGEST_COUNT
 from costmodel.arrays.tables import Array
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import LARGEST_COUNT
 from costmodel.tile_chains.spatial import every_axes
 
 Place = tuple[int, tuple[int, ...]]

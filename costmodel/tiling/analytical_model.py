@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
-from costmodel.accelerators import accelerator as load_accelerator
 from costmodel.costs import STATUS_OK, Costs, Detail, FloatArray, IntArray
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.accelerators import accelerator as load_accelerator
 from costmodel.space import Codes
 from costmodel.tiling.loop_nest import DIMENSIONS, Loop, nest
 from costmodel.tiling.space import TilingSpace

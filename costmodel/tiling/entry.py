@@ -13,12 +13,12 @@ from mapspace.errors import ConfigError
 from mapspace.strict_yaml import unknown_name
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.workloads import Workload
     from costmodel.space import Codes, CostModel
     from costmodel.tiling.records import TilingRecords
     from costmodel.tiling.space import TilingSpace
-    from costmodel.workloads import Workload
 
 # Tilings that an enumeration costs in one go.
 ROWS = 1 << 16

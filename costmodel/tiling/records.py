@@ -14,13 +14,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodel.accelerators import Accelerator, accelerator
+from costmodel.machines.accelerators import Accelerator, accelerator
+from costmodel.problems.workloads import workload
 from costmodel.space import Codes
 from costmodel.tiling.analytical_model import DEFAULT_ACCELERATOR, AnalyticalTiling
 from costmodel.tiling.factor_tables import MOST_LOOPS
 from costmodel.tiling.loop_nest import DIMENSIONS
 from costmodel.tiling.space import TilingSpace
-from costmodel.workloads import workload
 from mapspace.errors import ConfigError, ContractError
 from mapspace.strict_yaml import Size, StrictModel, validate
 

@@ -19,8 +19,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import FloatArray, IntArray
+from costmodel.machines.accelerators import Accelerator
 from costmodel.tiling.loop_nest import DIMENSIONS, loops
 from costmodel.tiling.space import TilingSpace
 

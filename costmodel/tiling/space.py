@@ -17,15 +17,15 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.affine import Workload
 from costmodel.arrays.tables import Array
-from costmodel.bits import check_words
 from costmodel.costs import STATUS_OK
+from costmodel.problems.affine import Workload
+from costmodel.problems.bits import check_words
+from costmodel.problems.workloads import WorkloadSource
+from costmodel.problems.workloads import workload as find_workload
 from costmodel.space import Codes, check_cells, check_count
 from costmodel.tiling.factor_tables import MOST_LOOPS, NONE, Factorisations
 from costmodel.tiling.loop_nest import DIMENSIONS, SPLITS, loops, nest
-from costmodel.workloads import WorkloadSource
-from costmodel.workloads import workload as find_workload
 from mapspace.arguments import checked, explained, wrong_type
 from mapspace.errors import ConfigError, ContractError
 

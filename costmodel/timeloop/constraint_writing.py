@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.constraint_entries import Constraint
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import Constraint
+from costmodel.machines.side_by_side import free_groups
 from costmodel.map_space.constraint_reading import single_factors, tensors_named
 from costmodel.map_space.constraints import Constraints, machine_constraints
 from costmodel.map_space.impossible import all_constraints
 from costmodel.map_space.meant_entries import meant
-from costmodel.side_by_side import free_groups
+from costmodel.problems.affine import Workload
 from costmodel.timeloop.writing import LeftOut, no_place
 from mapspace.errors import ConfigError
 

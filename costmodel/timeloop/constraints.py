@@ -1,4 +1,4 @@
-"""Timeloop's constraint lists as entries of `costmodel.constraint_entries`."""
+"""Timeloop's constraint lists as entries of `costmodel.machines.constraint_entries`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from costmodel.constraint_entries import Constraint
 from costmodel.loop_nest.nest_problems import read_problem
+from costmodel.machines.constraint_entries import Constraint
 from costmodel.map_space.constraint_reading import named_order, read_constraints
 from costmodel.timeloop.documents import Part
 from costmodel.timeloop.keys import passed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from costmodel.accelerators import AcceleratorSource, accelerator
 from costmodel.loop_nest.nest_writing import arch_of, problem_record
 from costmodel.loop_nest.record_forms import as_nest, is_record
+from costmodel.machines.accelerators import AcceleratorSource, accelerator
+from costmodel.problems.workloads import WorkloadSource, workload
 from costmodel.timeloop.constraint_writing import written_constraints
 from costmodel.timeloop.writing import files_text, no_place, of_version_4
-from costmodel.workloads import WorkloadSource, workload
 from mapspace.arguments import checked
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from costmodel.constraint_entries import KINDS
+from costmodel.machines.constraint_entries import KINDS
 from costmodel.timeloop.documents import Part
 from costmodel.timeloop.keys import passed
 from mapspace.errors import ConfigError

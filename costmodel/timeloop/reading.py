@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.loop_nest.nest_problems import read_problem as read_problem_line
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from costmodel.timeloop.architecture import read_architecture
 from costmodel.timeloop.constraints import check_mapping, read_entries
 from costmodel.timeloop.documents import read_documents
@@ -30,7 +30,7 @@ class TimeloopInput(NamedTuple):
     record: Record
     """`problem`, `arch_name`, `arch`, and `mapping` where a file has one."""
     rules: tuple[Record, ...]
-    """Constraints of the architecture, entries in the words of `costmodel.constraint_entries`."""
+    """Constraints of the architecture, entries in the words of `constraint_entries`."""
     wishes: tuple[Record, ...]
     """Likewise of the map space."""
     mapper: Mapping[str, Any]

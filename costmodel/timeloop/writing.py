@@ -48,7 +48,7 @@ def files_text(
 
     Args:
         record: of a whole nest; what it has beside `arch`, `problem` and `mapping` is not read.
-        constraints: of its map space, in the words of `costmodel.constraint_entries`.
+        constraints: of its map space, in the words of `costmodel.machines.constraint_entries`.
         left_out: where to list what Timeloop does not know; None: it is refused.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from costmodel.network_files import ReadLayer, ReadNetwork
+from costmodel.networks.network_files import ReadLayer, ReadNetwork
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, Size, StrictModel, load_yaml_list, shown, validate
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
-from costmodel.levels import Level
+from costmodel.machines.levels import Level
+from costmodel.machines.packing import pack
 from costmodel.map_space.map_space import MapSpace
-from costmodel.packing import pack
 from costmodel.space import Codes
 from orchestrator.report.units import percent
 from orchestrator.schemas.costs import LimitAnswer

@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costmodel.accelerators import Accelerator
-from costmodel.levels import Level
-from costmodel.machine_summary import (
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.levels import Level
+from costmodel.machines.machine_summary import (
     ROLES,
     capacity_text,
     headline,
@@ -17,7 +17,7 @@ from costmodel.machine_summary import (
     level_lines,
     may_hold,
 )
-from costmodel.machine_units import MACS
+from costmodel.machines.machine_units import MACS
 from orchestrator.report.figure_style import (
     BAND,
     BLUE,

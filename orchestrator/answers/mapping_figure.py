@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from costmodel.arrays.machine_tables import usable_words
-from costmodel.packing import pack
+from costmodel.machines.packing import pack
 from orchestrator.answers.facts import energy_scale
 from orchestrator.answers.limits import Limit
 from orchestrator.report.figure_style import (
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from costmodel.costs import Detail
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.map_space.mapping import LevelMapping, Mapping
+    from costmodel.problems.affine import Workload
 
 # One hue per tensor, each with a hatch of its own, which a print without colours keeps.
 TENSOR_HUES = PALETTE[:7]

@@ -20,7 +20,7 @@ from orchestrator.report.shown import Fact
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
     from orchestrator.answers.results import SearchResult
 
 

@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
-from costmodel.accelerators import AcceleratorSource
 from costmodel.costs import Objective
-from costmodel.workloads import WorkloadSource
+from costmodel.machines.accelerators import AcceleratorSource
+from costmodel.problems.workloads import WorkloadSource
 from mapspace.arguments import checked
 from orchestrator.answers.request import Request
 from orchestrator.store.choice import StoreChoice, chosen

@@ -24,7 +24,7 @@ from costmodel.arrays.tables import prime_factors
 from orchestrator.schemas.search import PaddingAnswer
 
 if TYPE_CHECKING:
-    from costmodel.affine import Workload
+    from costmodel.problems.affine import Workload
 
 # A size whose largest prime factor is above this is called awkward.
 SMALL_FACTOR = 7

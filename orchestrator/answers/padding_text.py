@@ -11,8 +11,8 @@ from orchestrator.answers.padding import Padding, awkward
 from orchestrator.report.units import percent, value_text
 
 if TYPE_CHECKING:
-    from costmodel.affine import Workload
     from costmodel.costs import Objective
+    from costmodel.problems.affine import Workload
 
 
 def padded_text(used: Workload, original: Workload, found: Padding) -> Iterator[str]:

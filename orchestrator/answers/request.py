@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from mapspace.errors import ArgumentError, ConfigError, refuse, together
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator, AcceleratorSource
-    from costmodel.affine import Workload
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
-    from costmodel.networks import NetworkSource, ReadNetwork
-    from costmodel.workloads import WorkloadSource
+    from costmodel.machines.accelerators import Accelerator, AcceleratorSource
+    from costmodel.networks.network import NetworkSource, ReadNetwork
+    from costmodel.problems.affine import Workload
+    from costmodel.problems.workloads import WorkloadSource
     from orchestrator.store.folder import Store
 
 # What searches where there is no proof.
@@ -191,7 +191,7 @@ class Request:
         Raises:
             ConfigError: there is none of that name or content.
         """
-        from costmodel.networks import read_network
+        from costmodel.networks.network import read_network
 
         return read_network(self.network)
 
@@ -202,8 +202,8 @@ class Request:
         Raises:
             ConfigError: there is none of that name or content, or a tensor that it has not.
         """
-        from costmodel.bits import with_bits
-        from costmodel.workloads import workload
+        from costmodel.problems.bits import with_bits
+        from costmodel.problems.workloads import workload
 
         found = workload(self.workload)
         return found if self.bits is None else with_bits(found, self.bits)
@@ -215,7 +215,7 @@ class Request:
         Raises:
             ConfigError: as `operation`; bits where what only moves words is counted.
         """
-        from costmodel.bits import check_words, layers_with_bits
+        from costmodel.problems.bits import check_words, layers_with_bits
 
         name, layers = self.read_network.name, self.read_network.layers
         if self.bits is not None:
@@ -231,7 +231,7 @@ class Request:
         Raises:
             ConfigError: there is none of that name or content, or constraints cannot be read.
         """
-        from costmodel.accelerators import accelerator, constrained
+        from costmodel.machines.accelerators import accelerator, constrained
 
         found = constrained(accelerator(self.accelerator), self.constraints)
         said = {"factors": self.factors, "counting": self.counting}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costmodel.machine_units import (
+from costmodel.machines.machine_units import (
     area_mm2,
     chip_text,
     has_real_units,
@@ -27,12 +27,12 @@ from orchestrator.schemas.search import RankedAnswer, SearchAnswer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from costmodel.costs import Detail, Objective
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.restriction import Restriction
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.map_space.mapping import Mapping
+    from costmodel.problems.affine import Workload
     from orchestrator.answers.explained import ExplainedOptimum
     from orchestrator.answers.limits import Limit
     from orchestrator.answers.mapping_figure import DrawnMapping

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from costmodel.affine import Tensor, Workload
-    from costmodel.levels import Level
+    from costmodel.machines.levels import Level
     from costmodel.map_space.mapping import Mapping
+    from costmodel.problems.affine import Tensor, Workload
     from orchestrator.answers.mapping_figure import DrawnMapping
 
 # Tiles that are shown.

@@ -34,8 +34,8 @@ from pydantic import (
     model_validator,
 )
 
-from costmodel.constraint_entries import Entries
 from costmodel.costs import Objective
+from costmodel.machines.constraint_entries import Entries
 from costmodel.models import (
     COST_MODELS,
     DEFAULT_MODEL,
@@ -59,9 +59,9 @@ from orchestrator.report.units import displayed_of
 from orchestrator.runs.search_context import context_for
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.workloads import Workload
     from costmodel.space import Space
-    from costmodel.workloads import Workload
     from searchers import Evaluator
 
 FAMILIES: tuple[str, ...] = ("cnn", "conv1d", "einsum", "gemm", "mttkrp")
@@ -385,8 +385,8 @@ def prepare(benchmark: Benchmark, where: str) -> Plan:
     Raises:
         ConfigError: an unknown name or a hyperparameter that is not allowed; nothing is written.
     """
-    from costmodel.accelerators import accelerator, constrained
-    from costmodel.workloads import workload
+    from costmodel.machines.accelerators import accelerator, constrained
+    from costmodel.problems.workloads import workload
 
     names = [partial(_check_names, entry) for entry in benchmark.searchers]
     try:

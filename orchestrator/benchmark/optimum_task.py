@@ -19,11 +19,11 @@ from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.runs.locations import local_file
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.face import AnyProof
-    from costmodel.workloads import Workload
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.workloads import Workload
 
 # Seconds between two writes of what is certain: what a death costs at most.
 KEEP_SECONDS = 10.0

@@ -15,8 +15,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from costmodel.bounds import algorithmic_minimum, floor, known_optimum
 from costmodel.exact.problem import why_not as why_not_of_three_levels
+from costmodel.machines.bounds import algorithmic_minimum, floor, known_optimum
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import Place

@@ -12,14 +12,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from costmodel.accelerators import accelerator
 from costmodel.costs import Detail
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.meant_entries import serving
-from costmodel.networks import load_network
-from costmodel.workloads import workload as load_workload
+from costmodel.networks.network import load_network
+from costmodel.problems.workloads import workload as load_workload
 from mapspace.errors import ArgumentError, ConfigError, DataError, together
 from orchestrator.bypass.result import BypassBest, BypassLayer, BypassResult, Delivery
 from orchestrator.records.found_mapping import MappingCosts

@@ -17,7 +17,7 @@ from orchestrator.schemas.proofs import (
 )
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
 
 
 @dataclass(frozen=True)

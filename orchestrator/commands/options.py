@@ -40,7 +40,7 @@ def _bits(
 ) -> dict[str, int] | None:
     if text is None:
         return None
-    from costmodel.bits import read_bits
+    from costmodel.problems.bits import read_bits
 
     return read_bits(text)
 

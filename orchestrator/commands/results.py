@@ -161,7 +161,7 @@ def _listed(
 
 def _problem(text: str) -> str:
     """The hash of a workload without its names; of a text that is none, itself."""
-    from costmodel.workloads import workload
+    from costmodel.problems.workloads import workload
     from orchestrator.store.canonical import canonical
 
     try:

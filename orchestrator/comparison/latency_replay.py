@@ -337,9 +337,9 @@ def bills_of(results: Results) -> dict[str, Bill]:
     Returns:
         Nothing where no searcher asks a surrogate, or a card is not to be had any more.
     """
-    from costmodel.accelerators import accelerator
+    from costmodel.machines.accelerators import accelerator
     from costmodel.models import entry_of
-    from costmodel.workloads import workload
+    from costmodel.problems.workloads import workload
     from surrogate.for_space import predictor
 
     if not any(asks_surrogate(results, label) for label in results.searchers):

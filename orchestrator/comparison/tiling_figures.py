@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from costmodel.models import unit_of
+from costmodel.problems.workloads import workload
 from costmodel.tiling import TilingSpace
-from costmodel.workloads import workload
 from orchestrator.comparison.figures import styles
 from orchestrator.comparison.results import Axis, Results, best_so_far
 from orchestrator.report.figure_style import INK, MUTED, plain_figure, plain_ticks, save, styled

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import FloatArray, Objective
+from costmodel.machines.accelerators import Accelerator
 from mapspace.errors import ConfigError
 from orchestrator.design.config import Design
 from orchestrator.sweep.plan import Layer
@@ -129,7 +129,7 @@ def with_rates(design: Design, base: Accelerator, layers: Sequence[Layer], where
     Raises:
         ConfigError: a rate is so low that it rounds to nothing, or two round to the same.
     """
-    from costmodel.bounds import algorithmic_minimum, floor
+    from costmodel.machines.bounds import algorithmic_minimum, floor
 
     if design.find != "energy-delay-area":
         return design

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.exact.verification import Verdict
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import NonNegativeNumber, PositiveNumber, Size, StrictModel, validate
 from orchestrator.design.aimed import AimedBranching

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
-from costmodel.machine_units import summed_area
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.machine_units import summed_area
 from orchestrator.design.orders import (
     extreme_of,
     felt_with,

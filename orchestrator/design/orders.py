@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from costmodel.accelerators import Accelerator, Level
-from costmodel.component_entries import LevelSources
-from costmodel.levels import CAPACITIES, ActionEnergies
+from costmodel.machines.accelerators import Accelerator, Level
+from costmodel.machines.component_entries import LevelSources
+from costmodel.machines.levels import CAPACITIES, ActionEnergies
 from mapspace.errors import ConfigError
 
 # Of a level, and whether more is better; each is a sum's factor or a divisor in the cost model.

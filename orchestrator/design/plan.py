@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError, together
 from orchestrator.design.aims import Aim, proof_aims, with_rates
 from orchestrator.design.branching import Found

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodel import LoopNestModel, MapSpace
-from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.records import record_code
+from costmodel.machines.accelerators import Accelerator
 from mapspace.errors import ConfigError
 from orchestrator.design.aims import Aim
 from orchestrator.sweep.plan import Layer

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from costmodel.accelerators import Accelerator, accelerator, accelerator_names
-from costmodel.affine import Workload
 from costmodel.costs import STATUS_OK, Costs, Detail, explain_status
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_coding import nest_code
@@ -25,10 +23,12 @@ from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
 from costmodel.loop_nest.nest_writing import arch_of
 from costmodel.loop_nest.record_forms import as_nest, whole_records
 from costmodel.loop_nest.records import read_mapping as read_levels
+from costmodel.machines.accelerators import Accelerator, accelerator, accelerator_names
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping as LoopNest
+from costmodel.problems.affine import Workload
+from costmodel.problems.workloads import workload
 from costmodel.space import Codes
-from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 from orchestrator.answers.limits import Limit, limits_of

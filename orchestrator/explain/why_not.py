@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from costmodel.accelerators import constrained
 from costmodel.exact_any.choice import load_prover, make_prover, why_not_proven
 from costmodel.explanation.explained import Neighbour
 from costmodel.explanation.explanation import neighbour_of
 from costmodel.loop_nest.records import record_code
+from costmodel.machines.accelerators import constrained
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import LevelMapping
 from costmodel.map_space.mapping import Mapping as LoopNest
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from costmodel.affine import Workload
-from costmodel.network_files import ReadLayer, ReadNetwork, distinct_layers, network_text
-from costmodel.workloads import workload
+from costmodel.networks.network_files import ReadLayer, ReadNetwork, distinct_layers, network_text
+from costmodel.problems.affine import Workload
+from costmodel.problems.workloads import workload
 from mapspace.arguments import checked
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, place, write_atomically

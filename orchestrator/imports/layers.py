@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.affine import LARGEST_SIZE, MAX_DIMENSIONS
+from costmodel.problems.affine import LARGEST_SIZE, MAX_DIMENSIONS
 from orchestrator.imports.operators import Attention, Convolution, Product, Recurrent, Shape
 
 # Output and filter by axis, the last axis first: P and R are the widths, as in the family `cnn`.

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from costmodel.bounds import algorithmic_minimum
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
+from costmodel.machines.bounds import algorithmic_minimum
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ArgumentError, DataError, MapspaceError, together
 from mapspace.storage import Place
@@ -37,10 +37,10 @@ from orchestrator.schemas.spaces import (
 from orchestrator.store.proofs import read_or_prove
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import AcceleratorSource
     from costmodel.exact.certificate import Certificate
     from costmodel.exact.face import AnyProof
-    from costmodel.workloads import WorkloadSource
+    from costmodel.machines.accelerators import AcceleratorSource
+    from costmodel.problems.workloads import WorkloadSource
     from orchestrator.store.folder import Store
 
 # A proof that takes longer is given up: the space is then described without its optimum.
@@ -98,8 +98,8 @@ def describe_spaces(
     Raises:
         ConfigError: an unknown name, a value that is not allowed, or no feasible mapping.
     """
-    from costmodel.accelerators import accelerator as load_accelerator
-    from costmodel.workloads import workload as load_workload
+    from costmodel.machines.accelerators import accelerator as load_accelerator
+    from costmodel.problems.workloads import workload as load_workload
     from orchestrator.map_space.figure import draw_surface
     from orchestrator.map_space.surface import check_attributes
 
@@ -169,7 +169,7 @@ def describe_family(
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
     """
-    from costmodel.accelerators import accelerator as load_accelerator
+    from costmodel.machines.accelerators import accelerator as load_accelerator
 
     device, *_ = together(
         lambda: load_accelerator(accelerator),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import Objective
+from costmodel.machines.bounds import algorithmic_minimum
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from orchestrator.map_space.axes import TILING, Axis

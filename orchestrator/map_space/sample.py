@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.bounds import algorithmic_minimum
 from costmodel.costs import STATUS_OK, explain_status
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.bounds import algorithmic_minimum
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ArgumentError, ConfigError
@@ -24,7 +24,7 @@ from orchestrator.runs.live import Live
 from orchestrator.schemas.spaces import SampleAnswer, Statistics
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
 from costmodel.exact.problem import divisors_of
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import LAYOUTS, Layer, data_movement_cost, footprint_elements
 from costmodel.maestro.mappings import (
     NONE,

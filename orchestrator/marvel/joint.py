@@ -12,8 +12,8 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.accelerators import Accelerator
 from costmodel.exact.problem import divisors_of
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipOptimum, on_chip_search
 from costmodel.maestro.distinct_blocks import Layer
 from costmodel.maestro.mappings import TILED_COLUMNS

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
-from costmodel.accelerators import Accelerator, accelerator
-from costmodel.affine import Workload
+from costmodel.machines.accelerators import Accelerator, accelerator
 from costmodel.maestro.distinct_blocks import Layer, layer_of
 from costmodel.maestro.model import MaestroModel
 from costmodel.maestro.platform import Platform
-from costmodel.networks import load_network
-from costmodel.workload_families import cnn
-from costmodel.workloads import workload
+from costmodel.networks.network import load_network
+from costmodel.problems.affine import Workload
+from costmodel.problems.workload_families import cnn
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 from orchestrator.marvel.config import MarvelStudy

@@ -11,8 +11,8 @@ import math
 import time
 from typing import Any
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipSpace, Pruning, on_chip_search
 from costmodel.maestro.distinct_blocks import Layer
 from costmodel.maestro.model import MaestroModel

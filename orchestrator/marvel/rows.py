@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.accelerators import Accelerator
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import Layer
 from costmodel.maestro.on_chip_search import Best
 from costmodel.maestro.platform import Platform

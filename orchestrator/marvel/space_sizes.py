@@ -22,8 +22,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from costmodel.accelerators import Accelerator
 from costmodel.exact.problem import divisors_of
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipOptimum, Pruning
 from costmodel.maestro.distinct_blocks import LAYOUTS, Layer
 from costmodel.maestro.off_chip import OffChipOptimum

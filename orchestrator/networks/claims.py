@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.exact.verification import Verdict
-from costmodel.levels import Cycles
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.levels import Cycles
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel
 from orchestrator.networks.jointly import ROUNDING, Optimum

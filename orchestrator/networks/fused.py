@@ -1,4 +1,4 @@
-"""What is proven of two layers that are tiled together (`costmodel.fused`).
+"""What is proven of two layers that are tiled together (`costmodel.networks.fused`).
 
 The energy and the cycles of a plan are those of its two parts, times its iterations, and of its
 moves; so its least weighted sum is that of the parts' least. Over all plans the least is looked for
@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line, Point, point_of
-from costmodel.fused import Pair, Plan, plans
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import READ, UPDATE
-from costmodel.resident import resident_machine
+from costmodel.networks.fused import Pair, Plan, plans
+from costmodel.networks.moves import READ, UPDATE
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from orchestrator.networks.layer_lines import NO_CODE, SLICE, LayerLines, Weight
 

@@ -17,7 +17,7 @@ from costmodel.exact_any.choice import is_older, load_prover
 from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.weighted import LeastSum, Line, Point, point_of
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import Moved
+from costmodel.networks.moves import Moved
 from costmodel.space import Codes
 from mapspace.errors import DataError
 from orchestrator.networks.lines import NEAR

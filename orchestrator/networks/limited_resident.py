@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.chains import Step
 from costmodel.exact_any.weighted import Line, Point
-from costmodel.moves import Moved
+from costmodel.networks.chains import Step
+from costmodel.networks.moves import Moved
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import Choice, Optimum
 from orchestrator.networks.layer_lines import FixedLines, Weight

@@ -13,10 +13,10 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from costmodel.exact_any.weighted import point_of
-from costmodel.levels import Cycles
 from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.machines.levels import Cycles
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import Moved, Words
+from costmodel.networks.moves import Moved, Words
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, Size, StrictModel, validate
 from orchestrator.networks.claims import (

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from costmodel.accelerators import Accelerator
-from costmodel.moves import Moved, Words, changed_off_chip
+from costmodel.machines.accelerators import Accelerator
+from costmodel.networks.moves import Moved, Words, changed_off_chip
 from orchestrator.report.shown import Fact
 from orchestrator.report.units import energy_text
 from orchestrator.schemas.search import OperatorMoves

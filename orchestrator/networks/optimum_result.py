@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from costmodel.machine_units import chip_text, has_real_units, idle_text, mean_idle_w
+from costmodel.machines.machine_units import chip_text, has_real_units, idle_text, mean_idle_w
 from orchestrator.networks.network_certificate import NetworkCertificate
 from orchestrator.networks.together import Together
 from orchestrator.records.found_mapping import MappingCosts

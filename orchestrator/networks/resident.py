@@ -2,8 +2,9 @@
 
 A tensor that stays is in the shared buffer from when it is written until it is last read. What a
 layer costs depends on which of its tensors stay and on the words that lie there: a machine of its
-own (`costmodel.resident`). Along the order of the network the least weighted sum over all ways to
-choose is a shortest path whose states are the tensors that lie there; the rest is as in `Jointly`.
+own (`costmodel.machines.resident`). Along the order of the network the least weighted sum over all
+ways to choose is a shortest path whose states are the tensors that lie there; the rest is as in
+`Jointly`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from costmodel.accelerators import Accelerator
-from costmodel.chains import Step
 from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line, Point
-from costmodel.fused import Pair
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import Moved, changed_off_chip, changed_on_chip
-from costmodel.resident import resident_machine
+from costmodel.networks.chains import Step
+from costmodel.networks.fused import Pair
+from costmodel.networks.moves import Moved, changed_off_chip, changed_on_chip
 from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import Choice, Jointly

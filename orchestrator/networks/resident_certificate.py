@@ -12,15 +12,15 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.chains import Step
 from costmodel.exact_any.weighted import Point, point_of
-from costmodel.fused import Plan
-from costmodel.levels import Cycles
 from costmodel.loop_nest.records import mapping_record, record_code
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.levels import Cycles
 from costmodel.map_space.map_space import MapSpace
-from costmodel.moves import Moved
+from costmodel.networks.chains import Step
+from costmodel.networks.fused import Plan
+from costmodel.networks.moves import Moved
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, Size, StrictModel, validate
 from orchestrator.networks.claims import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from costmodel.resident import shared_buffer
+from costmodel.machines.resident import shared_buffer
 from orchestrator.networks.buffer_figure import draw_buffer
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.lines import Limit

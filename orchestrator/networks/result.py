@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costmodel.machine_units import mean_idle_w
+from costmodel.machines.machine_units import mean_idle_w
 from mapspace.arguments import checked
 from mapspace.storage import Place, place
 from orchestrator.answers.explained import explained_text
@@ -29,11 +29,11 @@ from orchestrator.schemas.search import (
 )
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from costmodel.costs import Objective
     from costmodel.exact.restriction import Restriction
-    from costmodel.moves import Moved
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.networks.moves import Moved
+    from costmodel.problems.affine import Workload
 
 # An objective is energy^a x cycles^b; the exponents' sum.
 DEGREES = {"energy": 1, "latency": 1, "edp": 2, "ed2p": 3}

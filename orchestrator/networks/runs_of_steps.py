@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from costmodel.chains import Step
 from costmodel.exact_any.weighted import Point
-from costmodel.fused import Plan
+from costmodel.networks.chains import Step
+from costmodel.networks.fused import Plan
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import Choice, Optimum
 from orchestrator.networks.layer_lines import Weight

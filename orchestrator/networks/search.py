@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.meant_entries import serving
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError, MapspaceError, together
 from mapspace.extras import is_installed
 from orchestrator.answers.request import Request

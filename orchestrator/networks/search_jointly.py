@@ -6,12 +6,12 @@ import sys
 from fractions import Fraction
 from typing import Any, TextIO
 
-from costmodel.affine import LARGEST_COUNT
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.objective import KINDS
 from costmodel.exact_any.choice import load_prover, why_not_proven
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.meant_entries import serving
+from costmodel.problems.affine import LARGEST_COUNT
 from mapspace.errors import ArgumentError, ConfigError, DataError, refuse, together
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Jointly

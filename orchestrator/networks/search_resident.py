@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
-from costmodel.bits import check_words
-from costmodel.chains import Step, load_chain
+from costmodel.machines.resident import shared_buffer
 from costmodel.map_space.meant_entries import serving
-from costmodel.moves import Moved
-from costmodel.resident import shared_buffer
+from costmodel.networks.chains import Step, load_chain
+from costmodel.networks.moves import Moved
+from costmodel.problems.bits import check_words
 from mapspace.errors import ArgumentError, ConfigError, DataError, together
 from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Optimum

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from costmodel.affine import Workload
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.bounded_reading import parse_json
 from mapspace.errors import DataError, MapspaceError
 from mapspace.strict_yaml import StrictModel, validate
@@ -31,7 +31,7 @@ from orchestrator.store.mappings import stored_code
 from orchestrator.store.rows import Named, Row, content_id, row_of
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
     from orchestrator.answers.request import Request
     from orchestrator.networks.lines import Limit
     from orchestrator.networks.resident_certificate import ResidentCertificate
@@ -46,7 +46,7 @@ Kept = dict[str, Any]
 
 @dataclass(frozen=True)
 class Link:
-    """What a layer has to do with those around it, as in `costmodel.chains.Step`.
+    """What a layer has to do with those around it, as in `costmodel.networks.chains.Step`.
 
     Attributes:
         source: so many layers before it is the one whose output it reads; None: none.

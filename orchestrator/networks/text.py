@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from costmodel.machine import Machine
-from costmodel.machine_units import chip_text, has_real_units, idle_text
+from costmodel.machines.machine import Machine
+from costmodel.machines.machine_units import chip_text, has_real_units, idle_text
 from orchestrator.networks.operators import moves_fact
 from orchestrator.report.document import LEFT, RIGHT, Row, Table
 from orchestrator.report.text_table import table_lines, wrapped

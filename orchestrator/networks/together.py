@@ -17,8 +17,8 @@ from orchestrator.report.shown import Shown
 from orchestrator.runs.locations import local_file
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
     from costmodel.costs import Objective
+    from costmodel.machines.accelerators import Accelerator
     from orchestrator.networks.lines import Limit
     from orchestrator.networks.operators import Operators
 

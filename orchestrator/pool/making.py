@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from costmodel.accelerators import Accelerator, AcceleratorSource
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator, AcceleratorSource
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.problems.affine import Workload
+    from costmodel.problems.workloads import WorkloadSource
     from costmodel.space import Codes
-    from costmodel.workloads import WorkloadSource
     from orchestrator.store.folder import Store
 
 
@@ -169,13 +169,13 @@ def front(
             are not positive.
         DataError: no mapping was found in time.
     """
-    from costmodel.accelerators import accelerator as load_accelerator
     from costmodel.exact_any.choice import functions_of_proof, load_prover
     from costmodel.exact_any.front import Front as Known
     from costmodel.exact_any.front import search_front
     from costmodel.loop_nest.records import mapping_record
+    from costmodel.machines.accelerators import accelerator as load_accelerator
     from costmodel.map_space.map_space import MapSpace
-    from costmodel.workloads import workload as load_workload
+    from costmodel.problems.workloads import workload as load_workload
     from searchers import check_budget
 
     work, device, _ = together(

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from costmodel.accelerators import Accelerator, accelerator
 from costmodel.accelforge.architecture import read_accelforge_machine
-from costmodel.network_files import ReadNetwork, distinct_layers
-from costmodel.networks import left_out_of, load_network
+from costmodel.machines.accelerators import Accelerator, accelerator
+from costmodel.networks.network import left_out_of, load_network
+from costmodel.networks.network_files import ReadNetwork, distinct_layers
+from costmodel.problems.workloads import workload
 from costmodel.timeloop.documents import WITHOUT_EFFECT
 from costmodel.timeloop.reading import TimeloopInput, from_timeloop
-from costmodel.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.records.importing import read_network
 from orchestrator.records.recognising import Recognised, recognised

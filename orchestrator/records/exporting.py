@@ -14,9 +14,9 @@ from costmodel.loop_nest.record_forms import as_nest
 from costmodel.maestro.dataflow_layers import layer_of_workload
 from costmodel.maestro.dataflow_records import mapping_text
 from costmodel.maestro.dataflow_text import network_lines
+from costmodel.problems.workloads import workload
 from costmodel.timeloop.exporting import to_timeloop
 from costmodel.timeloop.writing import files_text, of_version_4
-from costmodel.workloads import workload
 from mapspace.errors import ArgumentError
 from mapspace.strict_yaml import load_yaml
 from orchestrator.records.evaluate_records import numbered_record

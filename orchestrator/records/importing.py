@@ -11,16 +11,16 @@ from pathlib import Path
 
 import yaml
 
-from costmodel.accelerators import accelerator
 from costmodel.accelforge.architecture import read_accelforge_machine
 from costmodel.accelforge.mapping import mapping_record
 from costmodel.accelforge.mapping_files import read_mapping_lines
 from costmodel.accelforge.workload import read_accelforge_network, read_operations
+from costmodel.machines.accelerators import accelerator
 from costmodel.maestro.dataflow_layers import read_maestro_network
 from costmodel.maestro.dataflow_records import read_mappings
-from costmodel.network_files import ReadNetwork, distinct_layers, network_text
-from costmodel.scalesim_topology import read_scalesim_network
-from costmodel.workloads import workload
+from costmodel.networks.network_files import ReadNetwork, distinct_layers, network_text
+from costmodel.networks.scalesim_topology import read_scalesim_network
+from costmodel.problems.workloads import workload
 from costmodel.zigzag.workload import read_zigzag_network
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ArgumentError, ConfigError

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, write_atomically
 from mapspace.strict_yaml import load_yaml

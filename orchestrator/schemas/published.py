@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter, create_model
 
 from costmodel.loop_nest.record_schema import record_schema, tidied
-from costmodel.machine_summary import MachineSummary
+from costmodel.machines.machine_summary import MachineSummary
 from orchestrator.runs.progress_file import Progress, Status
 from orchestrator.schemas import evaluations, explained, proofs, runs, search, spaces
 from orchestrator.schemas.costs import Costs

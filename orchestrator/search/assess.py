@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from costmodel.bounds import algorithmic_minimum, floor
 from costmodel.exact.certificate import certify
 from costmodel.exact.restriction import problem_hash
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
+from costmodel.machines.bounds import algorithmic_minimum, floor
 from orchestrator.answers.limits import limits_of
 from orchestrator.answers.results import RankedMapping, SearchResult
 from orchestrator.answers.standing import Proof, Standing

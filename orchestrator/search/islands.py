@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import MapspaceError
 from mapspace.ray_start import start_ray
 from orchestrator.runs.ray_runtime import completed
@@ -18,7 +18,7 @@ from searchers.evaluator import Evaluator
 from searchers.islands import Island, Islands, IslandsOptions, island_searcher
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
 
 Spread = Callable[[list["Leg"]], Iterable[tuple["Leg", "Mapping[str, Any] | None"]]]
 """Runs legs anywhere, in any order, and gives what `run_leg` answers; None where workers died."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.constraint_entries import Constraint
 from costmodel.explanation.admitting import any_mapping, what_would_admit
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.constraint_entries import Constraint
 from costmodel.map_space.impossible import conflict_text, single_entries, smallest_conflict
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.meant_entries import meant
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from orchestrator.answers.facts import tiling
 from orchestrator.report.units import percent

@@ -25,10 +25,10 @@ from orchestrator.search.continuing import go_on
 
 if TYPE_CHECKING:
     import searchers
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from costmodel.exact.face import AnyProof
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.problems.affine import Workload
     from costmodel.space import CostModel
     from orchestrator.answers.results import SearchResult
     from orchestrator.search.stored import Asked
@@ -256,9 +256,9 @@ def _search_now(asked: Asked, live: Live, interrupted: threading.Event | None) -
     started = time.monotonic()
     # Only now what takes longer to import.
     import searchers
-    from costmodel.bounds import floor
     from costmodel.exact.infeasible import why_infeasible
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.machines.bounds import floor
     from orchestrator.search.assess import assess
     from orchestrator.search.nothing_left import closest_text
 

@@ -18,9 +18,9 @@ from orchestrator.answers.padding import SMALL_FACTOR, Padding, Sizes, paddable
 
 if TYPE_CHECKING:
     import searchers
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator
     from costmodel.map_space.map_space import MapSpace
+    from costmodel.problems.affine import Workload
     from orchestrator.answers.request import Request
 
 # Sizes are padded by at most this share, to the next multiples of these numbers.

@@ -24,9 +24,9 @@ from orchestrator.search.one_workload import search_workload
 from orchestrator.search.stored import Asked, keep, read
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from costmodel.costs import Objective
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, Limit, Pool, Waiting
@@ -23,6 +22,7 @@ from costmodel.exact_any.choice import is_bounded_only, is_older
 from costmodel.exact_any.pieces import Piece, PieceProver, Settled, Walk
 from costmodel.exact_any.shared_prover import MOST_WALKS, MOST_WORKERS, SharedProver
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import ArgumentError, MapspaceError
 from mapspace.ray_start import start_ray
 from orchestrator.runs.ray_runtime import Tasks
@@ -32,7 +32,7 @@ from searchers.context import Context
 from searchers.exact import Exact, ExactOptions
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
+    from costmodel.machines.accelerators import Accelerator
     from orchestrator.answers.request import Request
 
 FIRST_SAMPLES = 16

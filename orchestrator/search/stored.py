@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.affine import Workload
 from costmodel.exact.restriction import Restriction, restriction
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import DataError, MapspaceError
 from mapspace.strict_yaml import StrictModel, validate
 from mapspace.version import __version__

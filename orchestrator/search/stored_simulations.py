@@ -16,8 +16,8 @@ from orchestrator.store.rows import finite, row_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
     from costmodel.space import CostModel
     from orchestrator.answers.request import Request
     from orchestrator.store.folder import Store

@@ -24,8 +24,8 @@ from orchestrator.search.one_workload import InterruptedSearchError
 from orchestrator.store.measurements import StoredMeasurements
 
 if TYPE_CHECKING:
-    from costmodel.affine import Workload
     from costmodel.cost_model_entry import CostModelEntry
+    from costmodel.problems.affine import Workload
     from costmodel.tiling.space import Tiling
     from orchestrator.store.folder import Store
     from searchers import Searcher, TrialResult
@@ -185,8 +185,8 @@ def tile(
         MapspaceError: no tiling could be measured.
     """
     import searchers
-    from costmodel.accelerators import accelerator
-    from costmodel.workloads import workload
+    from costmodel.machines.accelerators import accelerator
+    from costmodel.problems.workloads import workload
 
     found, entry, *_ = together(
         lambda: workload(request.workload),
@@ -301,7 +301,7 @@ def _problem(
     Raises:
         ConfigError: it is no model of tilings, or one that a request does not fit.
     """
-    from costmodel.accelerators import accelerator
+    from costmodel.machines.accelerators import accelerator
 
     if request.time_limit is not None and not entry.measured:
         raise ArgumentError(

@@ -14,9 +14,9 @@ from mapspace.storage import Place, file_sizes, place
 from orchestrator.store.canonical import canonical, digest
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
-    from costmodel.levels import Level
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.machines.levels import Level
+    from costmodel.problems.affine import Workload
 
 # What a level, a constraint or a restriction may call a tensor without naming it.
 ROLES = frozenset({"input", "weight", "output"})

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from costmodel.affine import Workload
+    from costmodel.problems.affine import Workload
 
 Colours = dict[str, int]
 # A tensor without names: whether it is the output, its role with the bits of a value where they are

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.affine import Workload
 from costmodel.exact.pareto import FrontPoint
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
+from costmodel.problems.affine import Workload
 from mapspace.errors import DataError
 from mapspace.strict_yaml import StrictModel, validate
 from orchestrator.store.address import Question, problem

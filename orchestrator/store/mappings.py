@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.affine import Workload
 from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import renamed
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.errors import DataError
 from orchestrator.store.canonical import canonical

@@ -18,9 +18,9 @@ from orchestrator.store.mappings import stored_code
 from orchestrator.store.rows import content_id, finite, row_of
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
     from costmodel.costs import Objective
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
     from orchestrator.store.folder import Store
     from orchestrator.store.rows import Row
 

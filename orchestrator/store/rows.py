@@ -25,8 +25,8 @@ from mapspace.version import __version__
 from orchestrator.store.canonical import canonical
 
 if TYPE_CHECKING:
-    from costmodel.accelerators import Accelerator
-    from costmodel.affine import Workload
+    from costmodel.machines.accelerators import Accelerator
+    from costmodel.problems.affine import Workload
     from orchestrator.store.address import Question
 
 Kind = Literal["search", "run", "proof", "front", "network", "evaluation"]

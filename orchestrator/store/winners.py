@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.affine import Workload
 from costmodel.exact.certificate import parse_certificate
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import record_code
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.errors import DataError, MapspaceError
 from mapspace.strict_yaml import StrictModel, validate

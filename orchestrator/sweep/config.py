@@ -20,8 +20,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
+from costmodel.machines.accelerators import Accelerator
 from mapspace.strict_yaml import (
     FileName,
     Name,

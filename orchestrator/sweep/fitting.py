@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
-from costmodel.bounds import floor
 from costmodel.explanation.admitting import what_would_admit
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.bounds import floor
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from orchestrator.report.units import millijoules, physical
 from orchestrator.sweep.config import Limits

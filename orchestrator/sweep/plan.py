@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from costmodel.accelerators import Accelerator, Level, accelerator
-from costmodel.affine import Workload
-from costmodel.components import without_looked_up
-from costmodel.levels import CAPACITIES, ActionEnergies
-from costmodel.machine_units import area_mm2, without_area
-from costmodel.networks import load_network
-from costmodel.workloads import workload
+from costmodel.machines.accelerators import Accelerator, Level, accelerator
+from costmodel.machines.components import without_looked_up
+from costmodel.machines.levels import CAPACITIES, ActionEnergies
+from costmodel.machines.machine_units import area_mm2, without_area
+from costmodel.networks.network import load_network
+from costmodel.problems.affine import Workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError, noted, refuse, together
 from mapspace.strict_yaml import unknown_name, validate
 from orchestrator.runs.experiments import beside, require_unique

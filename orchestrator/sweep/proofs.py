@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.exact.certificate import Certificate
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.bounded_reading import read_bytes
 from mapspace.errors import ConfigError, DataError
@@ -219,8 +219,8 @@ def _treated(problem: Problem) -> bool:
 
 def _best_known(space: MapSpace, objective: Objective, limit_seconds: float) -> dict[str, Any]:
     """What a search finds on a machine that no proof can treat, and how far off it may be."""
-    from costmodel.bounds import floor
     from costmodel.loop_nest.records import mapping_record
+    from costmodel.machines.bounds import floor
 
     code = _searched(space, objective, SEARCHED_ITERATIONS, limit_seconds)[:1]
     if not len(code):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.machine_units import leakage_w
+from costmodel.machines.machine_units import leakage_w
 from mapspace import storage
 from orchestrator.report.document import LEFT, RIGHT, Cell, Document, Figure, Section, Table
 from orchestrator.report.figure_style import (

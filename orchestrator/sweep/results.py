@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
 from costmodel.costs import Objective
-from costmodel.machine_units import idle_leakage_w
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.machine_units import idle_leakage_w
 from mapspace.arguments import checked
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.report.shown import Fact, Shown

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from costmodel.accelerators import accelerator
+from costmodel.machines.accelerators import accelerator
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, file_sizes
 from mapspace.strict_yaml import FileName, Seed, Size, StrictModel, validate

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from costmodel.accelerators import Accelerator, accelerator
+from costmodel.machines.accelerators import Accelerator, accelerator
 from mapspace.errors import ConfigError
 from mapspace.storage import Place, write_atomically
 from mapspace.strict_yaml import FileName, Seed, Size, StrictModel
@@ -49,7 +49,7 @@ class MachinesConfig(StrictModel):
             ConfigError: there is none of a name, or the surrogate cannot be for one.
         """
         # Torch comes with it, which takes seconds.
-        from costmodel.workloads import workload
+        from costmodel.problems.workloads import workload
         from surrogate.machine_surrogate import FEWEST_LEVELS, MOST_LEVELS, why_not
 
         found = [accelerator(name) for name in self.accelerators]

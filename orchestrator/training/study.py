@@ -29,7 +29,7 @@ from surrogate.options import FitOptions, read_curve
 from surrogate.shards import Dataset
 
 if TYPE_CHECKING:
-    from costmodel.workloads import Workload
+    from costmodel.problems.workloads import Workload
     from surrogate.predictor import Card
 
 SEARCH_FILE = "search.json"
@@ -127,7 +127,7 @@ def _workloads(search: SearchOptions, dataset: Dataset) -> list[Workload]:
     Raises:
         ConfigError: If one is unknown, or of another family.
     """
-    from costmodel.workloads import workload
+    from costmodel.problems.workloads import workload
 
     found = [workload(name) for name in search.workloads]
     structure = dataset.manifest.structure
@@ -158,8 +158,8 @@ def _edps(folder: Place, work: Workload, search: SearchOptions, dataset: Dataset
     """EDP over the algorithmic minimum of the best mapping, per seed."""
     import searchers
     import surrogate
-    from costmodel.bounds import algorithmic_minimum
     from costmodel.loop_nest.model import LoopNestModel
+    from costmodel.machines.bounds import algorithmic_minimum
     from costmodel.map_space.map_space import MapSpace
 
     space = MapSpace(work, dataset.manifest.config.accelerator)

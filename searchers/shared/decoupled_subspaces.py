@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.affine import Workload
-from costmodel.bits import check_words
 from costmodel.exact.problem import divisors_of
 from costmodel.maestro.mappings import TILED, P, Q
 from costmodel.maestro.on_chip import CLUSTERS, ORDER, OnChipSpace
 from costmodel.maestro.on_chip_tables import PERMUTATIONS
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workload_families import cnn
+from costmodel.problems.affine import Workload
+from costmodel.problems.bits import check_words
+from costmodel.problems.workload_families import cnn
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]

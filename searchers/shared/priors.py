@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from costmodel.accelerators import Accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from costmodel.tiling.analytical_model import AnalyticalTiling

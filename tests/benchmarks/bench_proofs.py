@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.affine import Workload
-from costmodel.networks import load_network
+from costmodel.networks.network import load_network
+from costmodel.problems.affine import Workload
 from searchers import Evaluator, make
 from searchers.exact import Exact
 

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.accelerators import AcceleratorSource
+from costmodel.machines.accelerators import AcceleratorSource
 from mapspace.errors import ConfigError
 
 MACHINES = (

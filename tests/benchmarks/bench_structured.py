@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workload
-from costmodel.accelerators import Accelerator
 from costmodel.exact.prover import Prover
 from costmodel.exact_any.choice import make_prover
+from costmodel.machines.accelerators import Accelerator
 from searchers import Evaluator, Searcher, make, structured
 from searchers.compiled.structured_walk import walk
 

@@ -9,7 +9,7 @@ import pytest
 
 import mapspace as ms
 from costmodel.map_space.constraint_reading import read_constraints
-from costmodel.networks import load_network
+from costmodel.networks.network import load_network
 from mapspace.errors import ConfigError
 
 FILES = {

@@ -22,7 +22,7 @@ from costmodel import accelerator, workload
 from costmodel.costs import OBJECTIVES, Objective
 from costmodel.independent.check import objective_of
 from costmodel.independent.counting import Cost
-from costmodel.machine_units import area_mm2
+from costmodel.machines.machine_units import area_mm2
 from mapspace.errors import ConfigError
 from orchestrator.bypass.compare import compare_bypass
 from orchestrator.design.config import Design

@@ -33,7 +33,7 @@ from costmodel.loop_nest.nest_texts import map_text, pseudo_text
 from costmodel.loop_nest.record_forms import as_nest, whole_records
 from costmodel.loop_nest.records import mapping_record, score
 from costmodel.maestro import MaestroModel, score_records
-from costmodel.networks import load_network
+from costmodel.networks.network import load_network
 from costmodel.timeloop.exporting import to_timeloop
 from mapspace.bounded_reading import json_lines, parse_json
 from mapspace.errors import ConfigError

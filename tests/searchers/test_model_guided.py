@@ -13,7 +13,7 @@ from written_nests import written
 from costmodel import LoopNestModel, MapSpace, Workload, accelerator, workload
 from costmodel.maestro import MaestroModel, OnChipSpace
 from costmodel.maestro.distinct_blocks import layer_of
-from costmodel.workload_families import cnn, gemm
+from costmodel.problems.workload_families import cnn, gemm
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToySpace
 from searchers import Evaluator, make

@@ -11,9 +11,9 @@ from paths import GOLDEN
 from written_nests import written
 
 from costmodel import LoopNestModel, MapSpace, TilingSpace, accelerator, workload
+from costmodel.problems.workload_families import gemm
 from costmodel.tiling import AnalyticalTiling
 from costmodel.tiling.register_kernel import kernel_cycles
-from costmodel.workload_families import gemm
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToySpace
 from searchers import Evaluator, make

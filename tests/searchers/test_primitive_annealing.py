@@ -265,7 +265,7 @@ def test_cooling_in_steps_freezes_the_chain() -> None:
 
 
 def test_few_queries_go_far() -> None:
-    """Ratios after 3,000 queries to the optimum, proven in tests/costmodel/test_optima.py."""
+    """Ratios after 3,000 queries to the optimum, proven in `test_optima.py`."""
     space = SPACES["nest"]
     ratios = []
     for seed in range(4):

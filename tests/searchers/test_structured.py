@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.accelerators import Accelerator, accelerator_names
 from costmodel.costs import OBJECTIVES, Objective
+from costmodel.machines.accelerators import Accelerator, accelerator_names
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToySpace
 from searchers import Evaluator, make

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.accelerators import accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from searchers import Evaluator, make
 from searchers.shared.warm_start import begin_from
 

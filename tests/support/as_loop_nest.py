@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from costmodel.affine import Workload
 from costmodel.maestro.mappings import TILED, ClusterMappings
 from costmodel.map_space.mapping import LevelMapping, Mapping
-from costmodel.workload_families import cnn
+from costmodel.problems.affine import Workload
+from costmodel.problems.workload_families import cnn
 from mapspace.errors import ConfigError
 
 LEVELS = ("DRAM", "L2", "L1")

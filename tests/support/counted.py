@@ -10,12 +10,12 @@ from fractions import Fraction
 from functools import reduce
 
 from costmodel import MapSpace
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.costs import Objective
 from costmodel.independent.check import objective_of
 from costmodel.independent.counting import Cost, Counter, Tiling, why_not_counted
 from costmodel.independent.mappings import Mappings, every_order, order_count
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 
 MOST = 800
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from counted import counted_front, every_cost, front_of
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.independent import counting
 from costmodel.independent.counting import Cost, Tiling
-from costmodel.resident import resident_machine
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.resident import resident_machine
+from costmodel.problems.affine import Workload
 
 Kept = tuple[tuple[int, int], ...]
 """Tensors that are kept: of the producer (0) or the consumer (1), and their place there."""

@@ -15,8 +15,8 @@ from small_hierarchies import random_machine, smaller
 from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, MapSpace, accelerator, workload
-from costmodel.levels import Level
-from costmodel.machine import Machine
+from costmodel.machines.levels import Level
+from costmodel.machines.machine import Machine
 from mapspace.errors import MapspaceError
 
 Data = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from costmodel import accelerator, workload
-from costmodel.accelerators import Accelerator
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipSpace
 from costmodel.maestro.distinct_blocks import Layer, layer_of
 from costmodel.maestro.off_chip import search

@@ -8,10 +8,10 @@ import numpy as np
 from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, LoopNestModel, MapSpace, Workload, accelerator, workload
-from costmodel.bits import with_bits
 from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
 from costmodel.exact_any.front import FrontProver, prove_front
 from costmodel.exact_any.prover import AnyProver
+from costmodel.problems.bits import with_bits
 from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError
 

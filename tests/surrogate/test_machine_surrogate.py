@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from costmodel.accelerators import accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError, ContractError, DataError
 from searchers import Evaluator, make
 from surrogate.count_network import CountNetwork, Readout

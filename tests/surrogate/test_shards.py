@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_results import make_results
 
-from costmodel.accelerators import accelerator
-from costmodel.bounds import algorithmic_minimum
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
+from costmodel.machines.bounds import algorithmic_minimum
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workload_families import cnn, mttkrp
+from costmodel.problems.workload_families import cnn, mttkrp
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import validate
 from orchestrator.comparison.results_files import save

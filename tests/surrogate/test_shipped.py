@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import surrogate
-from costmodel.accelerators import accelerator
-from costmodel.workload_families import cnn, gemm
-from costmodel.workloads import workload
+from costmodel.machines.accelerators import accelerator
+from costmodel.problems.workload_families import cnn, gemm
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from surrogate import predictor
 from surrogate.metrics import figures

@@ -12,11 +12,11 @@ import torch
 from scipy import stats
 
 import surrogate
-from costmodel.accelerators import Accelerator, accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import Accelerator, accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workload_families import cnn, gemm, mttkrp
-from costmodel.workloads import Workload
+from costmodel.problems.workload_families import cnn, gemm, mttkrp
+from costmodel.problems.workloads import Workload
 from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError
 from surrogate import predictor
 from surrogate.applicability import Structure

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import mapspace as ms
-from costmodel.affine import Workload
 from costmodel.exact_any.prover import AnyProver
 from costmodel.loop_nest.records import mapping_record
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import Workload
 from mapspace.errors import MapspaceError
 
 ROLES = ("input", "weight", "output")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from paths import TESTS
 
-from costmodel.accelerators import accelerator
 from costmodel.accelforge.architecture import read_accelforge_machine
 from costmodel.accelforge.expressions import number, roles
+from costmodel.machines.accelerators import accelerator
 from mapspace.errors import ConfigError
 
 PEERS = TESTS / "benchmarks" / "peers"

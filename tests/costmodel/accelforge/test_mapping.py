@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from paths import TESTS
 
-from costmodel.accelerators import accelerator
 from costmodel.accelforge.architecture import read_accelforge_machine
 from costmodel.accelforge.mapping import mapping_record
-from costmodel.workloads import workload
+from costmodel.machines.accelerators import accelerator
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 
 PEERS = TESTS / "benchmarks" / "peers"

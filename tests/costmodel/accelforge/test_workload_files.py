@@ -12,7 +12,7 @@ import pytest
 from paths import TESTS
 
 from costmodel.accelforge.workload import read_accelforge_network
-from costmodel.workloads import network, workload
+from costmodel.problems.workloads import network, workload
 from mapspace.errors import ConfigError
 from orchestrator.records.evaluate_records import scorer
 from orchestrator.records.importing import imported, imported_answer

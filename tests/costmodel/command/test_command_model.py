@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.accelerators import accelerator
 from costmodel.command.entry import read_settings
 from costmodel.command.model import CommandModel
 from costmodel.command.own_model import Answer, Memory, record_of
 from costmodel.command.settings import Simulator
 from costmodel.costs import STATUS_CAPACITY, STATUS_OK, STATUS_OUTSIDE
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.accelerators import accelerator
 from costmodel.command.entry import named_simulator, read_python
 from costmodel.command.python_model import PythonModel, PythonSimulator
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 

@@ -202,7 +202,12 @@ def test_the_whole_of_a_module_counts_where_the_module_is_read(toy: Path) -> Non
             "class Other: ...\nclass MapspaceError(",
             False,
         ),
-        ("costmodel/workloads.py", "def workload(", "def other(): ...\ndef workload(", False),
+        (
+            "costmodel/problems/workloads.py",
+            "def workload(",
+            "def other(): ...\ndef workload(",
+            False,
+        ),
     ],
 )
 def test_this_projects_own_files(

@@ -10,9 +10,9 @@ import pytest
 from numba import typeof
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.accelerators import accelerator_names
 from costmodel.arrays.feasibility import check_mappings
 from costmodel.loop_nest.cost_kernel import evaluate_mappings
+from costmodel.machines.accelerators import accelerator_names
 from costmodel.map_space.moves import mutate
 
 PROBLEMS = ("gemm:M=64,N=64,K=64", "resnet-conv4", "mttkrp-0")

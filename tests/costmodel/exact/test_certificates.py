@@ -12,7 +12,6 @@ from commands import answer, call
 from paths import GOLDEN
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.accelerators import accelerator_names
 from costmodel.exact.certificate import certify, prove, read_certificate
 from costmodel.exact.problem import why_not
 from costmodel.exact.prover import Prover
@@ -24,7 +23,8 @@ from costmodel.loop_nest.records import (
     problem_record,
     workload_from_record,
 )
-from costmodel.workloads import workload_names
+from costmodel.machines.accelerators import accelerator_names
+from costmodel.problems.workloads import workload_names
 from mapspace.errors import ConfigError, DataError
 
 OLD = GOLDEN / "certificates"

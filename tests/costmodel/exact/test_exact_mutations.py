@@ -127,8 +127,8 @@ MOST_TILINGS = 100
 CHECK = """
 import json, sys
 import numpy as np
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from costmodel.exact.prover import Prover
 from costmodel.map_space.map_space import MapSpace
 from proof_bounds import bounds

@@ -34,7 +34,7 @@ RECORDS = sorted((GOLDEN / "timeloop").glob("*.jsonl.gz"))
 OLD = GOLDEN / "certificates"
 FORBIDDEN = {
     "costmodel.exact",
-    "costmodel.bounds",
+    "costmodel.machines.bounds",
     *(
         f"costmodel.loop_nest.{name}"
         for name in (

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from paths import GOLDEN
 
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
 from costmodel.loop_nest.records import arch_record, problem_record
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from orchestrator.proofs.certificates import verify_file
 

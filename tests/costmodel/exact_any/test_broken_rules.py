@@ -290,8 +290,8 @@ FIRST_NETWORK = 160
 
 CHECK = """
 import json, sys
-from costmodel.accelerators import Accelerator
-from costmodel.affine import Workload
+from costmodel.machines.accelerators import Accelerator
+from costmodel.problems.affine import Workload
 from costmodel.exact_any.prover import AnyProver
 from costmodel.map_space.map_space import MapSpace
 for problem in json.load(open(sys.argv[1])):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from costmodel import MapSpace, accelerator
+from costmodel.problems.workload_families import cnn
 from costmodel.tile_chains.credits import Credits
 from costmodel.tile_chains.shape import build_shape
-from costmodel.workload_families import cnn
 
 Loops = tuple[tuple[int, int], ...]
 """From the inside out: which of P and R, and its trips."""
@@ -95,7 +95,7 @@ import numpy as np
 from costmodel import MapSpace, accelerator
 from costmodel.tile_chains import credits
 from costmodel.tile_chains.shape import build_shape
-from costmodel.workload_families import cnn
+from costmodel.problems.workload_families import cnn
 
 shape = build_shape(MapSpace(cnn(N=1, K=2, C=2, P=12, Q=1, R=4, S=1), accelerator("mm256")))
 (axis,) = np.flatnonzero((shape.credit_start >= 0) & (shape.credit_cells > 2))

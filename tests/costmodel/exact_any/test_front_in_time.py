@@ -6,12 +6,12 @@ import time
 
 import numpy as np
 
-from costmodel.accelerators import accelerator
 from costmodel.exact_any.choice import load_prover
 from costmodel.exact_any.front import search_front
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 
 SIZES = dict.fromkeys("abcdef", 64)
 TENSORS = {f"T{place}": list(pair) for place, pair in enumerate(("ab", "bc", "cd", "de", "ef"))}

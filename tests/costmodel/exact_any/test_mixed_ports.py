@@ -12,7 +12,7 @@ from small_hierarchies import check_hierarchy, random_ports
 from costmodel import LoopNestModel, MapSpace, accelerator
 from costmodel.exact_any import chain_bounds, known, weighing
 from costmodel.exact_any.prover import AnyProver
-from costmodel.workload_families import cnn
+from costmodel.problems.workload_families import cnn
 
 SEEDS = (*range(40), 43, 56, 60, 66, 70, 93, 119, 133, 213, 299)
 """Two ports are seldom slowest by turns: in the last ten, and in two of the others."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.accelerators import accelerator
 from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.assignments import Spreads
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.workloads import workload
 from costmodel.tile_chains.once import distinct
 from costmodel.tile_chains.ports import Port, port_weights
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import Weights, entering_once, groups, weights
-from costmodel.workloads import workload
 
 LAYERS = (
     "cnn:N=2,K=4,C=3,P=6,Q=4,R=3,S=2,stride=2",

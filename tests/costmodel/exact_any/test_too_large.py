@@ -16,7 +16,7 @@ from costmodel.exact_any import problem
 from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_imperfect.chain import Chain
-from costmodel.networks import MOST_LAYERS, load_network
+from costmodel.networks.network import MOST_LAYERS, load_network
 from costmodel.tile_chains.spatial import count_keeps, keep_choices
 from mapspace.errors import ConfigError
 

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from costmodel.accelerators import accelerator
 from costmodel.costs import Objective
 from costmodel.exact_any.known import NO_GAPS, SLACK
 from costmodel.exact_any.staircase import Staircase
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.workloads import workload
 from costmodel.tile_chains.sights import Wanted, _along, _joint
 from costmodel.tile_chains.views import Together
-from costmodel.workloads import workload
 
 
 @pytest.mark.parametrize(("objective", "power"), [("edp", 1), ("ed2p", 2)])

@@ -26,9 +26,9 @@ from typing import Any
 from paths import GOLDEN
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.affine import Workload
 from costmodel.costs import STATUS_CAPACITY, STATUS_FANOUT, STATUS_OK
 from costmodel.map_space.mapping import LevelMapping, Mapping
+from costmodel.problems.affine import Workload
 
 PATH = GOLDEN / "timeloop-validity" / "validity.jsonl.gz"
 OVERFLOW = re.compile(r"(\w+): mapped tile size (\d+) exceeds buffer capacity (\d+)")

@@ -20,7 +20,7 @@ from costmodel import (
     workload,
 )
 from costmodel.map_space.mapping import mapping_from_record
-from costmodel.workload_families import cnn, gemm, mttkrp
+from costmodel.problems.workload_families import cnn, gemm, mttkrp
 
 MODEL = LoopNestModel()
 TABLE1 = (

@@ -9,7 +9,7 @@ from written_nests import LEVELS, written
 from costmodel import LoopNestModel, MapSpace, Workload, accelerator, workload
 from costmodel.loop_nest.spatial_groups import sort
 from costmodel.map_space.mapping import mapping_from_record
-from costmodel.workload_families import cnn, gemm
+from costmodel.problems.workload_families import cnn, gemm
 
 GEMM = gemm(name="tiny", M=4, N=4, K=4)
 CONV = cnn(name="line", N=1, K=1, C=1, P=12, Q=1, R=3, S=1)

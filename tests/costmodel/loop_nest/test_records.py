@@ -11,7 +11,7 @@ import pytest
 
 from costmodel import ConfigError, LoopNestModel, MapSpace, accelerator, workload
 from costmodel.loop_nest.records import mapping_record, read_mapping, score
-from costmodel.workload_families import cnn, conv1d, gemm
+from costmodel.problems.workload_families import cnn, conv1d, gemm
 
 MODEL = LoopNestModel()
 EINSUM = {

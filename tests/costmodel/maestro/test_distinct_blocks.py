@@ -31,7 +31,7 @@ from costmodel.maestro.off_chip import (
     search,
     slopes,
 )
-from costmodel.workload_families import cnn, einsum, gemm
+from costmodel.problems.workload_families import cnn, einsum, gemm
 
 FOLDER = GOLDEN / "maestro"
 ROWS: list[dict[str, Any]] = json.loads((FOLDER / "marvel-table3.json").read_text())

@@ -23,7 +23,7 @@ from on_chip_cases import (
 )
 
 from costmodel import ConfigError, accelerator
-from costmodel.accelerators import Accelerator
+from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import (
     DATAFLOWS,
     MaestroModel,

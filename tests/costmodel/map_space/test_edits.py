@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel import Codes, ContractError, MapSpace, accelerator
-from costmodel.workload_families import cnn, gemm
+from costmodel.problems.workload_families import cnn, gemm
 from mapspace.testing.toy_space import CARDINALITY, LIMIT, ToySpace
 
 NEST = cnn(name="c", N=2, K=16, C=12, P=10, Q=10, R=3, S=3)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from costmodel import ConfigError, ContractError, MapSpace, accelerator, workload
 from costmodel.arrays.tables import ordered_factorisations, prime_factors
-from costmodel.workload_families import cnn, gemm
+from costmodel.problems.workload_families import cnn, gemm
 
 MACHINES = ("mm256", "mindmappings", "mm256-bypass", "mindmappings-released", "eyeriss-168")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.accelerators import constrained
-from costmodel.constraint_entries import Constraint
+from costmodel.machines.accelerators import constrained
+from costmodel.machines.constraint_entries import Constraint
 from costmodel.map_space.meant_entries import meant, serving
 from mapspace.errors import ConfigError
 

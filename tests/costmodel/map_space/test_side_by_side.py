@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from small_problems import every_mapping
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.bounds import floor
 from costmodel.exact_any.choice import make_prover
 from costmodel.loop_nest.nest_coding import nest_code
 from costmodel.loop_nest.records import mapping_record, score
-from costmodel.side_by_side import all_orders, free_groups, in_order
+from costmodel.machines.bounds import floor
+from costmodel.machines.side_by_side import all_orders, free_groups, in_order
 from mapspace.errors import ConfigError
 
 SPADS: tuple[dict[str, Any], ...] = (

@@ -17,7 +17,7 @@ import yaml
 from paths import GOLDEN
 
 import mapspace as ms
-from costmodel.accelerators import accelerator_names
+from costmodel.machines.accelerators import accelerator_names
 
 KEYS: Mapping[str, set[str]] = {
     # src/applications/model/model.cpp, src/applications/mapper/mapper.cpp

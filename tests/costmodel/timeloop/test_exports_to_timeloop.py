@@ -16,11 +16,11 @@ from small_problems import every_mapping, random_parts
 
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
-from costmodel.accelerators import accelerator_names
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_record_models import NestArch, NestLoops
 from costmodel.loop_nest.nest_writing import nest_record
 from costmodel.loop_nest.records import score
+from costmodel.machines.accelerators import accelerator_names
 from costmodel.timeloop.reading import TimeloopInput, from_timeloop
 from costmodel.timeloop.writing import files_text
 from mapspace.errors import ConfigError

@@ -10,10 +10,10 @@ import pytest
 from matplotlib.patches import Rectangle
 
 import mapspace as ms
-from costmodel.accelerators import accelerator
 from costmodel.loop_nest.model import LoopNestModel
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from orchestrator.answers.timeline import moves, timelines
 from orchestrator.answers.timeline_figure import timeline_figure
 from orchestrator.explain.read_mapping import read_mapping

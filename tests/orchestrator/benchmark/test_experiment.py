@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import searchers
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml, validate
 from orchestrator.benchmark.config import Benchmark, prepare

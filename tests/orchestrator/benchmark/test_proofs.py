@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from costmodel import accelerator, known_optimum, workload
-from costmodel.bounds import floor
 from costmodel.exact.certificate import read_certificate
 from costmodel.exact.verification import verify
+from costmodel.machines.bounds import floor
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 from orchestrator.benchmark import optimum_task, reference_optima

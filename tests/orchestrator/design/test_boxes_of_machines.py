@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_design import COMPONENTS, MIXED, machine_grid, machines_of
 
-from costmodel import LoopNestModel, MapSpace, accelerator, component_tables, workload
-from costmodel.accelerators import AcceleratorSource
-from costmodel.component_tables import Figures
+from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import Objective
-from costmodel.machine_units import area_mm2
+from costmodel.machines import component_tables
+from costmodel.machines.accelerators import AcceleratorSource
+from costmodel.machines.component_tables import Figures
+from costmodel.machines.machine_units import area_mm2
 from orchestrator.design.aims import Aim
 from orchestrator.design.machine_grid import machines_in
 from orchestrator.sweep.config import AreaProxy

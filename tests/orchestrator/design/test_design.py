@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import mapspace as ms
 from costmodel import accelerator
-from costmodel.accelerators import Accelerator
+from costmodel.machines.accelerators import Accelerator
 from mapspace.errors import ConfigError
 from orchestrator.design import branching, run
 from orchestrator.design.config import Design

@@ -13,8 +13,8 @@ import pytest
 from commands import call
 from onnx import TensorProto, helper
 
-from costmodel.networks import load_network
-from costmodel.workloads import network
+from costmodel.networks.network import load_network
+from costmodel.problems.workloads import network
 from mapspace.errors import ConfigError
 from orchestrator.imports.from_onnx import from_onnx
 

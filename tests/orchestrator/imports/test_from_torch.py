@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch_networks import Bert, Llama, ViT, mobilenetv2, resnet50
 
 import mapspace as ms
-from costmodel.networks import load_network
-from costmodel.workloads import network
+from costmodel.networks.network import load_network
+from costmodel.problems.workloads import network
 from mapspace.errors import ConfigError
 from orchestrator.imports.from_torch import from_torch
 from orchestrator.imports.imported import ImportedNetwork

@@ -17,12 +17,12 @@ from test_resident import every_stay, fronts_of
 
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
-from costmodel.affine import Workload
-from costmodel.chains import Step
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
-from costmodel.fused import Pair, plans
-from costmodel.moves import Moved
+from costmodel.networks.chains import Step
+from costmodel.networks.fused import Pair, plans
+from costmodel.networks.moves import Moved
+from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.layer_lines import begin_all

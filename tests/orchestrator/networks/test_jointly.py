@@ -23,7 +23,7 @@ from costmodel.costs import Objective
 from costmodel.exact.objective import SCALE, WEIGHTED, is_below, rank
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line
-from costmodel.networks import load_network
+from costmodel.networks.network import load_network
 from mapspace.errors import ConfigError
 from orchestrator.networks import jointly, layer_lines
 from orchestrator.networks.jointly import Jointly, Optimum

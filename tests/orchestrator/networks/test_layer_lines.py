@@ -13,7 +13,7 @@ from test_jointly import front, some_layers
 
 from costmodel import accelerator, workload
 from costmodel.exact_any.weighted import LeastSum
-from costmodel.fused import Pair
+from costmodel.networks.fused import Pair
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.layer_lines import LayerLines
 

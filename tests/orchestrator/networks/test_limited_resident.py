@@ -20,8 +20,8 @@ from test_resident import chain_of, every_stay, fronts_of, machine_of
 
 import mapspace as ms
 from costmodel import accelerator
-from costmodel.accelerators import Accelerator
-from costmodel.chains import Step
+from costmodel.machines.accelerators import Accelerator
+from costmodel.networks.chains import Step
 from mapspace.errors import ConfigError
 from orchestrator.networks.fused import PairLines
 from orchestrator.networks.layer_lines import begin_all

@@ -15,9 +15,9 @@ import pytest
 from commands import call, interrupted
 
 import mapspace as ms
-from costmodel.moves import Moved
-from costmodel.networks import load_network
-from costmodel.workloads import network, network_names
+from costmodel.networks.moves import Moved
+from costmodel.networks.network import load_network
+from costmodel.problems.workloads import network, network_names
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import load_yaml
 from orchestrator.answers.request import Request

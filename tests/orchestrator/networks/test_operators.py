@@ -10,9 +10,9 @@ import pytest
 from commands import call
 
 from costmodel import accelerator
-from costmodel.chains import load_chain
-from costmodel.moves import Words, changed_off_chip, changed_on_chip
-from costmodel.networks import words_without_macs
+from costmodel.networks.chains import load_chain
+from costmodel.networks.moves import Words, changed_off_chip, changed_on_chip
+from costmodel.networks.network import words_without_macs
 from mapspace.errors import ConfigError
 
 LEVELS = [

@@ -14,9 +14,9 @@ from small_problems import every_mapping
 from test_jointly import Pairs, check_tie, front
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.accelerators import Accelerator
-from costmodel.chains import Step, load_chain
-from costmodel.resident import resident_machine, shared_buffer
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.resident import resident_machine, shared_buffer
+from costmodel.networks.chains import Step, load_chain
 from mapspace.errors import ConfigError
 from orchestrator.networks.layer_lines import begin_all
 from orchestrator.networks.resident import Resident, Ways

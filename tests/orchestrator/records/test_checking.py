@@ -8,8 +8,8 @@ import pytest
 from commands import call, printed
 from paths import GOLDEN, TESTS
 
-from costmodel.networks import load_network
-from costmodel.scalesim_topology import read_scalesim_network
+from costmodel.networks.network import load_network
+from costmodel.networks.scalesim_topology import read_scalesim_network
 from mapspace.errors import ConfigError
 from orchestrator.records.recognising import recognised
 

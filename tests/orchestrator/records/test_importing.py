@@ -9,7 +9,7 @@ import pytest
 from commands import call
 from paths import GOLDEN, TESTS
 
-from costmodel.networks import load_network
+from costmodel.networks.network import load_network
 
 Capture = pytest.CaptureFixture[str]
 

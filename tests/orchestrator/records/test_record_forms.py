@@ -17,14 +17,14 @@ from commands import answer, call, printed
 from paths import GOLDEN, ROOT
 
 import mapspace as ms
-from costmodel.levels import ActionEnergies, Level, SpatialRules
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.record_forms import as_nest
 from costmodel.loop_nest.record_schema import IDENTIFIER, record_schema, schema_text
 from costmodel.loop_nest.records import mapping_record, score
-from costmodel.machine import Machine
+from costmodel.machines.levels import ActionEnergies, Level, SpatialRules
+from costmodel.machines.machine import Machine
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workload_families import FAMILIES, Einsum
+from costmodel.problems.workload_families import FAMILIES, Einsum
 from mapspace.errors import ConfigError
 
 Record = dict[str, Any]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from costmodel.accelerators import accelerator
 from costmodel.explanation.admitting import what_would_admit
 from costmodel.loop_nest.enumeration import whole_space
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.search.nothing_left import admitting_text, excluded_text
 

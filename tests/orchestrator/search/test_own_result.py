@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.accelerators import accelerator
+from costmodel.machines.accelerators import accelerator
 from costmodel.models import cost_model_entry
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from orchestrator.search.own_simulator import OwnResult
 
 

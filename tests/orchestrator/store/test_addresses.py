@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.accelerators import accelerator, constrained
-from costmodel.affine import Axis, Tensor, Workload
-from costmodel.workloads import workload
+from costmodel.machines.accelerators import accelerator, constrained
+from costmodel.problems.affine import Axis, Tensor, Workload
+from costmodel.problems.workloads import workload
 from orchestrator.answers.request import Request
 from orchestrator.search.one_workload import asked_of
 from orchestrator.store.address import problem

@@ -16,7 +16,7 @@ from commands import answer, call, printed
 from paths import ROOT
 from test_store_folder import row_of
 
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from mapspace.storage import RemotePath
 from orchestrator.store import compaction, sql

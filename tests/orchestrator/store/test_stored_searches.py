@@ -15,11 +15,11 @@ from test_store_folder import row_of
 from whole_spaces import golden
 
 import mapspace as ms
-from costmodel.accelerators import accelerator
 from costmodel.exact.certificate import certify
 from costmodel.exact_any.choice import make_prover, prove
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from orchestrator.answers.request import Request
 from orchestrator.answers.results import SearchResult
 from orchestrator.bypass.compare import compare_bypass

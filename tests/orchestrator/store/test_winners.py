@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapspace as ms
-from costmodel.accelerators import accelerator
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.store.compaction import compact
 from orchestrator.store.folder import CERTIFICATES, ROWS, Store

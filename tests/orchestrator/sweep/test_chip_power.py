@@ -11,7 +11,7 @@ import pytest
 import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.loop_nest.records import mapping_record, record_code
-from costmodel.machine_units import idle_leakage_w, leakage_w
+from costmodel.machines.machine_units import idle_leakage_w, leakage_w
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import prepare_sweep
 from orchestrator.sweep.report import front_table

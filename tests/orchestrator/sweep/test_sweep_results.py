@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sweeps import SMALL, plan_for
 
-from costmodel.accelerators import accelerator
-from costmodel.bounds import floor
-from costmodel.workloads import workload
+from costmodel.machines.accelerators import accelerator
+from costmodel.machines.bounds import floor
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.report.units import millijoules, physical
 from orchestrator.sweep.config import Limits

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from commands import call
 
-from costmodel.accelerators import accelerator
+from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
-from costmodel.workloads import workload
+from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.training.machines import MachinesConfig, MachinesExperiment
 from surrogate.for_space import predictor

@@ -13,7 +13,7 @@ from paths import EXPERIMENTS
 import searchers
 import surrogate
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.bounds import algorithmic_minimum
+from costmodel.machines.bounds import algorithmic_minimum
 from mapspace.errors import ConfigError
 from orchestrator.report.page import write_page
 from orchestrator.runs.command import run_experiment

@@ -1,0 +1,1 @@
+"""Networks of workloads: layers by name or file, chains, what moves between layers."""
