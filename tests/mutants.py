@@ -3,11 +3,11 @@
 A seeded sample of small mutations (comparisons, arithmetic, constants, removed statements), each in
 a temporary copy of the tree, never in the tree itself. Compiled functions run interpreted, so that
 no machine code of other sources can answer; where plain Python is broken (`PLAIN`) they need not,
-and all tests of the room run, after those that import the module. Each mutant runs its tests in a
-fork of a process that has the heavy libraries imported already. Results are JSON lines; a run that
-is started again with the same output goes on where it stopped. Processes may share a sample, and
-its output: `--shard 1/4` to `--shard 4/4`. `--again FILE` runs what survived in an earlier output
-once more.
+and all tests of the room run, after those that import the module; of either the files that take
+least come first, as the unbroken tree has them. Each mutant runs its tests in a fork of a process
+that has the heavy libraries imported already. Results are JSON lines; a run that is started again
+with the same output goes on where it stopped. Processes may share a sample, and its output:
+`--shard 1/4` to `--shard 4/4`. `--again FILE` runs what survived in an earlier output once more.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +146,9 @@ WARM = ("pytest", "numpy", "numba", "scipy.stats", "hypothesis", "pydantic", "ya
 # Seconds that may pass per second of the limit.
 ASLEEP = 20
 
-# What the last tests printed, beside the copy of the tree.
+# What the last tests printed, and seconds by file, beside the copy of the tree.
 SAID = "said.txt"
+TIMES = "times.json"
 
 # A mutant and the tests that it runs.
 Work = tuple[Mutant, tuple[str, ...]]
@@ -174,6 +176,36 @@ def selected(name: str, tests: tuple[str, ...]) -> tuple[str, ...]:
     # Those of other rooms take long, and some of them measure.
     near = [path for path in importers().get(module, ()) if path.startswith(tests)]
     return tuple(dict.fromkeys((*near, *tests)))
+
+
+def quickest_first(
+    name: str, tests: tuple[str, ...], seconds: Mapping[str, float]
+) -> tuple[str, ...]:
+    """The tests of a plain file by what they took: of those that import it first, then the others.
+
+    Args:
+        name: the file.
+        tests: those of its room, as `selected` has them.
+        seconds: what each file of tests took.
+    """
+    if not name.startswith(PLAIN):
+        return tests
+    near = [path for path in tests if path.endswith(".py")]
+    rest = [path for path in seconds if path.startswith(tests) and path not in near]
+    by_time = functools.partial(sorted, key=lambda path: seconds.get(path, 0.0))
+    return (*by_time(near), *by_time(rest))
+
+
+class Times:
+    """Adds up what the tests of each file take."""
+
+    def __init__(self) -> None:
+        """Begins with nothing."""
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Takes a test, or what is set up for it."""
+        self.seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
 @functools.cache
@@ -253,7 +285,11 @@ def run_tests(tree: Path, tests: tuple[str, ...], limit: int) -> tuple[str, floa
         # Stopped tests leave no bytecode, so none of another mutant is read.
         sys.dont_write_bytecode = True
         plain = ("-q", "-x", "-p", "no:cacheprovider", "-W", "ignore", "-o", "timeout=0")
-        os._exit(int(pytest.main([*plain, "-m", "not slow and not faults", *tests])))
+        times = Times()
+        arguments = [*plain, "-m", "not slow and not faults", *tests]
+        code = int(pytest.main(arguments, plugins=[times]))
+        (tree.parent / TIMES).write_text(json.dumps(times.seconds))
+        os._exit(code)
     # What sleeps for ever takes no processor time.
     while time.monotonic() - started < ASLEEP * limit:
         ended, status, used = os.wait4(child, os.WNOHANG)
@@ -306,8 +342,8 @@ def main() -> None:
     else:
         chosen = sample(options.count, options.seed, options.only)
     number, shards = options.shard
-    # The same tests in another order take as long.
-    limits: dict[frozenset[str], int] = {}
+    # By tests, of plain files by room: in another order they take as long.
+    limits: dict[frozenset[str], tuple[int, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder, options.output.open("a") as output:
         tree = Path(folder) / "tree"
         ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
@@ -316,17 +352,20 @@ def main() -> None:
             entry: dict[str, Any] = {**broken.name}
             if key(entry) in known:
                 continue
-            room = frozenset(tests)
+            room = frozenset(tests) if not broken.file.startswith(PLAIN) else frozenset(tests[-1:])
             if room not in limits:
                 outcome, seconds = run_tests(tree, tests, 1800)
                 if outcome != "survived":
                     print((Path(folder) / SAID).read_text()[-4000:])
                     sys.exit(f"{' '.join(tests)} fails without any mutant ({outcome}), see above.")
-                limits[room] = 20 + int(3 * seconds)
+                took = json.loads((Path(folder) / TIMES).read_text())
+                limits[room] = 20 + int(3 * seconds), took
+            limit, took = limits[room]
             path = tree / broken.file
             before = path.read_text()
             path.write_text(broken.source)
-            outcome, seconds = run_tests(tree, tests, limits[room])
+            ordered = quickest_first(broken.file, tests, took)
+            outcome, seconds = run_tests(tree, ordered, limit)
             path.write_text(before)
             entry |= {"outcome": outcome, "seconds": round(seconds, 1)}
             output.write(json.dumps(entry) + "\n")
