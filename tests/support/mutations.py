@@ -145,6 +145,14 @@ EQUIVALENT: tuple[Unseen, ...] = (
         GROUPS, "sort", "values[j - gap] > value", "values[j - gap] >= value",
         "equal values in another order are the same values",
     ),
+    Unseen(
+        GROUPS, "distinct_sums", "second_step >= first * first_step",
+        "second_step > first * first_step", "the formula below says the same of the edge",
+    ),
+    Unseen(
+        GROUPS, "distinct_sums", "first_step >= second * second_step",
+        "first_step > second * second_step", "the formula below says the same of the edge",
+    ),
     Unseen(GROUPS, "tile_key", "factor > 1", "factor >= 1", "a loop of one step adds nothing"),
     Unseen(
         NETWORKS, "hops_per_delivery",

@@ -97,6 +97,22 @@ def test_a_capacity_is_met_to_the_bit() -> None:
         ms.search(of_bits(machine, A=5, B=12, Z=16).workload, machine, store=False)
 
 
+@pytest.mark.parametrize(("words", "buffering"), [(2, 1.0), (3, 1.5), (4, 2.0)])
+def test_the_least_share_in_use_is_met_to_the_bit(words: int, buffering: float) -> None:
+    """Two words are full of 4 + 12 + 16 bits, a value of each tensor; of a bit less they never are.
+
+    With a second value of any of them more than two words would be needed. Tiles that are held
+    several times have so much of the level less.
+    """
+    machine = {**MACHINE, "levels": [MACHINE["levels"][0], {**MACHINE["levels"][1]}]}
+    machine["levels"][1] |= {"capacity_words": words, "min_utilisation": 1.0}
+    machine["levels"][1]["multiple_buffering"] = buffering
+    for bits, full in ((4, True), (3, False)):
+        space = of_bits(machine, A=bits, B=12, Z=16)
+        fits = space.feasible(space.sample(np.random.default_rng(0), 400))
+        assert fits.any() == full
+
+
 def test_what_is_exceeded_is_said_in_bits() -> None:
     """All of both inputs and the output: 4 x (4 + 12 + 16) bits, where L1 has 128 - 16."""
     machine = {**MACHINE, "levels": [MACHINE["levels"][0], {**MACHINE["levels"][1]}]}
