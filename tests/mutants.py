@@ -40,7 +40,7 @@ TINY = "tests/costmodel/exact/test_exact.py::test_equals_exhaustive_enumeration_
 PINNED_PROOFS = "tests/costmodel/exact/test_pinned_proofs.py"
 PINNED_RUNS = "tests/searchers/test_pinned_searches.py"
 GENERAL = "tests/costmodel/loop_nest/test_golden_general.py"
-BITS = "tests/costmodel/test_bits.py"
+BITS = "tests/costmodel/problems/test_bits.py"
 MODEL = (
     "tests/costmodel/loop_nest/test_loopnest_by_hand.py",
     "tests/costmodel/loop_nest/test_golden_timeloop.py",

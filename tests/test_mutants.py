@@ -62,6 +62,22 @@ def test_a_mutant_is_one_change_of_the_whole_file() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_what_is_selected_is_there() -> None:
+    """A file that has moved would leave its room without the tests that were chosen for it."""
+    code = (
+        "import mutants; from paths import ROOT\n"
+        "named = [t for ts in mutants.TESTS.values() for t in ts if t.startswith('tests/')]\n"
+        "there = lambda name: (ROOT / name).exists()\n"
+        "assert all(map(there, mutants.TESTS))\n"
+        "for file, _, test in (name.partition('::') for name in named):\n"
+        "    assert there(file) and f'def {test}' in (test and (ROOT / file).read_text() or 'def ')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=RUNNER.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_shards_share_a_sample_and_survivors_run_again(tmp_path: Path) -> None:
     code = (
         "import mutants, json, sys; from pathlib import Path\n"
