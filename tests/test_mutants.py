@@ -70,7 +70,8 @@ def test_what_is_selected_is_there() -> None:
         "there = lambda name: (ROOT / name).exists()\n"
         "assert all(map(there, mutants.TESTS))\n"
         "for file, _, test in (name.partition('::') for name in named):\n"
-        "    assert there(file) and f'def {test}' in (test and (ROOT / file).read_text() or 'def ')\n"
+        "    assert there(file), file\n"
+        "    assert not test or f'def {test}(' in (ROOT / file).read_text(), test\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=RUNNER.parent, capture_output=True, text=True, check=False
