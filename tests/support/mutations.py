@@ -212,6 +212,10 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "where nothing is struck, moves of no rows draw nothing",
     ),
     Unseen(
+        "orchestrator/store/canonical.py", "_order", "2 * colour", "3 * colour",
+        "only the ranks of the colours are read, and one of them comes before its equals",
+    ),
+    Unseen(
         "orchestrator/comparison/results_files.py", "_curves",
         "file.read(columns=list(types), use_threads=False)",
         "file.read(columns=list(types), use_threads=True)",
