@@ -121,6 +121,20 @@ def test_the_same_operation_under_other_names(tmp_path: Path, searched: list[str
 ROW = {"proven": False, "gap": 0.3, "budget_seconds": 4.0}
 
 
+def test_the_same_machine_under_another_name(tmp_path: Path, searched: list[str]) -> None:
+    """The answer is in the words of who asks: certificate and record name that machine."""
+    one, two = (accelerator("mm256").model_copy(update={"name": name}) for name in ("one", "two"))
+    first = ms.search("gemm:M=8,N=6,K=4", one, store=tmp_path)
+    again = ms.search("gemm:M=8,N=6,K=4", two, store=tmp_path)
+    assert len(searched) == 1
+    assert again.from_store
+    for found, name in ((first, "one"), (again, "two")):
+        assert found.certificate is not None
+        assert found.certificate.accelerator.name == name
+        assert found.certificate.record["arch_name"] == found.record["arch_name"] == name
+        assert ms.verify(found).holds
+
+
 @pytest.mark.parametrize(
     ("asked_for", "stored", "serves"),
     [
