@@ -41,11 +41,12 @@ test-tvm: $(VENV)/.tvm-installed
 	$(BIN)/pytest -m tvm --require-tvm
 
 # Kills processes, so it runs apart from the other tests; each of two processes those of its own cluster.
+# PART=1/2 runs the first half of them.
 # Nodes that vanish do so by the clock, so nothing runs beside those tests.
 NODES := tests/cluster/test_faults_nodes.py
 faults: $(VENV)/.installed
-	$(BIN)/pytest $(BESIDE) -m faults --ignore $(NODES)
-	$(BIN)/pytest -m faults $(NODES)
+	$(BIN)/pytest $(BESIDE) -m faults --ignore $(NODES) $(if $(PART),--part $(PART))
+	$(BIN)/pytest -m faults $(NODES) $(if $(PART),--part $(PART))
 
 # Hours of one core for all of it; goes on where it stopped.
 mutants: $(VENV)/.installed

@@ -10,13 +10,14 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from parts import in_part, part_of
+from parts import in_part, part_of, read_stay
 from processes import Nodes
 from ray_forks import Forks
 
@@ -89,30 +90,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the K-th of N parts of the chosen tests, and those marked `every_part`",
     )
     parser.addoption(
+        "--all-cases", action="store_true", help="no test is slow for standing in in_turn.txt"
+    )
+    parser.addoption(
         "--require-tvm", action="store_true", help="fail the tests marked `tvm` where TVM is absent"
     )
 
 
-# Cases of the searchers' contract that the parts of the slow tests take in turn.
-IN_TURN: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "test_budget_is_kept": lambda case: case["n"] in (3, 17, 101),
-    "test_resume_is_exact": lambda case: (
-        (case["at"], case["steps"]) not in {("before ask", 9), ("before tell", 1)}
-    ),
-}
+# Of tests that take long, how many of their cases are in the default suite: the others are slow.
+STAY = read_stay(Path(__file__).with_name("in_turn.txt"))
+# How many cases of each were collected.
+SEEN: Counter[str] = Counter()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if item.path.name != "test_searchers_contract.py" or not isinstance(item, pytest.Function):
+    test = item.nodeid.split("[")[0]
+    if test not in STAY or item.config.getoption("--all-cases"):
         return
-    takes_turns = IN_TURN.get(item.originalname)
-    if takes_turns is not None and takes_turns(item.callspec.params):
+    SEEN[test] += 1
+    if SEEN[test] > STAY[test]:
         item.add_marker(pytest.mark.slow)
 
 
 # After markers and keywords have chosen.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    gone = sorted(STAY.keys() - SEEN.keys())
+    if SEEN and gone and config.args == config.getini("testpaths"):
+        raise pytest.UsageError(f"in_turn.txt: no test is called {', '.join(gone)}")
     # What takes longest comes first, so that no process is left with it at the end.
     with_ray = {item.path for item in items if uses_ray(item)}
     turn = {name: number for number, name in enumerate(LONG)}

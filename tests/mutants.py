@@ -295,7 +295,7 @@ def run_tests(tree: Path, tests: tuple[str, ...], limit: int) -> tuple[str, floa
         sys.dont_write_bytecode = True
         plain = ("-q", "-x", "-p", "no:cacheprovider", "-W", "ignore", "-o", "timeout=0")
         times = Times()
-        arguments = [*plain, "-m", "not slow and not faults", *tests]
+        arguments = [*plain, "--all-cases", "-m", "not slow and not faults", *tests]
         code = int(pytest.main(arguments, plugins=[times]))
         (tree.parent / TIMES).write_text(json.dumps(times.seconds))
         os._exit(code)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import conftest
 import pytest
 from hypothesis import settings
-from parts import in_part, part_of
+from parts import in_part, part_of, read_stay
 
 ALWAYS = [False, True, False, False, True, False, False, False]
 
@@ -31,6 +32,22 @@ def test_what_is_no_part_is_refused(text: str) -> None:
     assert part_of("2/6") == (2, 6)
     with pytest.raises(argparse.ArgumentTypeError, match="expected K/N with K from 1 to N, got"):
         part_of(text)
+
+
+def test_a_line_says_how_many_cases_stay(tmp_path: Path) -> None:
+    file = tmp_path / "in_turn.txt"
+    file.write_text("# of long ones\ntests/a.py::test_b 3  # cases\n\ntests/c.py::Kind::test_d 0\n")
+    assert read_stay(file) == {"tests/a.py::test_b": 3, "tests/c.py::Kind::test_d": 0}
+    for line in ("tests/a.py::test_b", "tests/a.py::test_b many", "a 1\na 2"):
+        file.write_text(line)
+        with pytest.raises(ValueError, match="expected a test, once, and a number"):
+            read_stay(file)
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_more_cases_than_stay_are_slow(case: int, request: pytest.FixtureRequest) -> None:
+    """This test stands in the table with 2."""
+    assert (request.node.get_closest_marker("slow") is not None) == (case >= 2)
 
 
 @pytest.mark.parametrize(

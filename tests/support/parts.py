@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 
 
 def part_of(text: str) -> tuple[int, int]:
@@ -18,6 +19,26 @@ def part_of(text: str) -> tuple[int, int]:
     if found is None or int(found[1]) > int(found[2]):
         raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N, got {text!r}")
     return int(found[1]), int(found[2])
+
+
+def read_stay(file: Path) -> dict[str, int]:
+    """How many cases of long tests are in the default suite, by the test's node.
+
+    Args:
+        file: a line per test, its node and a number; empty lines and lines after # say nothing.
+
+    Raises:
+        ValueError: a line says something else, or a test stands there twice.
+    """
+    found: dict[str, int] = {}
+    for line in file.read_text().splitlines():
+        said = line.split("#")[0].split()
+        if not said:
+            continue
+        if len(said) != 2 or not said[1].isdigit() or said[0] in found:
+            raise ValueError(f"{file.name}: expected a test, once, and a number, got {line!r}")
+        found[said[0]] = int(said[1])
+    return found
 
 
 def in_part(always: Sequence[bool], part: tuple[int, int]) -> list[bool]:
