@@ -78,6 +78,7 @@ class Leaves:
         self._depends: list[tuple[int, Array]] = []
         self._weights: dict[tuple[bytes, bytes], Weights] = {}
         self._groups: dict[tuple[int, bytes], Places] = {}
+        self._listed: dict[int, list[Place]] = {}
         self._cycles = np.zeros((0, levels, tensors)), np.zeros(0)
 
     def _weigh(self, assignment: Assignment, extents: Array, hops: Mapping[int, Array]) -> Weights:
@@ -94,6 +95,7 @@ class Leaves:
         """Forgets what is known of another assignment."""
         if assignment is not self._assignment:
             self._assignment, self._weights, self._groups = assignment, {}, {}
+            self._listed = {}
             self._depends = self._steps_that_matter(assignment.spatial)
             self._cycles = self._cycles_of(assignment)
 
@@ -225,7 +227,7 @@ class Leaves:
             columns = tables.spatial_axis_column[level], tables.spatial_order_column[level]
             if max(columns) < 0:
                 continue
-            listed = self._rules.arrangements(level, assignment.spatial[level])
+            listed = self._arranged(level, assignment.spatial[level])
             if level not in charged:
                 ways = [_Way(way.hops, way.places | {level: listed[:1]}) for way in ways]
                 continue
@@ -242,6 +244,12 @@ class Leaves:
                 for twice, members in zip(found.twice, found.members, strict=True)
             ]
         return ways
+
+    def _arranged(self, level: int, factors: Array) -> list[Place]:
+        """All places on a mesh, the same for all tilings of an assignment."""
+        if level not in self._listed:
+            self._listed[level] = self._rules.arrangements(level, factors)
+        return self._listed[level]
 
     def _grouped(self, level: int, factors: Array, listed: list[Place], inside: Array) -> Places:
         """Places on a mesh by their hops; most tilings of an assignment share them."""

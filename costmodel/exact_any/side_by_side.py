@@ -32,12 +32,6 @@ class Between(NamedTuple):
     stays_in: Dimensions
     stays_out: Dimensions
 
-    def is_new(self, trips: Array) -> npt.NDArray[np.bool_]:
-        """`[B]` whether loops `[B, n]` between the two leave a mapping no other order has."""
-        loops = trips > 1
-        inside, outside = loops[:, self.stays_in], loops[:, self.stays_out]
-        return np.asarray(inside.any(axis=1) & outside.any(axis=1))
-
 
 def descents(
     space: MapSpace, number: int, keeps: tuple[int, ...], spatial: Array
