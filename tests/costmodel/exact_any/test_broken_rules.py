@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mutations import broken_copy, checked
+from mutations import broken, broken_copy, checked
+from paths import ROOT
 from small_hierarchies import random_hierarchy
 
 from costmodel import LoopNestModel
@@ -136,7 +137,7 @@ BREAKS = {
     "a port is at work for outputs that are produced for the first time": (
         "tile_chains/once.py",
         "_fill_port",
-        "own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back",
+        "own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back * width",
         "own[b, t] -= 0",
     ),
     "tables serve whatever words cost": (
@@ -269,7 +270,7 @@ BREAKS = {
         "tile_chains/weights.py",
         "_delivery",
         "once * passing * fewest",
-        "once * passing * children",
+        "once * passing * spatial.prod(axis=1)",
     ),
     "memory outside the chip passes an output's words on as any level does": (
         "tile_chains/weights.py",
@@ -333,6 +334,11 @@ def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("problems") / "problems.json"
     path.write_text(json.dumps(entries))
     return path
+
+
+def test_every_rule_stands_in_the_sources() -> None:
+    for file, *change in BREAKS.values():
+        broken((ROOT / "costmodel" / file).read_text(), *change)
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from small_problems import check_any, random_mesh
 
-from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel import Codes, LoopNestModel, MapSpace, accelerator, workload
+from costmodel.arrays.tables import Array
 from costmodel.tile_chains.places import places
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.weights import entering_once, placed_weights, weights
@@ -67,6 +68,45 @@ def test_every_order_of_loops_is_a_place_once() -> None:
 
 def _check(seed: int, most: int) -> None:
     check_any(*random_mesh(np.random.default_rng(seed), most))
+
+
+def _assignments(space: MapSpace, codes: Codes) -> tuple[Array, Array]:
+    """Kept tensors, as bits `[B, L]`, and spatial factors `[B, L, n]` of mappings."""
+    tables, machine = space.tables, space.tables.machine
+    n, everything = tables.sizes.size, (1 << tables.sliding.size) - 1
+    rows = codes[:, :n] + tables.row_start[:-1]
+    keeps, spatial = [], []
+    for level, (slot, column) in enumerate(
+        zip(tables.spatial_slot, tables.keep_column, strict=True)
+    ):
+        factors = tables.factors[rows, slot] if slot >= 0 else np.ones(rows.shape, np.int64)
+        spatial.append(factors)
+        chosen = codes[:, column] if column >= 0 else np.full(len(codes), everything)
+        kept = (chosen | machine.always_kept[level]) & ~machine.never_kept[level] & everything
+        keeps.append(kept.astype(np.int64))
+    return np.stack(keeps, axis=1), np.stack(spatial, axis=1)
+
+
+def test_no_mapping_needs_less_than_its_assignment() -> None:
+    """Of every mapping of 30 random meshes; some floors are above what tensors need apart."""
+    raised = 0
+    for seed in range(72_000, 72_030):
+        space, codes, _ = random_mesh(np.random.default_rng(seed), 4_000)
+        if not len(codes):
+            continue
+        energy = LoopNestModel().evaluate(space, codes).energy_pj
+        keeps, spatial = _assignments(space, codes)
+        for kept in np.unique(keeps, axis=0):
+            mine = np.flatnonzero((keeps == kept).all(axis=1))
+            factors, which = np.unique(spatial[mine], axis=0, return_inverse=True)
+            least = np.full(len(factors), np.inf)
+            np.minimum.at(least, which.ravel(), energy[mine])
+            found = placed_weights(space, tuple(kept.tolist()), factors)
+            floor = found.fixed + entering_once(space, found.weight, found.outer).sum(axis=(1, 2))
+            assert (floor <= least * (1 + 1e-12)).all()
+            alone = weights(space, tuple(kept.tolist()), factors)
+            raised += int((found.fixed > alone.fixed * (1 + 1e-9)).sum())
+    assert raised > 20
 
 
 @pytest.mark.parametrize("seed", range(12))
