@@ -228,16 +228,16 @@ class Leaves:
             if max(columns) < 0:
                 continue
             listed = self._arranged(level, assignment.spatial[level])
+            # Where routers round, deliveries of as many hops may cost apart.
+            most = None if tables.machine.router[level] > 0 else 1
             if level not in charged:
-                ways = [_Way(way.hops, way.places | {level: listed[:1]}) for way in ways]
+                ways = [_Way(way.hops, way.places | {level: listed[:most]}) for way in ways]
                 continue
             inside = extents[level + 1]
             found = self._grouped(level, assignment.spatial[level], listed, inside)
             if len(found.members) * len(ways) > MOST_TOGETHER:
                 ways = [_Way(way.hops, way.places | {level: listed}) for way in ways]
                 continue
-            # Where routers round, deliveries of as many hops may cost apart.
-            most = None if tables.machine.router[level] > 0 else 1
             ways = [
                 _Way(way.hops | {level: twice[None]}, way.places | {level: members[:most]})
                 for way in ways

@@ -24,6 +24,7 @@ from fuzzing import NASTY, damaged, damaged_bytes, damaged_text, fuzz
 from paths import EXPERIMENTS, GOLDEN
 from sample_results import make_results
 
+import costmodel
 import searchers
 import surrogate
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
@@ -436,7 +437,7 @@ def small_files(folder: Path, count: int) -> tuple[Callable[[Any], object], Inpu
     return lambda case: case[0](case[1]), inputs()
 
 
-PRESETS = Path(inspect.getfile(accelerator)).parent / "presets"
+PRESETS = Path(inspect.getfile(costmodel)).parent / "presets"
 NESTS = sorted((GOLDEN / "timeloop-general").glob("*.jsonl.gz"))
 CONSTRAINTS = min((GOLDEN / "timeloop-mapspaces").glob("*.jsonl.gz"))
 DOORS: tuple[Door, ...] = (

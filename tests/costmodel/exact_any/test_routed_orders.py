@@ -74,6 +74,10 @@ def test_every_tiling_has_its_best_order() -> None:
     check_all(SEEDS, 3000)
 
 
+def test_routers_tell_places_apart_where_hops_are_free() -> None:
+    check(1029, 10_000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_more_tilings_have_their_best_order(block: int) -> None:
