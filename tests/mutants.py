@@ -2,12 +2,13 @@
 
 A seeded sample of small mutations (comparisons, arithmetic, constants, removed statements), each in
 a temporary copy of the tree, never in the tree itself. Compiled functions run interpreted, so that
-no machine code of other sources can answer; where plain Python is broken (`PLAIN`) they need not,
-and all tests of the room run, after those that import the module; of either the files that take
-least come first, as the unbroken tree has them. Each mutant runs its tests in a fork of a process
-that has the heavy libraries imported already. Results are JSON lines; a run that is started again
-with the same output goes on where it stopped. Processes may share a sample, and its output:
-`--shard 1/4` to `--shard 4/4`. `--again FILE` runs what survived in an earlier output once more.
+no machine code of other sources can answer; where a file of `ROOMS` that has none of them is broken
+they need not, and all tests of the room run, after those that import the module; of either the
+files that take least come first, as the unbroken tree has them. Each mutant runs its tests in a
+fork of a process that has the heavy libraries imported already. Results are JSON lines; a run that
+is started again with the same output goes on where it stopped. Processes may share a sample, and
+its output: `--shard 1/4` to `--shard 4/4`. `--again FILE` runs what survived in an earlier output
+once more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ TINY = "tests/costmodel/exact/test_exact.py::test_equals_exhaustive_enumeration_
 PINNED_PROOFS = "tests/costmodel/exact/test_pinned_proofs.py"
 PINNED_RUNS = "tests/searchers/test_pinned_searches.py"
 GENERAL = "tests/costmodel/loop_nest/test_golden_general.py"
-BITS = "tests/costmodel/problems/test_bits.py"
 MODEL = (
     "tests/costmodel/loop_nest/test_loopnest_by_hand.py",
     "tests/costmodel/loop_nest/test_golden_timeloop.py",
@@ -87,8 +87,8 @@ ANY_DEPTH = (
     "-k",
     "by_hand or test_equals_exhaustive or credits or fewer_words",
 )
-# Rooms that nothing compiles.
-PLAIN = ("orchestrator/",)
+# Who makes machine code of a function (`costmodel.compiled`).
+COMPILERS = {"compiled", "lean", "part"}
 
 
 def of_searcher(name: str) -> tuple[str, ...]:
@@ -104,11 +104,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "costmodel/loop_nest/networks.py": MODEL,
     "costmodel/loop_nest/spatial_groups.py": MODEL,
     "costmodel/loop_nest/temporal_reuse.py": MODEL,
-    "costmodel/arrays/machine_tables.py": (
-        f"{BITS}::test_the_least_share_in_use_is_met_to_the_bit",
-        f"{BITS}::test_dense_values_lie_across_accesses",
-        *MODEL,
-    ),
     "costmodel/loop_nest/nest_records.py": NESTS,
     "costmodel/loop_nest/nest_tables.py": NESTS,
     "costmodel/loop_nest/nest_validity.py": NESTS,
@@ -137,17 +132,23 @@ TESTS: dict[str, tuple[str, ...]] = {
         "gradient or descent",
     ),
     "searchers/shared/screened_descent.py": ("tests/searchers/test_gradient.py",),
+}
+# The tests of a file that has no compiled function, or of all such files of a folder.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "costmodel/arrays": tuple(
+        f"tests/costmodel/{room}" for room in ("problems", "loop_nest", "map_space")
+    ),
+    "costmodel/exact_any": ("tests/costmodel/exact_any",),
+    "costmodel/tile_chains": ("tests/costmodel/exact_any",),
+    "costmodel/networks": ("tests/costmodel/networks", "tests/orchestrator/networks"),
+    "orchestrator/networks": ("tests/costmodel/networks", "tests/orchestrator/networks"),
+    "surrogate": ("tests/surrogate",),
     "orchestrator/comparison/results.py": ("tests/orchestrator/comparison/test_results.py",),
     "orchestrator/comparison/results_files.py": ("tests/orchestrator/comparison/test_results.py",),
     **{
         f"orchestrator/{room}": (f"tests/orchestrator/{room}",)
-        for room in ("store", "sweep", "networks", "design")
+        for room in ("store", "sweep", "design")
     },
-    "surrogate/features.py": (
-        "tests/surrogate/test_surrogate.py",
-        "-k",
-        "features or step or gradients",
-    ),
 }
 # Imported before the forks: what takes long and is none of this project's.
 WARM = ("pytest", "numpy", "numba", "scipy.stats", "hypothesis", "pydantic", "yaml", "torch")
@@ -164,27 +165,56 @@ Work = tuple[Mutant, tuple[str, ...]]
 
 
 def every_mutant(only: list[str]) -> list[list[Work]]:
-    """The mutants of each entry of `TESTS`, or of those named only."""
+    """The mutants of each entry of `TESTS` and `ROOMS`, or of those named only."""
     pools = []
-    for path, tests in TESTS.items():
+    for path in dict.fromkeys((*TESTS, *ROOMS)):
         folder = ROOT / path
         files = sorted(folder.glob("*.py")) if folder.is_dir() else [folder]
         if not only or path in only:
             names = [str(file.relative_to(ROOT)) for file in files]
+            chosen = {name: selected(name, path) for name in names}
             pools.append(
-                [(broken, selected(name, tests)) for name in names for broken in mutants(name)]
+                [
+                    (broken, tests)
+                    for name, tests in chosen.items()
+                    if tests
+                    for broken in mutants(name)
+                ]
             )
     return pools
 
 
-def selected(name: str, tests: tuple[str, ...]) -> tuple[str, ...]:
-    """The tests of a file: of plain Python those of its room that import it come first."""
-    if not name.startswith(PLAIN):
-        return tests
+def room_of(name: str) -> tuple[str, ...]:
+    """The tests that `ROOMS` has for a file; none where it has none."""
+    return ROOMS.get(name) or ROOMS.get(name.rpartition("/")[0], ())
+
+
+@functools.cache
+def is_plain(name: str) -> bool:
+    """Whether a file lies in one of `ROOMS` and has no compiled function."""
+    if not room_of(name):
+        return False
+    return not any(
+        isinstance(node, ast.FunctionDef)
+        and any(isinstance(by, ast.Name) and by.id in COMPILERS for by in node.decorator_list)
+        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+    )
+
+
+def selected(name: str, entry: str) -> tuple[str, ...]:
+    """The tests of a file in an entry: of plain Python those of its room that import it come first.
+
+    None where the entry has none for it, or another entry names the file itself.
+    """
+    if entry != name and name in TESTS:
+        return ()
+    if not is_plain(name):
+        return TESTS.get(entry, ())
+    room = ROOMS.get(entry, ())
     module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     # Those of other rooms take long, and some of them measure.
-    near = [path for path in importers().get(module, ()) if path.startswith(tests)]
-    return tuple(dict.fromkeys((*near, *tests)))
+    near = [path for path in importers().get(module, ()) if path.startswith(room)]
+    return tuple(dict.fromkeys((*near, *room)))
 
 
 def quickest_first(
@@ -197,7 +227,7 @@ def quickest_first(
         tests: those of its room, as `selected` has them.
         seconds: what each file of tests took.
     """
-    if not name.startswith(PLAIN):
+    if not is_plain(name):
         return tests
     near = [path for path in tests if path.endswith(".py")]
     rest = [path for path in seconds if path.startswith(tests) and path not in near]
@@ -269,7 +299,9 @@ def key(entry: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(entry[name] for name in ("file", "line", "column", "was", "becomes"))
 
 
-def run_tests(tree: Path, tests: tuple[str, ...], limit: int) -> tuple[str, float]:
+def run_tests(
+    tree: Path, tests: tuple[str, ...], limit: int, interpreted: bool
+) -> tuple[str, float]:
     """`killed`, `survived` or `timeout`, and the seconds of processor time that it took.
 
     The limit is of processor time, so that a busy machine kills no mutant. SAID holds what was
@@ -288,7 +320,7 @@ def run_tests(tree: Path, tests: tuple[str, ...], limit: int) -> tuple[str, floa
         import numba
         import pytest
 
-        if tests[-1].startswith(tuple(f"tests/{room}" for room in PLAIN)):
+        if not interpreted:
             del os.environ["NUMBA_DISABLE_JIT"]
             numba.config.DISABLE_JIT = 0
         # Stopped tests leave no bytecode, so none of another mutant is read.
@@ -338,7 +370,7 @@ def main() -> None:
     parser.add_argument("--shard", type=part_of, metavar="K/N", default=(1, 1), help="a part")
     parser.add_argument("--again", type=Path, metavar="FILE", help="the survivors of that output")
     parser.add_argument("--output", type=Path, default=Path("mutants.jsonl"), help="JSON lines")
-    parser.add_argument("--only", nargs="*", default=[], help=f"of {', '.join(TESTS)}")
+    parser.add_argument("--only", nargs="*", default=[], help=f"of {', '.join((*TESTS, *ROOMS))}")
     options = parser.parse_args()
     if options.again and options.again.resolve() == options.output.resolve():
         parser.error("--again and --output: expected two files, got one.")
@@ -361,9 +393,10 @@ def main() -> None:
             entry: dict[str, Any] = {**broken.name}
             if key(entry) in known:
                 continue
-            room = frozenset(tests) if not broken.file.startswith(PLAIN) else frozenset(tests[-1:])
+            interpreted = not is_plain(broken.file)
+            room = frozenset(tests if interpreted else room_of(broken.file))
             if room not in limits:
-                outcome, seconds = run_tests(tree, tests, 1800)
+                outcome, seconds = run_tests(tree, tests, 1800, interpreted)
                 if outcome != "survived":
                     print((Path(folder) / SAID).read_text()[-4000:])
                     sys.exit(f"{' '.join(tests)} fails without any mutant ({outcome}), see above.")
@@ -374,7 +407,7 @@ def main() -> None:
             before = path.read_text()
             path.write_text(broken.source)
             ordered = quickest_first(broken.file, tests, took)
-            outcome, seconds = run_tests(tree, ordered, limit)
+            outcome, seconds = run_tests(tree, ordered, limit, interpreted)
             path.write_text(before)
             entry |= {"outcome": outcome, "seconds": round(seconds, 1)}
             output.write(json.dumps(entry) + "\n")
