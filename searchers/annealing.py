@@ -245,7 +245,7 @@ class Annealing(Asynchronous):
 
     def _offer(self, code: Codes, note: int, loss: float) -> None:
         """A move comes back to its chain, which may have gone on; a late start to any chain."""
-        row = np.array([note if note >= 0 else -note % self._chains])
+        row = np.array([abs(note) % self._chains])
         energy = self._energy(np.array([loss]))
         if metropolis(self.rng, self._losses[row], energy, self.temperature[row])[0]:
             self._codes[row], self._losses[row] = code, energy

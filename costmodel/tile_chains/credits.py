@@ -124,11 +124,11 @@ def _is_complete(
     stack: Array,
     depth: int,
 ) -> bool:
-    """Whether all loops over the axis stand, the innermost one among them."""
-    whole: bool = stack[depth, terms + FRESH] >= 0
+    """Whether all loops over the axis stand: the first to stand was the innermost one."""
     for k in range(terms):
-        whole = whole and stack[depth, k] == shape.sizes[shape.term_dimension[start + k]]
-    return whole
+        if stack[depth, k] != shape.sizes[shape.term_dimension[start + k]]:
+            return False
+    return True
 
 
 @part

@@ -268,3 +268,17 @@ def test_moves_of_every_chain_are_counted_whenever_they_come_back() -> None:
         tickets, codes = searcher.ask_more(4)
         searcher.tell_more(tickets[::-1], toy_losses(codes)[::-1])
     np.testing.assert_array_equal(searcher.state_dict()["memory"]["_steps"], [3, 3, 3, 3])
+
+
+def test_a_move_comes_back_to_its_own_chain() -> None:
+    searcher = make("annealing", SPACE, seed=0, chains=4, temperatures=(1.0, 0.1))
+    tickets, codes = searcher.ask_more(4)
+    searcher.tell_more(tickets, toy_losses(codes))
+    tickets, codes = searcher.ask_more(4)
+    chains = [searcher._out[ticket][1] for ticket in tickets]
+    assert sorted(chains) == [0, 1, 2, 3]
+    for loss, (ticket, code, chain) in enumerate(zip(tickets, codes, chains, strict=True), -9):
+        expected = searcher.state_dict()["memory"]["_codes"]
+        expected[chain] = code
+        searcher.tell_more([ticket], [2.0**loss])
+        np.testing.assert_array_equal(searcher.state_dict()["memory"]["_codes"], expected)

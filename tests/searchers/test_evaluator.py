@@ -314,6 +314,17 @@ def test_a_state_without_ties_keeps_what_was_first() -> None:
     np.testing.assert_array_equal(evaluator.best_code, code[1])
 
 
+def test_what_decides_between_equals_may_be_above_the_loss() -> None:
+    """Losses here are latencies, of which all are 1; energies decide, which are above 1."""
+    near = TARGET + np.array([0, 0, 1, 0, 0, 0])
+    assert 1.0 < toy_losses(near[None])[0] < toy_losses(CODES[:1])[0]
+    evaluator = Evaluator(ToyModel(), SPACE, iterations=9, objective="latency")
+    evaluator(CODES[:1])
+    evaluator(near[None].astype(np.int32))
+    assert evaluator.best_loss == 1.0
+    np.testing.assert_array_equal(evaluator.best_code, near)
+
+
 def test_a_tie_beyond_the_time_does_not_count() -> None:
     clock = Clock()
 
