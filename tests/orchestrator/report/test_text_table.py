@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from orchestrator.report import text_table
 from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Table
 from orchestrator.report.text_table import WIDTH, fitted, line_width, table_lines, wrapped
 
@@ -31,6 +33,33 @@ def test_a_foot_is_set_apart() -> None:
     assert [lines[0], *lines[2:4]] == table_lines(TABLE)
     assert lines[1] == lines[4] == "-" * len(lines[0])
     assert lines[5].split() == ["total", NOTHING]
+
+
+@pytest.mark.parametrize("foot", [(), [("total", float("nan"), "")]])
+@pytest.mark.parametrize("header", [TABLE.header, ("", "", ""), ("a long name of it", "b", "")])
+@pytest.mark.parametrize("width", [12, 25, 80])
+def test_many_rows_are_drawn_as_few_are(
+    foot: Any, header: Any, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("row", 10.0**one, "x" * one) for one in range(9)]
+    wide = [*rows, ("\u5bbd", 1.0, ""), ("two\nlines", 2.0, "a  b")]
+    for some in (TABLE.rows, rows, wide, rows[:1]):
+        table = replace(TABLE, rows=some, foot=foot, header=header)
+        monkeypatch.setattr(text_table, "MANY", 100)
+        few = table_lines(table, width=width)
+        monkeypatch.setattr(text_table, "MANY", 0)
+        assert table_lines(table, width=width) == few
+    monkeypatch.setattr(text_table, "_drawn_by_rich", refuse_many)
+    table_lines(replace(TABLE, rows=rows, foot=foot, header=header), width=80)
+
+
+def refuse_many(table: Table, widths: Any, cells: Any, rows: int) -> list[str]:
+    """Draws one row at most."""
+    assert rows == 1
+    return DRAWN_BY_RICH(table, widths, cells, rows)
+
+
+DRAWN_BY_RICH = text_table._drawn_by_rich
 
 
 def test_no_line_is_broken_unless_it_shall_be() -> None:
