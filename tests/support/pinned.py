@@ -23,6 +23,9 @@ from costmodel.costs import OBJECTIVES
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.pareto import pareto_front
 from costmodel.exact.prover import Prover
+from costmodel.networks.network import read_network
+from costmodel.networks.published_networks import PUBLISHED
+from costmodel.networks.transformers import TRANSFORMERS
 from mapspace.testing.toy_space import ToyModel, ToyPredictor, ToySpace
 from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_class
 
@@ -212,6 +215,34 @@ def defaults() -> Case:
     }
 
 
+# --- networks
+
+
+def networks() -> Iterator[str]:
+    """Published networks, and transformers with what can be said of them."""
+    yield from PUBLISHED
+    for name, model in TRANSFORMERS.items():
+        yield name
+        yield f"{name}:batch=3{'' if model.image else ',sequence=40'}"
+        if model.decodes:
+            yield f"{name}:phase=decode,sequence=70,batch=2"
+
+
+def network(name: str) -> Case:
+    """Its layers, what it holds, and what its other operators move."""
+    found = read_network(name)
+    own = name.partition(":")[0]
+    whole = PUBLISHED[own]() if own in PUBLISHED else None
+    return {
+        "parameters": TRANSFORMERS[own].parameters() if whole is None else whole.parameters,
+        "words": {key: list(words) for key, words in found.words.items()},
+        "layers": [
+            [layer.name, count, layer.macs, [layer.words(t) for t in range(len(layer.tensors))]]
+            for layer, count in found.layers
+        ],
+    }
+
+
 def read(name: str) -> Any:
     """What one of the files holds."""
     return json.loads((FOLDER / f"{name}.json").read_text())
@@ -228,4 +259,5 @@ if __name__ == "__main__":
     problems = [problem(seed) for seed in PROBLEMS]
     write("proofs", [{**case, "found": proof(case)} for case in problems])
     write("searches", [{"case": case, "found": search(case)} for case in searches()])
+    write("networks", [[name, network(name)] for name in networks()])
     write("defaults", [[name, values] for name, values in defaults().items()])
