@@ -13,11 +13,11 @@ layers:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from costmodel.networks.network import Listed, NetworkSource, listed_layers
+from costmodel.networks.network import Listed, NetworkSource, ReadNetwork, read_network
 from costmodel.networks.transformers import transformer_layers
 from costmodel.problems.affine import Workload
 from costmodel.problems.workloads import named_layers, network_names
@@ -48,12 +48,15 @@ class Step:
         return self.workload.words(-1)
 
 
-def load_chain(source: NetworkSource) -> tuple[str, list[Step]]:
+def load_chain(
+    source: NetworkSource, read: Callable[[], ReadNetwork] | None = None
+) -> tuple[str, list[Step]]:
     """A network's layers in their order.
 
     Args:
         source: `alexnet`, `vgg16`, `resnet50`, `mobilenetv2`, a transformer's name, or a file (or
             its content) whose layers say `input`.
+        read: the network of a file, where that is read elsewhere, too; None: it is read here.
 
     Raises:
         ConfigError: there is none of that name, or no layer says whose output it reads, or what is
@@ -66,8 +69,13 @@ def load_chain(source: NetworkSource) -> tuple[str, list[Step]]:
         entries = _transformer(source)
         if entries:
             return source, _steps(entries, where)
-    name, listed = listed_layers(source)
-    return name, _steps(listed, where)
+        if Path(source).suffix.lower() not in (".yaml", ".yml"):
+            raise ConfigError(
+                f"{source}: of this network the order is not known; expected alexnet, vgg16, "
+                "resnet50, mobilenetv2, a transformer, or a YAML file with layers."
+            )
+    found = read_network(source) if read is None else read()
+    return found.name, _steps(found.listed, where)
 
 
 def _preset(name: str) -> list[Listed]:

@@ -140,12 +140,14 @@ class ReadNetwork:
         words: what its operators without multiply-accumulates move, by operator: of a file what its
             layers say to be `between` two.
         left_out: what it lacks of the network that it was read from, each with the reason.
+        listed: of a file, or its content, every entry in its order.
     """
 
     name: str
     layers: list[tuple[Workload, int]]
     words: dict[str, Words]
     left_out: tuple[str, ...] = ()
+    listed: tuple[Listed, ...] = ()
 
 
 def read_network(source: NetworkSource) -> ReadNetwork:
@@ -235,7 +237,8 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, unnamed: str) -> R
         raise ConfigError(
             f"{source}: layers: two different layers are called {twice!r}; give each a name."
         )
-    return ReadNetwork(name or unnamed, layers, _moved(listed), tuple(data.get("left_out", ())))
+    left_out = tuple(data.get("left_out", ()))
+    return ReadNetwork(name or unnamed, layers, _moved(listed), left_out, tuple(listed))
 
 
 def _moved(listed: Sequence[Listed]) -> dict[str, Words]:
@@ -272,25 +275,6 @@ class Listed:
     input: str | None
     until: str | None
     between: str | None
-
-
-def listed_layers(source: NetworkSource) -> tuple[str, list[Listed]]:
-    """The name of a network's file, or of its content, and every entry in its order.
-
-    Raises:
-        ConfigError: as in `read_network`.
-    """
-    if isinstance(source, Mapping):
-        name, layers = _listed(source, "network", Path())
-        return name or "network", layers
-    path = Path(source)
-    if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
-        raise ConfigError(
-            f"{source}: of this network the order is not known; expected alexnet, vgg16, resnet50, "
-            "mobilenetv2, a transformer, or a YAML file with layers."
-        )
-    name, layers = _listed(load_yaml(path), str(source), path.parent)
-    return name or path.stem, layers
 
 
 def _listed(data: Mapping[str, Any], source: str, folder: Path) -> tuple[str, list[Listed]]:

@@ -15,18 +15,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
+from costmodel.exact_any.known import SLACK
 from costmodel.exact_any.weighted import Line, Point, point_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
 from costmodel.networks.fused import Pair, Plan, plans
-from costmodel.networks.moves import READ, UPDATE
+from costmodel.networks.moves import READ, UPDATE, Moved
 from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from orchestrator.networks.layer_lines import NO_CODE, SLICE, LayerLines, Weight
@@ -191,6 +193,14 @@ class PairLines(LayerLines):
     def runs(self) -> bool:
         """Whether there is a plan that can run."""
         return self._first is not None
+
+    @cached_property
+    def floor(self) -> Moved:
+        """What every plan takes: the work of both operations."""
+        macs = self.pair.producer.macs, self.pair.consumer.macs
+        elements = self._machine.processing_elements
+        energy = Fraction(sum(macs) * self._machine.mac_energy_pj * (1 - SLACK))
+        return Moved(energy, sum(one // elements for one in macs))
 
     def begin(self, seconds: float | None = None) -> None:
         """Looks for mappings of the parts of a first plan; there is one, as `runs` says.

@@ -10,12 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from costmodel.exact_any.choice import is_older, load_prover
 from costmodel.exact_any.front import prove_front
+from costmodel.exact_any.known import SLACK
 from costmodel.exact_any.weighted import LeastSum, Line, Point, point_of
+from costmodel.machines.bounds import floor
 from costmodel.map_space.map_space import MapSpace
 from costmodel.networks.moves import Moved
 from costmodel.space import Codes
@@ -60,6 +63,12 @@ class LayerLines:
     _proofs: dict[Weight, LeastSum] = field(default_factory=dict)
     _spent: dict[Weight, float] = field(default_factory=dict)
     _settled: set[Weight] = field(default_factory=set)
+
+    @cached_property
+    def floor(self) -> Moved:
+        """What every mapping takes, before anything is proven."""
+        least = floor(self.space.workload, self.space.accelerator)
+        return Moved(Fraction(least.energy_pj * (1 - SLACK)), int(least.latency_cycles))
 
     def begin(self, seconds: float | None = None) -> None:
         """Looks for a first mapping: among random ones, else by a proof.
@@ -207,7 +216,7 @@ class LayerLines:
         return Line(weight, shared.energy + weight * shared.cycles, shared, True)
 
     def bound_at(self, weight: Weight, fewest: Fraction = Fraction(0)) -> Fraction:
-        """What is certain of a weighted sum, by its own line or by those of other weights.
+        """What is certain of a weighted sum, by its own line, those of other weights or the floor.
 
         Args:
             weight: of the sum.
@@ -216,11 +225,15 @@ class LayerLines:
         own = self.lines.get(weight)
         if own is not None and own.proven:
             return own.bound
-        found = Fraction(0) if own is None else own.bound
+        energy, cycles = self.floor
+        fewest = max(fewest, Fraction(cycles))
         if None in self.lines:
             fewest = max(fewest, self.lines[None].bound)
+        found = fewest if weight is None else energy + weight * fewest
+        if own is not None:
+            found = max(found, own.bound)
         if weight is None:
-            return max(found, fewest)
+            return found
         known = [(other, line.bound) for other, line in self.lines.items() if other is not None]
         below = [one for one in known if one[0] < weight] or [(Fraction(0), Fraction(0))]
         between = max(bound + (weight - low) * fewest for low, bound in below)

@@ -9,6 +9,8 @@ ways to choose is a shortest path whose states are the tensors that lie there; t
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -59,6 +61,18 @@ class Way(NamedTuple):
         return self.lines.bound_at(weight) + line.sum_of(Point(*self.moves, NO_CODE))
 
 
+class _Stage(NamedTuple):
+    """The ways of a step, for a shortest path.
+
+    times: how often the step occurs; states: behind it; edges: of every way which state is before
+    it, which behind it, and which of the costs it has.
+    """
+
+    times: int
+    states: int
+    edges: list[tuple[int, int, int]]
+
+
 class Ways:
     """Every way in which the steps of a network can run.
 
@@ -99,14 +113,30 @@ class Ways:
         self._pairs: dict[tuple[object, ...], PairLines | None] = (
             {} if known is None else known._pairs
         )
+        # Of ten thousand steps a hash takes half a second, and each is asked for several times.
+        self._hashes: list[str] = (
+            [step.workload.hash for step in steps] if known is None else known._hashes
+        )
+        self._words: list[int] = [step.words for step in steps] if known is None else known._words
         self.ways: list[list[Way]] = []
-        states: set[State] = {frozenset()}
-        for place in range(len(steps)):
+        # One of all that cost the same, and the ways as numbers.
+        self._costly: list[Way] = []
+        self._stages: list[_Stage] = []
+        kinds: dict[tuple[int, Moved], int] = {}
+        states: dict[State, int] = {frozenset(): 0}
+        for place, step in enumerate(steps):
             if clock is not None:
-                clock.require(place, len(steps))
+                clock.require(place, len(steps), "layers")
             ways = [way for state in states for way in self._of(place, state)]
             self.ways.append(ways)
-            states = {way.after for way in ways}
+            before, states, edges = states, {}, list[tuple[int, int, int]]()
+            for way in ways:
+                kind = kinds.setdefault((id(way.lines), way.moves), len(kinds))
+                if kind == len(self._costly):
+                    self._costly.append(way)
+                after = states.setdefault(way.after, len(states))
+                edges.append((before[way.before], after, kind))
+            self._stages.append(_Stage(step.count, len(states), edges))
             if len(states) > MOST_STATES:
                 raise ConfigError(
                     f"{steps[place].workload.name}: more than {MOST_STATES} sets of tensors could "
@@ -116,7 +146,7 @@ class Ways:
     @property
     def layers(self) -> tuple[LayerLines, ...]:
         """What is proven of each distinct layer with each that can lie on the chip."""
-        found = {id(way.lines): way.lines for ways in self.ways for way in ways}
+        found = {id(way.lines): way.lines for way in self._costly}
         return tuple(found.values())
 
     def _of(self, place: int, before: State) -> Iterator[Way]:
@@ -132,7 +162,7 @@ class Ways:
             lying = before | {place} if stays else before
             roles = ("input",) if step.source in before else ()
             roles = (*roles, "output") if stays else roles
-            words = sum(self.steps[one].words for one in lying)
+            words = sum(self._words[one] for one in lying)
             lines = self._with(place, roles, words)
             if lines is not None:
                 after = frozenset(one for one in lying if self.steps[one].until > place)
@@ -146,7 +176,7 @@ class Ways:
         step = self.steps[place]
         if not self._moves or step.operator is None or step.source is None:
             return NO_MOVES
-        words = self.steps[step.source].words
+        words = self._words[step.source]
         if on_chip:
             return changed_on_chip(self._machine, words)
         return changed_off_chip(self._machine, words, words)
@@ -157,7 +187,7 @@ class Ways:
         if step.until != place + 1 or self.steps[place + 1].source != place:
             return None
         behind = self.steps[place + 1]
-        key = (step.workload.hash, behind.workload.hash, behind.operator, self._moves)
+        key = (self._hashes[place], self._hashes[place + 1], behind.operator, self._moves)
         if key not in self._pairs:
             pair = Pair(step.workload, behind.workload, behind.operator, self._moves)
             lines = PairLines(pair, self._machine)
@@ -166,7 +196,7 @@ class Ways:
 
     def _with(self, place: int, roles: tuple[str, ...], words: int) -> LayerLines | None:
         work = self.steps[place].workload
-        key = (work.hash, roles, words)
+        key = (self._hashes[place], roles, words)
         if key not in self._lines:
             machine = resident_machine(self._machine, roles, words)
             space = None if machine is None else MapSpace(work, machine)
@@ -179,31 +209,30 @@ class Ways:
 
     def shortest(self, cost: Callable[[Way], Fraction]) -> tuple[Fraction, list[Way]]:
         """The least sum of counts x costs, and the ways that have it."""
-        best: dict[State, Fraction] = {frozenset(): Fraction(0)}
+        costs = [cost(way) for way in self._costly]
+        # Whole numbers of one unit add up ten times as fast as fractions.
+        unit = math.lcm(*(one.denominator for one in costs))
+        whole = [one.numerator * (unit // one.denominator) for one in costs]
+        best = [0]
         # Of each step and what lies on the chip after it, the best way there.
-        came: list[dict[State, Way]] = []
-        # Equal layers have equal ways.
-        known: dict[tuple[int, Moved], Fraction] = {}
-        for step, ways in zip(self.steps, self.ways, strict=True):
-            further: dict[State, Fraction] = {}
-            by: dict[State, Way] = {}
-            for way in ways:
-                if way.before not in best:
-                    continue
-                kind = id(way.lines), way.moves
-                if kind not in known:
-                    known[kind] = cost(way)
-                total = best[way.before] + step.count * known[kind]
-                if way.after not in further or total < further[way.after]:
-                    further[way.after], by[way.after] = total, way
-            best = further
+        came: list[list[int]] = []
+        for times, states, edges in self._stages:
+            further: list[int | None] = [None] * states
+            by = [0] * states
+            for number, (before, after, kind) in enumerate(edges):
+                total, least = best[before] + times * whole[kind], further[after]
+                if least is None or total < least:
+                    further[after], by[after] = total, number
+            best = [least for least in further if least is not None]
             came.append(by)
-        state = min(best, key=lambda one: best[one])
-        least, path = best[state], []
-        for by in reversed(came):
-            path.append(by[state])
-            state = path[-1].before
-        return least, path[::-1]
+        state = min(range(len(best)), key=lambda one: best[one])
+        found, path = Fraction(best[state], unit), []
+        for stage, by, ways in zip(
+            reversed(self._stages), reversed(came), reversed(self.ways), strict=True
+        ):
+            path.append(ways[by[state]])
+            state = stage.edges[by[state]][0]
+        return found, path[::-1]
 
     def least_of(self, weight: Weight) -> Fraction:
         """What the weighted sum of the steps is at least, of what was proven for the weight."""
@@ -231,9 +260,14 @@ class Resident(Jointly):
 
     def sums(self, choice: Choice) -> tuple[Fraction, int]:
         """Energy (pJ) and cycles of a mapping per step."""
-        pairs = list(zip(self._ways.steps, choice, strict=True))
-        energy = sum((step.count * point.energy for step, point in pairs), self._fixed.energy)
-        return energy, self._fixed.cycles + sum(s.count * point.cycles for s, point in pairs)
+        # Equal steps have one point, and fractions add up slowly.
+        points = {id(point): point for point in choice}
+        times = Counter[int]()
+        for step, point in zip(self._ways.steps, choice, strict=True):
+            times[id(point)] += step.count
+        taken = [(count, points[one]) for one, count in times.items()]
+        energy = sum((count * point.energy for count, point in taken), self._fixed.energy)
+        return energy, self._fixed.cycles + sum(count * point.cycles for count, point in taken)
 
     def _shortest(self, weight: Weight) -> tuple[list[Way], Choice]:
         """The best ways and mappings known for a weight."""
@@ -283,10 +317,15 @@ class Resident(Jointly):
 
     def _loosest(self, weight: Weight) -> LayerLines | None:
         _, path = self._ways.shortest(lambda way: way.bound(weight))
+        # Of equal layers the one that occurs most often at a time leaves most.
+        most: dict[int, tuple[int, LayerLines]] = {}
+        for step, way in zip(self._ways.steps, path, strict=True):
+            if step.count > most.get(id(way.lines), (0, None))[0]:
+                most[id(way.lines)] = step.count, way.lines
         left = [
-            (step.count * way.lines.looseness(weight), way.lines)
-            for step, way in zip(self._ways.steps, path, strict=True)
-            if not way.lines.is_proven(weight)
+            (count * lines.looseness(weight), lines)
+            for count, lines in most.values()
+            if not lines.is_proven(weight)
         ]
         return max(left, key=lambda one: one[0])[1] if left else None
 

@@ -117,6 +117,8 @@ def certify_resident(
         fixed: what the network costs beside.
     """
     steps, path, found = chosen
+    # Equal steps have one record.
+    known: dict[tuple[int, bytes], dict[str, Any]] = {}
     listed: list[_StepOf] = []
     rest: list[dict[str, Any]] = []
     for step, way, point in zip(steps, path, found.choice, strict=True):
@@ -129,7 +131,10 @@ def certify_resident(
             records = [mapping_record(s, p.code) for s, p in zip(spaces, points, strict=True)]
             record, rest = records[0], records[1:]
         else:
-            record = mapping_record(way.lines.space, point.code)
+            kind = id(way.lines), point.code.tobytes()
+            if kind not in known:
+                known[kind] = mapping_record(way.lines.space, point.code)
+            record = known[kind]
         listed.append(
             _StepOf(
                 workload=step.workload,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
+from costmodel.exact_any.choice import load_prover
 from costmodel.machines.resident import shared_buffer
 from costmodel.map_space.meant_entries import serving
 from costmodel.networks.chains import Step, load_chain
@@ -46,7 +47,7 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
     """
     (limit, seconds), (name, steps), device = together(
         lambda: goal_of(request, "what stays on the chip is chosen"),
-        lambda: load_chain(request.network),
+        lambda: load_chain(request.network, lambda: request.read_network),
         lambda: request.device,
     )
     device = serving(device, (step.workload for step in steps))
@@ -112,11 +113,13 @@ def _search_now(
     bare = [replace(step, until=place) for place, step in enumerate(steps)]
     alone = Ways(bare, device, known=ways, moves=moves, clock=clock)
     whole = Ways(steps, device, known=ways, moves=moves, clock=clock) if fused else None
-    started = time.monotonic()
+    with clock.paused():
+        load_prover(ways.layers[0].space)
+    started, seconds = time.monotonic(), max(LEAST_SECONDS, clock.left)
     with interruptible() as interrupted:
 
         def run(some: Ways, ends: float) -> Resident:
-            begin_all(some.layers, TimeLeft(max(LEAST_SECONDS, ends - time.monotonic())))
+            begin_all(some.layers, clock.part(ends - time.monotonic()))
             options: dict[str, Any] = {
                 "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
                 "gap": request.gap,

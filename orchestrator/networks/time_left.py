@@ -62,21 +62,28 @@ class TimeLeft:
         even = self.left * at_once / layers
         return max(LEAST_SECONDS, min(max(even, LEAST_SHARE), self.left))
 
-    def require(self, done: int, layers: int) -> None:
+    def require(self, done: int, layers: int, what: str = "distinct layers") -> None:
         """Ends what no part of the layers is an answer to, once it takes much longer than its time.
 
         Args:
             done: how many layers are done.
             layers: of how many.
+            what: what they are, for the message.
 
         Raises:
             DataError: the time is over.
         """
         if self.left < -PATIENCE_SECONDS:
             raise DataError(
-                f"In {self.seconds:g} s {done:,} of {layers:,} distinct layers were begun, and no "
-                "part of them is an answer; expected more seconds, or each layer by itself."
+                f"In {self.seconds:g} s {done:,} of {layers:,} {what} were begun, and no part of "
+                "them is an answer; expected more seconds, or each layer by itself."
             )
+
+    def part(self, seconds: float) -> TimeLeft:
+        """A part of it that begins now, with patience of its own; what it says is of the whole."""
+        found = TimeLeft(self.seconds)
+        found._ends = time.monotonic() + max(LEAST_SECONDS, seconds)
+        return found
 
     @contextmanager
     def paused(self) -> Iterator[None]:

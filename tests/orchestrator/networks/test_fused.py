@@ -90,6 +90,9 @@ def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) ->
         if sums:
             break
     lines = PairLines(Pair(*pair, "softmax" if rows else None), machine)
+    energies, cycles = zip(*sums, strict=True)
+    assert 0 < lines.floor.energy <= min(energies)
+    assert lines.floor.cycles <= min(cycles)
     for weight in weights:
         line = lines.prove(weight, 60.0)
         least = min(c if weight is None else e + float(weight) * c for e, c in sums)

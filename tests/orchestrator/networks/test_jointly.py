@@ -23,10 +23,11 @@ from costmodel.costs import Objective
 from costmodel.exact.objective import SCALE, WEIGHTED, is_below, rank
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.weighted import Line
+from costmodel.networks.moves import Moved
 from costmodel.networks.network import load_network
 from mapspace.errors import ConfigError
 from orchestrator.networks import jointly, layer_lines
-from orchestrator.networks.jointly import Jointly, Optimum
+from orchestrator.networks.jointly import ROUNDING, Jointly, Optimum
 from orchestrator.networks.layer_lines import LayerLines
 from orchestrator.networks.limited import Limited
 from orchestrator.networks.lines import Cut, Limit, corners, lower_bound
@@ -154,16 +155,30 @@ def test_ties_are_broken_however_little_is_proven_at_a_time(
 
 
 @pytest.mark.parametrize("objective", ["edp", "ed2p"])
-def test_proofs_that_have_only_begun_bound_nothing(
+def test_proofs_that_have_only_begun_are_bounded_by_the_work(
     objective: Objective, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of large layers in short slices, whose tables are not there yet."""
+    """As those of large layers in short slices, whose tables are not there yet.
+
+    Every multiply-accumulate takes its energy, and an element's cycle. Where it takes no energy
+    nothing is certain.
+    """
     nothing = Line(None, Fraction(0), None, False)
     monkeypatch.setattr(layer_lines.LeastSum, "run", lambda self, seconds: nothing)
     monkeypatch.setattr(jointly, "GLANCE", 0.01)
     layers = [LayerLines(space, count) for space, count, _ in some_layers(0, 300, deep=False)]
     for one in layers:
         one.begin()
+    found = Jointly(layers, objective, seconds=1.0).run()
+    energy, cycles = (sum(one.count * one.floor[side] for one in layers) for side in range(2))
+    work = sum(one.count * one.space.workload.macs for one in layers)
+    assert energy >= work * Fraction(layers[0].space.accelerator.mac_energy_pj) * (1 - ROUNDING)
+    assert cycles * layers[0].space.accelerator.processing_elements >= work / 2
+    assert found.bound >= energy * cycles ** (2 if objective == "ed2p" else 1)
+    assert found.bound <= found.value
+    for one in layers:
+        one.floor = Moved(Fraction(0), 0)
+        one.lines.clear()
     found = Jointly(layers, objective, seconds=1.0).run()
     assert (found.bound, found.gap) == (0, float("inf"))
 

@@ -114,6 +114,10 @@ def check(seed: int, most: int) -> bool | None:
         assert float(found.bound) <= least * (1 + 1e-9), where
         if objective in ("energy", "latency"):
             check_tie(found, sums, where)
+        for lines in ways.layers:
+            floor = lines.floor
+            assert all(p.energy >= floor.energy for p in lines.points), where
+            assert all(p.cycles >= floor.cycles for p in lines.points), where
         stays |= any(way.stays for way in proof.path)
     return stays
 

@@ -12,7 +12,9 @@ import pytest
 from commands import call
 
 import mapspace as ms
+from costmodel.networks import network
 from mapspace.errors import DataError
+from mapspace.strict_yaml import load_yaml
 from orchestrator.answers.request import Request
 from orchestrator.networks import search, time_left
 from orchestrator.networks.time_left import LEAST_SHARE, TimeLeft
@@ -24,6 +26,17 @@ def many(layers: int) -> dict[str, Any]:
         {"name": f"l{one}", "gemm": {"M": 480 + one, "N": 360, "K": 240}} for one in range(layers)
     ]
     return {"name": "many", "layers": found}
+
+
+def chain(layers: int, kinds: int) -> dict[str, Any]:
+    """A network whose layers each read the one before, of so many sizes."""
+    found = many(layers)
+    for place, layer in enumerate(found["layers"]):
+        columns = [240 + one % kinds for one in (place, place - 1 if place else 0)]
+        layer["gemm"] = {"M": 480, "N": columns[0], "K": columns[1]}
+        if place:
+            layer["input"] = f"l{place - 1}"
+    return found
 
 
 def test_seconds_end_a_network_of_many_layers(
@@ -87,17 +100,33 @@ def test_a_choice_for_all_layers_is_refused_when_its_time_is_over(
 ) -> None:
     """No part of the layers is an answer for the network."""
     monkeypatch.setattr(time_left, "PATIENCE_SECONDS", 0.0)
-    content = many(2000)
-    for before, layer in enumerate(content["layers"][1:] if resident else ()):
-        layer["input"] = f"l{before}"
-        layer["gemm"] = {"M": 480, "N": 240 + before % 900, "K": 1}
-        layer["gemm"]["K"] = content["layers"][before]["gemm"]["N"]
+    content = chain(2000, 900) if resident else many(2000)
+    what = "layers" if resident else "distinct layers"
     began = time.monotonic()
-    with pytest.raises(DataError, match=r"In 0\.2 s [\d,]+ of 2,000 distinct layers were begun"):
+    with pytest.raises(DataError, match=rf"In 0\.2 s [\d,]+ of 2,000 {what} were begun"):
         ms.search_network(
             content, "mm256", jointly=True, resident=resident, seconds=0.2, store=False
         )
     assert time.monotonic() - began < 40
+
+
+def test_many_layers_of_few_kinds_are_bounded_in_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, their choice and a bound are an answer; the file is read once."""
+    read = list[object]()
+    monkeypatch.setattr(network, "load_yaml", lambda path: read.append(path) or load_yaml(path))
+    source = tmp_path / "many.yaml"
+    source.write_text(json.dumps(chain(3000, 3)))
+    began = time.monotonic()
+    found = ms.search_network(
+        source, "mm256", jointly=True, resident=True, seconds=0.5, store=False
+    )
+    assert time.monotonic() - began < 40
+    assert read == [source]
+    assert len(found.ran) == 3000
+    assert 0 < found.lower_bound <= found.value
+    assert found.certificate.seconds < 10
 
 
 def test_the_layers_that_are_left_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
