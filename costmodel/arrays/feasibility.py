@@ -76,6 +76,82 @@ def axes_in_use(
 
 
 @part
+def height_of(tables: NestTables, level: int, d: int, rows: Array, axes: int) -> int:
+    """The part of a dimension's spatial factor below a level that runs along the height."""
+    if (axes >> d) & 1:
+        return int(tables.factors[rows[d], tables.spatial_slot[level]])
+    if tables.tall.shape[0] == 0:
+        return 1
+    return int(tables.tall[rows[d], level])
+
+
+@part
+def beyond_axes(width: int, height: int, wide: int, tall: int, free: int) -> int:
+    """What loops need beyond a mesh on which any of them may be split in two, one along each axis.
+
+    Products of their factors decide: every divisor of a product is one of divisors.
+
+    Args:
+        width: of the mesh.
+        height: of the mesh.
+        wide: product of what runs along the width only.
+        tall: product of what runs along the height only.
+        free: product of what may be split.
+
+    Returns:
+        Children beyond one of its axes (0: fits).
+    """
+    if wide > width:
+        return wide - width
+    along = min(free, width // wide)
+    while free % along:
+        along -= 1
+    return max(0, tall * (free // along) - height)
+
+
+@part
+def beyond_mesh(tables: NestTables, level: int, factors: Array) -> int:
+    """As `beyond_axes`, for spatial factors `[n]` below a level."""
+    machine = tables.machine
+    wide = 1
+    tall = 1
+    free = 1
+    for d in range(factors.size):
+        if (machine.only_x[level] >> d) & 1:
+            wide *= factors[d]
+        elif (machine.only_y[level] >> d) & 1:
+            tall *= factors[d]
+        else:
+            free *= factors[d]
+    return beyond_axes(tables.mesh[level, 0], tables.mesh[level, 1], wide, tall, free)
+
+
+@lean
+def fill_beyond_mesh(tables: NestTables, level: int, factors: Array, beyond: Array) -> None:
+    """Fills `[V]` of `beyond_mesh` for spatial factors `[V, n]` below a level."""
+    for v in range(beyond.size):
+        beyond[v] = beyond_mesh(tables, level, factors[v])
+
+
+@part
+def _beyond_both(tables: NestTables, level: int, rows: Array) -> int:
+    """As `beyond_mesh`, of a mapping's rows `[n]`."""
+    machine, slot = tables.machine, tables.spatial_slot[level]
+    wide = 1
+    tall = 1
+    free = 1
+    for d in range(rows.size):
+        factor = tables.factors[rows[d], slot]
+        if (machine.only_x[level] >> d) & 1:
+            wide *= factor
+        elif (machine.only_y[level] >> d) & 1:
+            tall *= factor
+        else:
+            free *= factor
+    return beyond_axes(tables.mesh[level, 0], tables.mesh[level, 1], wide, tall, free)
+
+
+@part
 def check_fanout(
     tables: NestTables,
     code: Codes,
@@ -85,6 +161,11 @@ def check_fanout(
     for level in range(tables.fanout.size):
         slot = tables.spatial_slot[level]
         if slot < 0:
+            continue
+        if tables.machine.both[level]:
+            over = _beyond_both(tables, level, rows)
+            if over > 0:
+                return over
             continue
         column = tables.spatial_axis_column[level]
         axes = axes_in_use(tables, level, code)
@@ -254,10 +335,9 @@ def _check_meshes(
         axes = axes_in_use(tables, level, code)
         for d in range(rows.size):
             factor = tables.factors[rows[d], tables.spatial_slot[level]]
-            if (axes >> d) & 1:
-                along_y *= factor
-            else:
-                along_x *= factor
+            tall = height_of(tables, level, d, rows, axes)
+            along_y *= tall
+            along_x *= factor // tall
     return 0
 
 

@@ -35,6 +35,7 @@ class MachineTables(NamedTuple):
 
     What is kept and where: always_kept and never_kept `[L]` bit t: tensor t; only_x, only_y and
     barred `[L]` bit d: dimension d runs along the width only, the height only, or not at all;
+    both `[L]` 1 where the others may run along both axes of the mesh at once;
     placed_start `[L]` (-1: everything is left) into placed: on a mesh, per set of dimensions the
     nearest one that may run along the height; in a row, per set whether all of it may have loops;
     least_units multiply-accumulate units that must work; room `[L, T]` what a value takes of a
@@ -64,6 +65,7 @@ class MachineTables(NamedTuple):
     only_x: Array
     only_y: Array
     barred: Array
+    both: Array
     placed_start: Array
     placed: Array
     least_units: int
@@ -148,6 +150,7 @@ def machine_tables(
         only_x=np.array([x for x, _, _ in spread], dtype=np.int64),
         only_y=np.array([y for _, y, _ in spread], dtype=np.int64),
         barred=np.array([barred for _, _, barred in spread], dtype=np.int64),
+        both=np.array([accelerator.takes_both_axes(level) for level in levels], dtype=np.int64),
         placed_start=np.full(len(levels), -1, dtype=np.int64),
         placed=np.zeros(0, dtype=np.int64),
         least_units=1,

@@ -52,6 +52,10 @@ MOST_FACTORS = 1 << 24
 """Numbers in the table of all factorisations, and in that of the allocations of a level's banks."""
 
 
+NOT_SPLIT = np.zeros((0, 0), dtype=np.int64)
+"""Of tables in which no dimension runs along both axes of a mesh, or it makes no difference."""
+
+
 @read_by_reference
 class NestTables(NamedTuple):
     """Everything about a (workload, accelerator) that compiled code needs.
@@ -77,7 +81,8 @@ class NestTables(NamedTuple):
     Factorisations:
         row_start `[n + 1]`; factors `[rows, S]` ordered exact factorisations of each dimension in
         lexicographic order; within `[rows, S + 1]` products of the factors from a slot inwards;
-        least and most `[S, n]` what factors are between.
+        least and most `[S, n]` what factors are between; tall `[rows, L]` of spatial factors
+        along both axes of a mesh the part along the height, else 1; none where no row has any.
 
     Codes:
         orders `[n!, n]` dimensions outermost first, lexicographic; ranks `[n!, n]` their inverse;
@@ -144,6 +149,7 @@ class NestTables(NamedTuple):
     prime_value: Array
     imperfect: int = 0
     truly: int = 0
+    tall: Array = NOT_SPLIT
 
 
 class Attribute(NamedTuple):
@@ -320,6 +326,26 @@ def _check_utilisation(
             )
 
 
+def _check_axes(accelerator: Accelerator) -> None:
+    """Refuses dimensions along both axes of a mesh where more than their product would matter."""
+    levels = accelerator.levels
+    meshes = [level.name for level in levels if accelerator.takes_both_axes(level)]
+    if not meshes:
+        return
+    if accelerator.factors == "imperfect":
+        raise ConfigError(
+            f"accelerator.levels[{meshes[0]}].axes: both axes for one dimension need factors: "
+            "perfect, got imperfect; give axes: one."
+        )
+    for level in levels:
+        if level.fanout > 1 and (level.hop_energy_pj > 0 or level.router_pj > 0):
+            key = "hop_energy_pj" if level.hop_energy_pj > 0 else "router_pj"
+            raise ConfigError(
+                f"accelerator.levels[{meshes[0]}].axes: both axes for one dimension are for "
+                f"machines without hops, and {level.name} has {key}; give axes: one."
+            )
+
+
 def build_tables(
     workload: Workload, accelerator: Accelerator
 ) -> tuple[NestTables, tuple[Attribute, ...]]:
@@ -337,6 +363,7 @@ def build_tables(
     levels = accelerator.levels
     names = workload.dimension_names
     tensor_names = workload.tensor_names
+    _check_axes(accelerator)
     indexing = {tensor.name: tensor.dimensions for tensor in workload.tensors}
     packing = pack(accelerator, workload.bits_by_tensor)
     machine = machine_tables(accelerator, workload.roles, names, indexing=indexing, packing=packing)
@@ -459,7 +486,8 @@ def _choices(
     for index, level in enumerate(levels):
         if level.hop_energy_pj > 0 or (level.router_pj > 0 and level.fanout > 1):
             yield "spatial-order", index, orders
-        if level.width_height[1] > 1:
+        # Without hops loops of one dimension along both axes are as one, wherever they lie.
+        if level.width_height[1] > 1 and not accelerator.takes_both_axes(level):
             yield "spatial-axis", index, 2**dimensions
     for index, level in enumerate(levels):
         if level.banks is not None:

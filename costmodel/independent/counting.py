@@ -178,6 +178,10 @@ class Counter:
         for index, level in enumerate(self.accelerator.levels):
             width, height = level.mesh or (level.fanout, 1)
             spatial = tiling.spatial[index]
+            if self.accelerator.takes_both_axes(level):
+                if not self._fits_both(index, spatial):
+                    return f"the spatial loops of {level.name} do not fit"
+                spatial = (1,) * len(spatial)
             along = [1, 1]
             for d, factor in enumerate(spatial):
                 along[d in tiling.upwards[index]] *= factor
@@ -217,21 +221,42 @@ class Counter:
 
     def _may_spread(self, index: int, spatial: tuple[int, ...], upwards: frozenset[int]) -> bool:
         """Whether the machine's rules let dimensions run across the children of a level so."""
-        level, names = self.accelerator.levels[index], self.workload.dimension_names
-        if level.spatial is None:
+        return all(
+            factor == 1 or self._may_run(index, d, d in upwards) for d, factor in enumerate(spatial)
+        )
+
+    def _may_run(self, index: int, d: int, upwards: bool) -> bool:
+        """Whether a dimension may run along the width below a level, or upwards."""
+        rules = self.accelerator.levels[index].spatial
+        if rules is None:
             return True
-        ways = (level.spatial.x, level.spatial.x_reuse), (level.spatial.y, level.spatial.y_reuse)
-        for d, factor in enumerate(spatial):
-            named, reused = ways[d in upwards]
-            if factor == 1 or (named is None and reused is None):
-                continue
-            lacked = any(
-                role in (reused or ()) and all(e != d for terms in self._axes[t] for e, _ in terms)
-                for t, role in enumerate(self.workload.roles.values())
-            )
-            if names[d] not in (named or ()) and not lacked:
-                return False
-        return True
+        named, reused = (rules.y, rules.y_reuse) if upwards else (rules.x, rules.x_reuse)
+        if named is None and reused is None:
+            return True
+        lacked = any(
+            role in (reused or ()) and all(e != d for terms in self._axes[t] for e, _ in terms)
+            for t, role in enumerate(self.workload.roles.values())
+        )
+        return self.workload.dimension_names[d] in (named or ()) or lacked
+
+    def _fits_both(self, index: int, spatial: tuple[int, ...]) -> bool:
+        """Whether factors, each along one axis of a level's mesh or split over both, fit it."""
+        width, height = self.accelerator.levels[index].mesh or (1, 1)
+        parts = [
+            [
+                (wide, factor // wide)
+                for wide in range(1, factor + 1)
+                if factor % wide == 0
+                and (wide == 1 or self._may_run(index, d, False))
+                and (wide == factor or self._may_run(index, d, True))
+            ]
+            for d, factor in enumerate(spatial)
+        ]
+        return any(
+            math.prod(wide for wide, _ in chosen) <= width
+            and math.prod(tall for _, tall in chosen) <= height
+            for chosen in itertools.product(*parts)
+        )
 
     def cost(self, tiling: Tiling, orders: Orders, known: dict[object, int]) -> Cost:
         """Energy and cycles of a feasible mapping.

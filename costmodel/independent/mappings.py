@@ -199,7 +199,9 @@ class Mappings:
         loops = [d for d, factor in enumerate(factors) if factor > 1]
         still = [d for d, factor in enumerate(factors) if factor == 1]
         upwards: list[frozenset[int]] = [frozenset()]
-        if level.mesh is not None and level.mesh[1] > 1:
+        # Along both axes it makes no difference what runs upwards: hops are free there.
+        both = self.accelerator.takes_both_axes(level)
+        if level.mesh is not None and level.mesh[1] > 1 and not both:
             upwards = [
                 frozenset(chosen)
                 for count in range(len(loops) + 1)

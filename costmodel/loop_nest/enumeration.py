@@ -104,6 +104,8 @@ class WholeSpace:
             raise ConfigError(f"Expected at most {_MOST_DIMENSIONS} dimensions, got {n}.")
         if machine.overflow == "bypass" or any(level.banks for level in machine.levels):
             raise ConfigError(f"{machine.name} has banks or bypasses what overflows.")
+        if any(map(machine.takes_both_axes, machine.levels)):
+            raise ConfigError(f"{machine.name} runs dimensions along both axes of a mesh.")
         self.problem, self.machine, self.rules = problem, machine, rules
         slots = [2 * level for level in range(levels)]
         slots += [2 * level + 1 for level, loops in enumerate(rules.spatial) if loops is not None]
@@ -359,7 +361,7 @@ class WholeSpace:
 
 def whole_space(space: MapSpace) -> WholeSpace | None:
     """All mappings of a space; None where these are too many to be enumerated at once."""
-    if space.orders is not None:
+    if space.orders is not None or space.tables.imperfect:
         return None  # every order has mappings of its own
     rules = space.constraints
     tilings = math.prod(np.diff(space.tables.row_start).tolist())

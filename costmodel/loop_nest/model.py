@@ -74,6 +74,8 @@ class LoopNestModel:
         space.check(codes)
         if space.orders is not None:
             return space.orders.evaluate(self.evaluate, codes, detail)
+        if self.link_transfers and space.tables.machine.both.any():
+            raise ConfigError("Dimensions along both axes are not counted with link transfers.")
         tables, costs = space.tables, cost_kernel.make_costs(len(codes))
         wanted = len(codes) if detail or space.remainders is not None else 0
         macs = np.full(wanted, float(space.workload.macs)) if wanted else NOTHING

@@ -56,14 +56,15 @@ def _level(space: MapSpace, loops: NestLoops, spreads: bool) -> LevelMapping:
     if loops.spatial and not spreads:
         raise ConfigError(f"mapping[{loops.level}].spatial: the level does not fan out.")
     temporal = {name: factor for name, factor, *_ in loops.temporal}
-    across = {name: factor for name, factor, *_ in loops.spatial}
+    across, axes, heights = loops.across
     return LevelMapping(
         name=loops.level,
         temporal={name: temporal.get(name, 1) for name in names},
         order=_all(tuple(temporal), names),
         spatial={name: across.get(name, 1) for name in names} if spreads else {},
         spatial_order=_all(tuple(across), names) if spreads else (),
-        spatial_axis={name: axis for name, _, axis, *_ in loops.spatial},
+        spatial_axis=axes,
+        spatial_height=heights,
         keep=tuple(loops.keep),
         banks={name: loops.banks[name] for name in space.workload.tensor_names if loops.banks},
     )

@@ -100,19 +100,16 @@ def whole_mapping(workload: Workload, machine: Accelerator, listed: NestMapping)
             return (*(name for name in names if name not in given), *given)
 
         fans = level.fanout > 1
+        across, axes, heights = loops.across
         levels.append(
             LevelMapping(
                 name=loops.level,
                 temporal=dict.fromkeys(names, 1) | {name: f for name, f, *_ in loops.temporal},
                 order=order([loop[0] for loop in loops.temporal]),
-                spatial=dict.fromkeys(names, 1) | {name: f for name, f, *_ in loops.spatial}
-                if fans
-                else {},
-                spatial_order=order([loop[0] for loop in loops.spatial]) if fans else (),
-                spatial_axis=dict.fromkeys(names, "X")
-                | {loop[0]: loop[2] for loop in loops.spatial}
-                if level.width_height[1] > 1
-                else {},
+                spatial=dict.fromkeys(names, 1) | across if fans else {},
+                spatial_order=order(list(across)) if fans else (),
+                spatial_axis=dict.fromkeys(names, "X") | axes if level.width_height[1] > 1 else {},
+                spatial_height=heights,
                 keep=loops.keep,
             )
         )

@@ -245,6 +245,24 @@ class NestLoops(StrictModel):
         return parted
 
     @property
+    def across(self) -> tuple[dict[str, int], dict[str, str], dict[str, int]]:
+        """Spatial factors and axes of dimensions; of those along both axes the part along Y.
+
+        Their axis is X.
+        """
+        factors: dict[str, int] = {}
+        axes: dict[str, str] = {}
+        heights: dict[str, int] = {}
+        for name, factor, axis in self.spatial:
+            if factor > 1 and factors.get(name, 1) > 1:
+                heights[name] = factor if axis == "Y" else factors[name]
+                axes[name] = "X"
+            elif factor > 1 or name not in axes:
+                axes[name] = axis
+            factors[name] = factors.get(name, 1) * factor
+        return factors, axes, heights
+
+    @property
     def listed(self) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
         """The temporal and the spatial loops: dimension, factor, and how often in the last pass."""
         temporal = self.temporal_rests or [loop[1] for loop in self.temporal]

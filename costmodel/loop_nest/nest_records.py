@@ -115,6 +115,10 @@ def score_nests(
             check_nest(group.problem, group.arch, mapping)
             if imperfect and link_transfers:
                 raise ConfigError("mapping: remainders are not counted with link transfers.")
+            if link_transfers and any(loops.across[2] for loops in mapping):
+                raise ConfigError(
+                    "mapping: dimensions along both axes are not counted with link transfers."
+                )
             if imperfect and group.truly:
                 check_true_counting(nest_tables(group.problem, group.machine, [mapping])[0])
         except ConfigError as error:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from costmodel.arrays.machine_tables import machine_tables, served_apart
 from costmodel.arrays.projections import ABSENT, grouping_table, projection_tables
 from costmodel.arrays.remainders import Remainders, fold_remainders
-from costmodel.arrays.tables import Array, NestTables, level_tables
+from costmodel.arrays.tables import NOT_SPLIT, Array, NestTables, level_tables
 from costmodel.loop_nest.nest_record_models import (
     NestArch,
     NestLevel,
@@ -125,7 +125,8 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
         _check_banks(arch.levels[names.index(loops.level)], loops, tensors)
         for key, listed in zip(("temporal", "spatial"), loops.listed, strict=True):
             seen = set()
-            for name, factor, rest in listed:
+            axes = [loop[2] for loop in loops.spatial] if key == "spatial" else [""] * len(listed)
+            for (name, factor, rest), axis in zip(listed, axes, strict=True):
                 if name not in last:
                     raise ConfigError(
                         f"{where}.{key}: unknown {name!r}; known: {', '.join(sorted(last))}."
@@ -135,10 +136,13 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
                         f"{where}.{key}: expected a remainder of {name} from 1 to its factor "
                         f"{factor}, got {rest}."
                     )
-                if name in seen:
-                    raise ConfigError(f"{where}.{key}: {name!r} has two loops; join them.")
-                seen.add(name)
+                if (name, axis) in seen:
+                    along = f" along {axis}" if axis else ""
+                    raise ConfigError(f"{where}.{key}: {name!r} has two loops{along}; join them.")
+                seen.add((name, axis))
                 last[name] = last[name] * factor + rest - 1
+    for loops in mapping:
+        _check_both_axes(loops, imperfect=is_imperfect(mapping))
     verb = "run over" if is_imperfect(mapping) else "multiply to"
     for name, index in last.items():
         if index + 1 != problem.dims[name]:
@@ -146,6 +150,36 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
                 f"mapping: the factors of {name} {verb} {index + 1}; "
                 f"{problem.name} has {name} = {problem.dims[name]}."
             )
+
+
+def _check_both_axes(loops: NestLoops, *, imperfect: bool) -> None:
+    """Refuses dimensions along both axes where what they cost is not counted."""
+    both = loops.across[2]
+    where = f"mapping[{loops.level}].spatial"
+    if both and imperfect:
+        raise ConfigError(
+            f"{where}: {next(iter(both))!r} runs along both axes, which is not counted where loops "
+            "have remainders."
+        )
+    if both and _one_order(loops) is None:
+        raise ConfigError(
+            f"{where}: loops along X and along Y that share {', '.join(both)} stand in two orders; "
+            "give one."
+        )
+
+
+def _one_order(loops: NestLoops) -> list[str] | None:
+    """Dimensions of spatial loops in an order that those of each axis keep; None: there is none."""
+    left = [[name for name, f, axis in loops.spatial if axis == side and f > 1] for side in "YX"]
+    found: list[str] = []
+    while any(left):
+        heads = [names[0] for names in left if names]
+        first = next((h for h in heads if all(h not in names[1:] for names in left)), None)
+        if first is None:
+            return None
+        found.append(first)
+        left = [[name for name in names if name != first] for names in left]
+    return found
 
 
 def _check_banks(level: NestLevel, loops: NestLoops, tensors: set[str]) -> None:
@@ -179,18 +213,24 @@ def nest_tables(
     factors, rests = np.ones((2, n, batch, 2 * levels), dtype=np.int64)
     orders = np.zeros((batch, 2, levels, n), dtype=np.int8)
     masks = np.zeros((batch, 2, levels), dtype=np.int32)  # axes, then kept tensors
+    talls = np.ones((n, batch, levels), dtype=np.int64)
+    split = False
     for b, mapping in enumerate(mappings):
         for level, loops in enumerate(mapping):
             for k, listed in enumerate(loops.listed):
                 for name, factor, rest in listed:
-                    factors[position[name], b, 2 * level + k] = factor
-                    rests[position[name], b, 2 * level + k] = rest
-            for name, _, axis in loops.spatial:
+                    factors[position[name], b, 2 * level + k] *= factor
+                    rests[position[name], b, 2 * level + k] *= rest
+            _, axes, heights = loops.across
+            for name, axis in axes.items():
                 masks[b, 0, level] |= int(axis == "Y") << position[name]
+            for name, tall in heights.items():
+                split = True
+                talls[position[name], b, level] = tall
             # The loops along the height stand outside those along the width.
-            across = sorted(loops.spatial, key=lambda loop: loop[2] == "X")
-            for k, ordered in enumerate((loops.temporal, across)):
-                given = [position[str(loop[0])] for loop in ordered]
+            across = _one_order(loops) or []
+            for k, ordered in enumerate(([loop[0] for loop in loops.temporal], across)):
+                given = [position[name] for name in ordered]
                 orders[b, k, level] = given + [d for d in range(n) if d not in given]
             masks[b, 1, level] = sum(1 << tensors.index(name) for name in set(loops.keep))
     codes = np.empty((batch, n + 4 * levels), dtype=np.int32)
@@ -201,6 +241,8 @@ def nest_tables(
     starts = batch * np.arange(n + 1)
     tables = tables_of(problem, machine, flat, starts, orders.reshape(-1, n))
     within, remainders = fold_remainders(flat, rests.reshape(flat.shape))
+    if split:
+        tables = tables._replace(tall=talls.reshape(n * batch, levels))
     return tables._replace(within=within), remainders, codes
 
 
@@ -263,4 +305,5 @@ def tables_of(
         bank_words=np.zeros(levels, dtype=np.int64),
         prime_dimension=none,
         prime_value=none,
+        tall=NOT_SPLIT,
     )

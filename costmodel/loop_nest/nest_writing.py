@@ -102,9 +102,7 @@ def _loops(level: LevelMapping) -> Record:
         [name, level.temporal[name]] for name in level.order if level.temporal[name] > 1
     ]
     across: list[list[Any]] = [
-        [name, level.spatial[name], level.spatial_axis.get(name, "X")]
-        for name in level.spatial_order
-        if level.spatial[name] > 1
+        [name, factor, axis or "X"] for name, factor, axis in level.spatial_loops
     ]
     for listed, rests in ((temporal, level.temporal_rests), (across, level.spatial_rests)):
         for loop in listed if rests else ():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.arrays.feasibility import axes_in_use
+from costmodel.arrays.feasibility import axes_in_use, height_of
 from costmodel.arrays.projections import GROUPS_PER_CHILD
 from costmodel.arrays.scratch import Scratch
 from costmodel.arrays.tables import Array, NestTables
@@ -195,10 +195,9 @@ def sort_children(
     axes = axes_in_use(tables, level, code)
     if slot >= 0:
         for d in range(rows.size):
-            if (axes >> d) & 1:
-                along_y *= tables.factors[rows[d], slot]
-            else:
-                along_x *= tables.factors[rows[d], slot]
+            tall = height_of(tables, level, d, rows, axes)
+            along_y *= tall
+            along_x *= tables.factors[rows[d], slot] // tall
     children = along_x * along_y
     width = max(tables.mesh[level, 0], along_x)
     height = max(tables.mesh[level, 1], along_y)
@@ -232,6 +231,9 @@ def spatial_index(
     order = tables.orders[tables.order_start[1, level] + (code[column] if column >= 0 else 0)]
     slot = tables.spatial_slot[level]
     rest = child
+    if tables.tall.shape[0] > 0:
+        _split_index(tables, scratch, (level, axes), order, child)
+        return
     for along_height in range(2):
         for position in range(scratch.rows.size - 1, -1, -1):
             d = order[position]
@@ -239,6 +241,29 @@ def spatial_index(
                 factor = tables.factors[scratch.rows[d], slot]
                 scratch.inside[d] = rest % factor
                 rest //= factor
+
+
+@part
+def _split_index(
+    tables: NestTables, scratch: Scratch, place: tuple[int, int], order: Any, child: int
+) -> None:
+    """As `spatial_index`, where dimensions may run along both axes: a level and its axes."""
+    level, axes = place
+    slot = tables.spatial_slot[level]
+    rest = child
+    for d in range(scratch.rows.size):
+        scratch.inside[d] = 0
+    for along_height in range(2):
+        for position in range(scratch.rows.size - 1, -1, -1):
+            d = order[position]
+            tall = height_of(tables, level, d, scratch.rows, axes)
+            wide = tables.factors[scratch.rows[d], slot] // tall
+            if along_height:
+                scratch.inside[d] += rest % tall * wide
+                rest //= tall
+            else:
+                scratch.inside[d] += rest % wide
+                rest //= wide
 
 
 @part

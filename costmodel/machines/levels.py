@@ -26,6 +26,9 @@ Cycles = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 Packing = Literal["whole", "dense"]
 """Whether values stay whole in an access, or lie one after another across accesses."""
 
+Axes = Literal["one", "both"]
+"""Whether a dimension runs along one axis of a mesh, or along its width and its height at once."""
+
 CAPACITIES = frozenset({"capacity_words", "capacity_bits", "capacity_bytes"})
 """Keys of which a level has one."""
 
@@ -46,7 +49,7 @@ Roles = tuple[Literal["input", "weight", "output"], ...]
 _WITHOUT_EFFECT = frozenset(
     {
         "capacity_bits", "capacity_bytes", "word_bits", "beside", "component", "area_mm2",
-        "sources", "packing",
+        "sources", "packing", "axes",
     }
 )  # fmt: skip
 
@@ -159,6 +162,8 @@ class Level(StrictModel):
     """Children below one instance: instances of the next level, or MACs below the innermost."""
     mesh: tuple[Size, Size] | None = None
     """The children's width and height, with width x height = fanout; null: fanout x 1."""
+    axes: Axes | None = None
+    """How many axes of the mesh a dimension may run along at once; null: as the machine says."""
     spatial: SpatialRules | None = None
     """Which dimensions may run across the children, and whether words are shared on the way."""
     hop_energy_pj: NonNegativeNumber = 0.0

@@ -23,7 +23,7 @@ from pydantic import (
 from costmodel.machines.component_entries import MacComponent, MachineSources
 from costmodel.machines.components import with_components
 from costmodel.machines.constraint_entries import Entries
-from costmodel.machines.levels import NETWORK_KEYS, Level, Packing
+from costmodel.machines.levels import NETWORK_KEYS, Axes, Level, Packing
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 16
@@ -35,15 +35,15 @@ MOST_UNITS = 2**62
 # Keys that the first machine files had not.
 _WRITTEN_IF_SAID = (
     "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints", "node_nm",
-    "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources", "packing",
+    "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources", "packing", "axes",
 )  # fmt: skip
 
 # Those that say which mappings count, and change no figure of one.
 _OF_MAPPINGS = frozenset({"orders", "constraints"})
 # Those that say what the machine is made of; what follows stands in its levels.
 _OF_COMPONENTS = frozenset({"node_nm", "mac_component", "mac_area_mm2", "sources"})
-# The last one changes nothing of tensors that are of words.
-_NO_FIGURE = _OF_MAPPINGS | _OF_COMPONENTS | {"packing"}
+# Packing changes nothing of tensors that are of words, axes nothing where there is no mesh.
+_NO_FIGURE = _OF_MAPPINGS | _OF_COMPONENTS | {"packing", "axes"}
 
 Counting = Annotated[
     Literal["timeloop", "true"],
@@ -79,6 +79,8 @@ class Machine(StrictModel):
     """Width of a word, bits."""
     packing: Packing = "whole"
     """How values lie in words, of tensors whose bits the workload says."""
+    axes: Axes = "one"
+    """How many axes of a mesh a dimension may run along at once, where a level does not say."""
     clock_ghz: PositiveNumber = 1.0
     """Cycles per nanosecond."""
     overflow: Literal["invalid", "bypass"] = "invalid"
@@ -158,6 +160,10 @@ class Machine(StrictModel):
         """Multiply-accumulate units: the product of all fan-outs."""
         return math.prod(level.fanout for level in self.levels)
 
+    def takes_both_axes(self, level: Level) -> bool:
+        """Whether a dimension may run along the width and the height below a level at once."""
+        return (level.axes or self.axes) == "both" and min(level.width_height) > 1
+
     @property
     def skips(self) -> bool:
         """Whether a mapping decides that tensors skip levels."""
@@ -168,6 +174,8 @@ class Machine(StrictModel):
         """The first key beyond those of the first machine files that changes a figure."""
         for position, level in enumerate(self.levels):
             key = level.further_key
+            if key is None and self.takes_both_axes(level):
+                key = "axes"
             if key:
                 return f"levels[{position}].{key}"
         fields = type(self).model_fields
@@ -187,7 +195,11 @@ class Machine(StrictModel):
         if self.orders == "searched" and len(set(groups)) < len(groups):
             # In the order of the file they are what they were before there was a choice.
             content["orders"] = self.orders
-        for level in content["levels"]:
+        content.pop("axes", None)
+        for said, level in zip(self.levels, content["levels"], strict=True):
+            level.pop("axes", None)
+            if self.takes_both_axes(said):
+                level["axes"] = "both"
             level["mesh"] = level["mesh"] or (level["fanout"], 1)
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

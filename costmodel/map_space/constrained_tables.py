@@ -54,11 +54,14 @@ def constrain(tables: NestTables, rules: Constraints, names: tuple[str, ...]) ->
             "outermost), by them or by the machine."
         )
     placed_start, placed = _placed(tables, rules)
+    only_x, only_y = _along_one(tables, rules)
     units = math.ceil(rules.parallelism * rules.units)
     units -= units > 1 and (units - 1) / rules.units >= rules.parallelism
     narrowed = machine._replace(
         always_kept=always,
         never_kept=never,
+        only_x=only_x,
+        only_y=only_y,
         placed_start=placed_start,
         placed=placed,
         least_units=max(1, int(units)),
@@ -125,7 +128,7 @@ def _placed(tables: NestTables, rules: Constraints) -> tuple[Array, Array]:
     parts: list[Array] = [np.zeros(0, dtype=np.int64)]
     every = np.arange(1 << n)
     for level, loops in enumerate(rules.spatial):
-        left = None if loops is None else heights(loops)
+        left = None if loops is None or tables.machine.both[level] else heights(loops)
         if left is None or len(left) == 1 << n:
             continue
         if tables.spatial_axis_column[level] >= 0:
@@ -137,6 +140,32 @@ def _placed(tables: NestTables, rules: Constraints) -> tuple[Array, Array]:
         start[level] = sum(map(len, parts))
         parts.append(part.astype(np.int64))
     return start, np.concatenate(parts)
+
+
+def _along_one(tables: NestTables, rules: Constraints) -> tuple[Array, Array]:
+    """Dimensions, as bits `[L]`, that run along the width only, and the height only.
+
+    Where dimensions may run along both axes at once, orders and splits say it of those whose place
+    they fix.
+
+    Raises:
+        ConfigError: they fix how many run along the height, and not which.
+    """
+    machine, n = tables.machine, tables.sizes.size
+    only_x, only_y = machine.only_x.copy(), machine.only_y.copy()
+    for level in np.flatnonzero(machine.both).tolist():
+        left = heights(loops) if (loops := rules.spatial[level]) else np.arange(1 << n)
+        tall = int(np.bitwise_and.reduce(left))
+        wide = ~int(np.bitwise_or.reduce(left)) & ((1 << n) - 1)
+        if len(left) != 1 << (n - (tall | wide).bit_count()):
+            raise ConfigError(
+                f"constraints: they say how many dimensions run along the height of level {level} "
+                "(0 is the outermost), and not which, where one may run along both axes; give "
+                "axes: one."
+            )
+        only_x[level] |= wide
+        only_y[level] |= tall
+    return only_x, only_y
 
 
 def as_read(tables: NestTables, codes: Codes, whole: NestTables | None = None) -> Codes:
@@ -208,7 +237,7 @@ def check_obeys(rules: Constraints, tables: NestTables, mapping: Mapping, factor
             raise ConfigError(
                 f"mapping.{level.name}.perm: the constraints do not leave this order."
             )
-        if across is None:
+        if across is None or tables.machine.both[index]:
             continue
         order = [place[name] for name in level.spatial_order]
         if tables.spatial_order_column[index] < 0:

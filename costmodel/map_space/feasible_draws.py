@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.arrays.feasibility import beyond_mesh
 from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import compiled, part
 from costmodel.compiled.by_reference import by_reference
@@ -262,6 +263,8 @@ def _choose_axes(
             else:
                 along_x *= factors[d]
         wide = tables.mesh[level, 0] if meshed else tables.fanout[level]
+        if machine.both[level] and beyond_mesh(tables, level, factors) > 0:
+            continue
         if along_x <= wide and (not meshed or along_y <= tables.mesh[level, 1]):
             found += 1
             if found > target:

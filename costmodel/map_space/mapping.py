@@ -23,6 +23,8 @@ class LevelMapping:
         spatial: factor per dimension spread over the instances below; empty without fan-out.
         spatial_order: dimensions of the spatial loops, outermost first; empty without fan-out.
         spatial_axis: mesh axis (`X` or `Y`) per dimension; empty where the mesh is a row.
+        spatial_height: of dimensions along both axes the factor along the height, a divisor of
+            that in `spatial`; their axis is `X`.
         keep: tensors kept at this level, the others bypass it.
         banks: banks per tensor; empty where the buffer is not banked.
         temporal_rests: how often temporal loops run in the last pass over their dimension; empty
@@ -36,10 +38,25 @@ class LevelMapping:
     spatial: dict[str, int] = field(default_factory=dict)
     spatial_order: tuple[str, ...] = ()
     spatial_axis: dict[str, str] = field(default_factory=dict)
+    spatial_height: dict[str, int] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     banks: dict[str, int] = field(default_factory=dict)
     temporal_rests: dict[str, int] = field(default_factory=dict)
     spatial_rests: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def spatial_loops(self) -> list[tuple[str, int, str]]:
+        """Dimension, factor above 1 and axis of the spatial loops; empty axes where in a row.
+
+        In their order; where a dimension runs along both axes, those along the height first.
+        """
+        found = []
+        for name in self.spatial_order:
+            tall = self.spatial_height.get(name, 1)
+            axis = self.spatial_axis.get(name, "")
+            found += [(name, tall, "Y"), (name, self.spatial[name] // tall, axis)]
+        loops = [loop for loop in found if loop[1] > 1]
+        return sorted(loops, key=lambda loop: loop[2] == "X") if self.spatial_height else loops
 
 
 @dataclass(frozen=True)
@@ -62,12 +79,10 @@ class Mapping:
                 if level.temporal[name] > 1:
                     trips = _trips(level.temporal[name], level.temporal_rests.get(name))
                     lines.append(f"{'  ' * len(lines)}for {name} in {trips}")
-            for name in level.spatial_order:
-                if level.spatial[name] > 1:
-                    axis = f" along {level.spatial_axis[name]}" if level.spatial_axis else ""
-                    trips = _trips(level.spatial[name], level.spatial_rests.get(name))
-                    loop = f"parallel for {name} in {trips}{axis}"
-                    lines.append(f"{'  ' * len(lines)}{loop}")
+            for name, factor, axis in level.spatial_loops:
+                trips = _trips(factor, level.spatial_rests.get(name))
+                along = f" along {axis}" if axis else ""
+                lines.append(f"{'  ' * len(lines)}parallel for {name} in {trips}{along}")
         lines.append(f"{'  ' * len(lines)}multiply-accumulate")
         return "\n".join(lines)
 
@@ -75,8 +90,11 @@ class Mapping:
         """The `mapping` part of a mapping record; orders are lists, outermost first.
 
         Raises:
-            ContractError: several levels have a mesh, of which such a record names one.
+            ContractError: several levels have a mesh, of which such a record names one, or a
+                dimension runs along both axes.
         """
+        if any(level.spatial_height for level in self.levels):
+            raise ContractError("A dimension along both axes needs the record of a whole nest.")
         if sum(bool(level.spatial_axis) for level in self.levels) > 1:
             raise ContractError("A mapping across several meshes needs the record of a whole nest.")
         record: dict[str, Any] = {}
@@ -129,6 +147,7 @@ def renamed(
             spatial=keys(level.spatial, dimensions),
             spatial_order=listed(level.spatial_order),
             spatial_axis=keys(level.spatial_axis, dimensions),
+            spatial_height=keys(level.spatial_height, dimensions),
             keep=tuple(sorted((tensors[name] for name in level.keep), key=order.index)),
             banks=keys(level.banks, tensors),
             temporal_rests=keys(level.temporal_rests, dimensions),

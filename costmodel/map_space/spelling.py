@@ -14,6 +14,7 @@ from costmodel.arrays.remainders import Remainders
 from costmodel.arrays.tables import NestTables
 from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space import moves
+from costmodel.map_space.both_axes import heights_of
 from costmodel.map_space.constrained_tables import axes_code, check_obeys
 from costmodel.map_space.constraints import Constraints
 from costmodel.map_space.mapping import LevelMapping, Mapping
@@ -77,18 +78,25 @@ class Spelling(NamedTuple):
             if banks is not None:
                 row = t.allocations[t.allocation_start[index] + banks]
                 allocation = {name: int(row[i]) for i, name in enumerate(tensors)}
+            across = factors(slot) if slot >= 0 else {}
+            heights = self._heights(index, across)
             levels.append(
                 LevelMapping(
                     name=level.name,
                     temporal=factors(int(t.temporal_slot[index])),
                     order=order(int(t.order_column[index]), t.order_start[0, index]),
-                    spatial=factors(slot) if slot >= 0 else {},
+                    spatial=across,
                     spatial_order=order(int(t.spatial_order_column[index]), t.order_start[1, index])
                     if slot >= 0
                     else (),
-                    spatial_axis={}
+                    spatial_axis=_axes_of(across, heights)
+                    if heights
+                    else {}
                     if axes is None
                     else {name: "Y" if (axes >> d) & 1 else "X" for d, name in enumerate(names)},
+                    spatial_height={
+                        name: tall for name, tall in heights.items() if 1 < tall < across[name]
+                    },
                     keep=tuple(name for i, name in enumerate(tensors) if (keep >> i) & 1),
                     banks=allocation,
                     temporal_rests=rests(int(t.temporal_slot[index])),
@@ -96,6 +104,15 @@ class Spelling(NamedTuple):
                 )
             )
         return Mapping(tuple(levels), tensors)
+
+    def _heights(self, index: int, across: dict[str, int]) -> dict[str, int]:
+        """What of spatial factors runs along the height where both axes may; nothing elsewhere."""
+        machine = self.tables.machine
+        if not machine.both[index]:
+            return {}
+        mesh = self.accelerator.levels[index].width_height
+        sides = int(machine.only_x[index]), int(machine.only_y[index])
+        return dict(zip(across, heights_of(list(across.values()), mesh, *sides), strict=True))
 
     def code(self, mapping: Mapping) -> Codes:
         """The code `[D]` int32 of a mapping.
@@ -168,6 +185,11 @@ class Spelling(NamedTuple):
             f"{where} keeps {', '.join(must) or 'none'} there and bypasses {bypassed}, got "
             f"{', '.join(level.keep) or 'none'}."
         )
+
+
+def _axes_of(factors: dict[str, int], heights: dict[str, int]) -> dict[str, str]:
+    """The axis of every dimension, X where it runs along both."""
+    return {name: "Y" if 1 < f == heights[name] else "X" for name, f in factors.items()}
 
 
 def _index(order: tuple[str, ...], names: tuple[str, ...]) -> int:

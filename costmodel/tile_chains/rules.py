@@ -99,6 +99,10 @@ class Rules:
         rules = self._all.spatial[level]
         if rules is None:
             return [] if moving else [(0, ())]
+        if self._space.tables.machine.both[level]:
+            # What may run along which axis the tables say, and `vectors` looks at it.
+            within = zip(rules.least, factors.tolist(), rules.most, strict=True)
+            return [(0, tuple(moving))] if all(a <= f <= b for a, f, b in within) else []
         found = [
             (height, order)
             for height in every_axes(self._space, level, factors)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from costmodel.arrays.feasibility import fill_beyond_mesh
 from costmodel.arrays.tables import Array
 from costmodel.exact.problem import divisors_of
 from costmodel.exact.restriction import check_names
@@ -25,11 +26,16 @@ def vectors(space: MapSpace, level: int) -> Array:
     tables, machine = space.tables, space.tables.machine
     if tables.spatial_slot[level] < 0:
         return np.ones((1, tables.sizes.size), np.int64)
+    sizes = tuple(tables.sizes.tolist())
     mesh: tuple[int, ...] = ()
+    if machine.both[level]:
+        found = _vectors(sizes, int(tables.fanout[level]), int(machine.barred[level]), ())
+        beyond = np.zeros(len(found), np.int64)
+        fill_beyond_mesh(tables, level, found.copy(), beyond)
+        return np.asarray(found[beyond == 0])
     if tables.spatial_axis_column[level] >= 0:
         mesh = _mesh_of(space, level)
-    sizes, barred = tuple(tables.sizes.tolist()), int(machine.barred[level])
-    return _vectors(sizes, int(tables.fanout[level]), barred, mesh)
+    return _vectors(sizes, int(tables.fanout[level]), int(machine.barred[level]), mesh)
 
 
 @functools.lru_cache(maxsize=8)

@@ -114,6 +114,11 @@ def _directives(problem: NestProblem, arch: NestArch, record: Record) -> list[Re
         bypassed = [tensor.name for tensor in problem.tensors if tensor.name not in loops.keep]
         target = {"target": here.name}
         temporal, across = loops.listed
+        if loops.across[2]:
+            raise ConfigError(
+                f"mapping[{here.name}].spatial: Timeloop's files have no place for it: "
+                f"{next(iter(loops.across[2]))} runs along both axes."
+            )
         listed.append({**target, "type": "datatype", "keep": kept, "bypass": bypassed})
         listed.append({**target, "type": "temporal", **_loops(temporal, dims)})
         if below.instances > here.instances:

@@ -11,7 +11,7 @@ Letters as in `searchers.compiled.structured_moves`.
 
 from __future__ import annotations
 
-from costmodel.arrays.feasibility import locate
+from costmodel.arrays.feasibility import beyond_mesh, locate
 from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
 from costmodel.map_space.moves import order_index
@@ -97,6 +97,8 @@ def _spread(tables: NestTables, work: Workspace, level: int, code: Codes) -> boo
                 high *= work.factors[d, slot]
             else:
                 wide *= work.factors[d, slot]
+        if machine.both[level]:
+            return beyond_mesh(tables, level, work.factors[:, slot]) == 0
         if column < 0:
             return wide * high <= tables.fanout[level]
         if wide <= tables.mesh[level, 0] and high <= tables.mesh[level, 1]:
@@ -257,10 +259,10 @@ def _draw_spatial(tables: NestTables, listed: Choices, work: Workspace) -> None:
             fits = True
             for d in range(n):
                 factor = listed.vectors[row, d]
-                # A dimension runs along one axis of a mesh.
-                if factor > 1 and (
-                    work.factors[d, slot] > 1 or work.factors[d, outermost] % factor != 0
-                ):
+                # A dimension may be to run along one axis of a mesh.
+                level = listed.fan_level[fan]
+                again = work.factors[d, slot] > 1 and not tables.machine.both[level]
+                if factor > 1 and (again or work.factors[d, outermost] % factor != 0):
                     fits = False
             if fits:
                 for d in range(n):

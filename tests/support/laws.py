@@ -128,6 +128,7 @@ def flat_mesh(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
 def written_out(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
     whole = accelerator(machine)
     machine |= {"word_bits": whole.word_bits, "overflow": whole.overflow, "factors": whole.factors}
+    machine |= {"axes": whole.axes}
     for level, said in zip(machine["levels"], whole.levels, strict=True):
         for key in ("fanout", "block_words", "cluster_size", "leakage_pj", "hop_energy_pj"):
             level.setdefault(key, getattr(said, key))
@@ -259,6 +260,8 @@ def add_keys(rng: np.random.Generator, machine: Data) -> None:
         machine["mac_leakage_pj"] = 0.7
     if rng.random() < 0.2:
         levels[0]["drain_latency"] = 5
+    if rng.random() < 0.3:
+        machine["axes"] = "both"
     if len(levels) > 3 and rng.random() < 0.2:
         levels[1]["beside"] = levels[2]["beside"] = "group"
 
