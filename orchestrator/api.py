@@ -90,6 +90,7 @@ def search(
               says.
             * counting: of such loops: `timeloop`, or `true`, every element by itself; None:
               likewise.
+            * axes: `both` lets one dimension run along both axes of a mesh at once; None: likewise.
             * constraints: what mappings must obey, entries as under `constraints` of an
               accelerator's file, beside those of the accelerator.
             * threads: how many work on a proof; None: one per processor, at most four.
@@ -254,7 +255,7 @@ def search_network(
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `seconds`, which are those of the
             network (layers that get none are its `unfinished`), and without `top`, `pad`,
-            `factors` and `counting`.
+            `factors`, `counting` and `axes`.
 
     Raises:
         ConfigError: an unknown name or a value that is not allowed.

@@ -103,9 +103,9 @@ def mapping_figure(drawn: DrawnMapping) -> Figure:
 def _loops(level: LevelMapping) -> list[tuple[str, bool]]:
     """A line per loop, outermost first, and whether it runs across children."""
     found = [(_loop(level, name), False) for name in level.order if level.temporal[name] > 1]
-    found += [
-        (_across(level, name), True) for name in level.spatial_order if level.spatial[name] > 1
-    ]
+    for name, factor, axis in level.spatial_loops:
+        along = f" along {axis}" if axis else ""
+        found.append((f"parallel for {name} in {factor}{along}", True))
     return found
 
 
@@ -113,11 +113,6 @@ def _loop(level: LevelMapping, name: str) -> str:
     factor = level.temporal[name]
     rest = level.temporal_rests.get(name, factor)
     return f"for {name} in {factor}" + (f" ({rest} at last)" if rest != factor else "")
-
-
-def _across(level: LevelMapping, name: str) -> str:
-    axis = f" along {level.spatial_axis[name]}" if level.spatial_axis else ""
-    return f"parallel for {name} in {level.spatial[name]}{axis}"
 
 
 def _indent(depth: int) -> float:

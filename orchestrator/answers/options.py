@@ -64,6 +64,7 @@ class SearchOptions(LayerOptions, total=False):
     workers: int | None
     factors: Literal["perfect", "imperfect"] | None
     counting: Literal["timeloop", "true"] | None
+    axes: Literal["one", "both"] | None
 
 
 def one_by_one(options: type) -> Callable[[Function], Function]:

@@ -49,6 +49,8 @@ class Request:
         factors: `perfect` or `imperfect`, in place of what the accelerator says.
         explain: also prove what holds a proven optimum up.
         counting: of remainders, `timeloop` or `true`, in place of what the accelerator says.
+        axes: how many axes of a mesh a dimension may run along at once, `one` or `both`, in place
+            of what the accelerator says, but for levels that say it themselves.
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
         bits: of a value, by tensor or role, in place of what the workload says; None: nothing.
@@ -82,6 +84,7 @@ class Request:
     factors: Literal["perfect", "imperfect"] | None = None
     explain: bool = False
     counting: Literal["timeloop", "true"] | None = None
+    axes: Literal["one", "both"] | None = None
     continued: Certificate | None = None
     bits: Mapping[str, int] | None = None
     constraints: Sequence[Mapping[str, Any]] = ()
@@ -226,7 +229,7 @@ class Request:
 
     @property
     def device(self) -> Accelerator:
-        """The accelerator, with what the request says of factors, counting and constraints.
+        """The accelerator, with what the request says of it and of constraints.
 
         Raises:
             ConfigError: there is none of that name or content, or constraints cannot be read.
@@ -234,6 +237,10 @@ class Request:
         from costmodel.machines.accelerators import accelerator, constrained
 
         found = constrained(accelerator(self.accelerator), self.constraints)
-        said = {"factors": self.factors, "counting": self.counting}
+        return self.as_asked(found)
+
+    def as_asked(self, machine: Accelerator) -> Accelerator:
+        """A machine with what the request says of factors, counting and axes."""
+        said = {"factors": self.factors, "counting": self.counting, "axes": self.axes}
         changed = {key: value for key, value in said.items() if value is not None}
-        return found.model_copy(update=changed) if changed else found
+        return machine.model_copy(update=changed) if changed else machine

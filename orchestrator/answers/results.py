@@ -339,6 +339,10 @@ class SearchResult(Shown):
             yield from zip(
                 ("constraints", *[""] * len(rules)), map(conflict_text, zip(rules)), strict=False
             )
+        machine = self.accelerator
+        meshes = [level.name for level in machine.levels if machine.takes_both_axes(level)]
+        if meshes:
+            yield "mesh axes", f"a dimension may run along both at once below {', '.join(meshes)}"
         if self.keep is not None:
             yield "", "other mappings of the machine may be better"
             yield "problem", f"{self.problem_hash} (the restriction included)"

@@ -45,6 +45,13 @@ def _bits(
     return read_bits(text)
 
 
+AXES = click.option(
+    "--axes",
+    type=click.Choice(("one", "both")),
+    help="Axes of a mesh that one dimension may run along at once; else as the machine says.",
+)
+
+
 BITS = click.option(
     "--bits",
     metavar="TENSOR=BITS,...",

@@ -11,6 +11,7 @@ import click
 from costmodel.costs import OBJECTIVES
 from mapspace.errors import ConfigError, MapspaceError, noted, refuse, together
 from orchestrator.commands.options import (
+    AXES,
     BITS,
     COUNTING,
     HTML,
@@ -174,6 +175,7 @@ class _Asked:
     type=click.Choice(("perfect", "imperfect")),
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
+@AXES
 @click.option(
     "--continue",
     "continued",
@@ -435,7 +437,7 @@ def _continued(request: Request, file: Place) -> Request:
         check_same(certificate, request)
     else:
         context = click.get_current_context()
-        for name in ("accelerator", "objective", "keep", "factors"):
+        for name in ("accelerator", "objective", "keep", "factors", "axes"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise ConfigError(f"--{name}: the certificate says it; give WORKLOAD to compare.")
     return problem_of(certificate, request)

@@ -88,7 +88,7 @@ def _order(level: LevelMapping) -> str:
 
 def _axis(level: LevelMapping) -> str:
     found = [
-        f"{name} {level.spatial_axis[name]}"
+        f"{name} {'X and Y' if name in level.spatial_height else level.spatial_axis[name]}"
         for name in sorted(level.spatial_axis)
         if level.spatial.get(name, 1) > 1
     ]

@@ -249,9 +249,14 @@ def _of_nest(
 
 
 def _holding(machine: Accelerator, mapping: NestMapping, work: Workload) -> Accelerator:
-    """The machine with levels that hold what a mapping has them hold, and nothing else."""
+    """The machine with levels that hold what a mapping has them hold, and nothing else.
+
+    And with dimensions along both axes where the mapping has any.
+    """
     levels = []
     for level, loops in zip(machine.levels, mapping, strict=True):
         others = tuple(name for name in work.tensor_names if name not in loops.keep)
-        levels.append(level.model_copy(update={"keep": loops.keep, "bypass": others}))
+        said = {"keep": loops.keep, "bypass": others}
+        axes = {"axes": "both"} if loops.across[2] else {}
+        levels.append(level.model_copy(update={**said, **axes}))
     return machine.model_copy(update={"bypass": "searched", "levels": tuple(levels)})

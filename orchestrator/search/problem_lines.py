@@ -140,7 +140,7 @@ def search_problems(
 
 
 def _answer(request: Request, problem: Problem, live: Live) -> Answer:
-    work, machine = problem.workload, problem.machine
+    work, machine = problem.workload, request.as_asked(problem.machine)
     try:
         space = MapSpace(work, machine)
     except ConfigError as error:
