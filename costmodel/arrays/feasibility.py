@@ -162,12 +162,12 @@ def check_fanout(
         slot = tables.spatial_slot[level]
         if slot < 0:
             continue
-        if tables.machine.both[level]:
+        column = tables.spatial_axis_column[level]
+        if column < 0 and tables.machine.both[level]:
             over = _beyond_both(tables, level, rows)
             if over > 0:
                 return over
             continue
-        column = tables.spatial_axis_column[level]
         axes = axes_in_use(tables, level, code)
         along_x = 1
         along_y = 1
