@@ -328,21 +328,14 @@ def _check_utilisation(
 
 def _check_axes(accelerator: Accelerator) -> None:
     """Refuses dimensions along both axes of a mesh where more than their product would matter."""
-    levels = accelerator.levels
-    meshes = [level.name for level in levels if accelerator.takes_both_axes(level)]
-    if not meshes:
-        return
-    if accelerator.factors == "imperfect":
-        raise ConfigError(
-            f"accelerator.levels[{meshes[0]}].axes: both axes for one dimension need factors: "
-            "perfect, got imperfect; give axes: one."
-        )
-    for level in levels:
-        if level.fanout > 1 and (level.hop_energy_pj > 0 or level.router_pj > 0):
+    for level in filter(accelerator.takes_both_axes, accelerator.levels):
+        where = f"accelerator.levels[{level.name}].axes: both axes for one dimension"
+        if accelerator.factors == "imperfect":
+            raise ConfigError(f"{where} need factors: perfect, got imperfect; give axes: one.")
+        if level.hop_energy_pj > 0 or level.router_pj > 0:
             key = "hop_energy_pj" if level.hop_energy_pj > 0 else "router_pj"
             raise ConfigError(
-                f"accelerator.levels[{meshes[0]}].axes: both axes for one dimension are for "
-                f"machines without hops, and {level.name} has {key}; give axes: one."
+                f"{where} are for meshes without hops, and this one has {key}; give axes: one."
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from both_axes import check_meshes, fitting, random_meshes
+from both_axes import check_meshes, fitting, random_meshes, splits
 
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
@@ -76,8 +76,10 @@ def test_equals_all_mappings_of_many(seed: int) -> None:
     check_meshes(seed)
 
 
-def test_some_of_these_meshes_have_split_loops() -> None:
-    assert sum(check_meshes(seed, 4_000) > 0 for seed in range(12)) >= 4
+def test_most_of_these_meshes_have_split_loops() -> None:
+    meshes = [random_meshes(seed, 4_000) for seed in range(12)]
+    found = [splits(one.space, one.codes[fitting(one, one.codes)]) for one in meshes]
+    assert sum(map(bool, found)) >= 9
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -152,8 +154,8 @@ def test_heights_split_as_few_as_can_be() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"hop_energy_pj": 0.5}, "L2 has hop_energy_pj; give axes: one"),
-        ({"router_pj": 0.5}, "L2 has router_pj; give axes: one"),
+        ({"hop_energy_pj": 0.5}, "this one has hop_energy_pj; give axes: one"),
+        ({"router_pj": 0.5}, "this one has router_pj; give axes: one"),
     ],
 )
 def test_hops_are_refused(changes: dict[str, Any], words: str) -> None:
