@@ -85,8 +85,9 @@ ANY_DEPTH = (
     "tests/costmodel/exact_any/test_hierarchies.py",
     "tests/costmodel/exact_any/test_credits.py",
     "tests/costmodel/exact_any/test_routed_orders.py",
+    "tests/costmodel/exact_any/test_pinned_hierarchies.py",
     "-k",
-    "by_hand or test_equals_exhaustive or credits or fewer_words",
+    "by_hand or test_equals_exhaustive or credits or fewer_words or pinned",
 )
 # Who makes machine code of a function (`costmodel.compiled`).
 COMPILERS = {"compiled", "lean", "part"}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from paths import GOLDEN
 from proof_bounds import bounds
+from small_hierarchies import random_hierarchy, random_ports
 from small_problems import random_parts
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
@@ -23,6 +24,7 @@ from costmodel.costs import OBJECTIVES
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact.pareto import pareto_front
 from costmodel.exact.prover import Prover
+from costmodel.exact_any.prover import AnyProver
 from costmodel.networks.network import read_network
 from costmodel.networks.published_networks import PUBLISHED
 from costmodel.networks.transformers import TRANSFORMERS
@@ -104,6 +106,39 @@ def proof(case: Case) -> Case:
         front, _ = pareto_front(space)
         found["front"] = [[point.elements, point.latency_cycles] for point in front]
     return found
+
+
+def hierarchies() -> Iterator[Case]:
+    """Random problems of any depth, and such whose levels all have slow ports."""
+    for kind in ("plain", "networks", "bits"):
+        for seed in range(7000, 7010):
+            yield {"kind": kind, "seed": seed}
+    for seed in range(7000, 7010):
+        for objective in ("energy", "latency", "edp", "ed2p"):
+            yield {"kind": "ports", "seed": seed, "objective": objective}
+
+
+def hierarchy(case: Case) -> Case:
+    """What the proof for any depth answers, and what it took."""
+    if case["kind"] == "ports":
+        objective = case["objective"]
+        leakage = 2.0 if objective == "energy" else None
+        space, codes = random_ports(case["seed"], 2000, leakage=leakage)
+    else:
+        drawn = {key: case["kind"] == key for key in ("networks", "bits")}
+        rng = np.random.default_rng(case["seed"])
+        space, codes, objective = random_hierarchy(rng, 2000, **drawn)
+    prover = AnyProver(space, objective=objective)
+    # Among the worse half, so that something is left to find.
+    values = LoopNestModel().evaluate(space, codes).objective(objective)
+    prover.offer(codes[values.argsort(kind="stable")[len(codes) // 2]][None])
+    prover.run()
+    _, cycles = prover.lower_outcome
+    return {
+        "cycles": int(cycles),
+        "code": prover.codes(1)[0].tolist(),
+        "counts": prover.counts,
+    }
 
 
 # --- searches
@@ -258,6 +293,7 @@ def write(name: str, content: list[Any]) -> None:
 if __name__ == "__main__":
     problems = [problem(seed) for seed in PROBLEMS]
     write("proofs", [{**case, "found": proof(case)} for case in problems])
+    write("hierarchies", [[case, hierarchy(case)] for case in hierarchies()])
     write("searches", [{"case": case, "found": search(case)} for case in searches()])
     write("networks", [[name, network(name)] for name in networks()])
     write("defaults", [[name, values] for name, values in defaults().items()])

@@ -137,8 +137,14 @@ def _draw_bits(rng: np.random.Generator, operation: Workload, machine: dict[str,
     return with_bits(operation, {str(name): int(rng.integers(1, 25)) for name in names})
 
 
-def random_ports(seed: int, most: int) -> tuple[MapSpace, Codes]:
-    """A map space whose levels all have limited ports, and its feasible mappings."""
+def random_ports(seed: int, most: int, *, leakage: float | None = None) -> tuple[MapSpace, Codes]:
+    """A map space whose levels all have limited ports, and its feasible mappings.
+
+    Args:
+        seed: decides it.
+        most: mappings that it may have.
+        leakage: of every level, pJ per cycle; None: of some.
+    """
     rng = np.random.default_rng(seed)
     while True:
         work, _ = random_parts(rng)
@@ -147,6 +153,8 @@ def random_ports(seed: int, most: int) -> tuple[MapSpace, Codes]:
             for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
                 level.pop(key, None)
             level["bandwidth"] = 0.3
+            if leakage is not None:
+                level["leakage_pj"] = leakage
         try:
             space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
         except ConfigError:
