@@ -18,10 +18,11 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError, ContractError, DataError
 from searchers import Evaluator, make
+from surrogate import machine_training
 from surrogate.count_network import CountNetwork, Readout
 from surrogate.for_space import predictor
 from surrogate.machine_surrogate import SHIPPED, load_network, shipped_for, why_not
-from surrogate.machine_training import fit_rest, judge, rows_of, train
+from surrogate.machine_training import Judged, calibrate, fit_rest, judge, rows_of, train
 from surrogate.machines import HELD_OUT, HELD_OUT_DEEPER, TRAINING, case
 
 LIMITED = {
@@ -196,3 +197,21 @@ def test_searches_on_a_machine_without_its_own_training() -> None:
         evaluator = Evaluator(LoopNestModel(), space, iterations=iterations)
         make(name, space, seed=0, predictor=predictor(space, None)).run(evaluator)
         assert evaluator.best_loss < chance
+
+
+@pytest.mark.parametrize("width", [0.5, 3.0])
+def test_nine_tenths_of_the_truths_are_inside_what_calibration_says(
+    width: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the ensemble is unsure of little more than rounding, and where of much more."""
+    rng = np.random.default_rng(0)
+    spreads = np.where(rng.random(40_000) < 0.5, 0.0, rng.uniform(0.02, 0.4, 40_000))
+    errors = np.hypot(width * spreads, 0.02) * rng.standard_normal(40_000)
+    parts = iter([Judged(errors[:100], spreads[:100], 1.0), Judged(errors[100:], spreads[100:], 1)])
+    monkeypatch.setattr(machine_training, "judge", lambda network, found: next(parts))
+    found, floor = calibrate(CountNetwork(), [None, None])  # type: ignore[list-item]
+    assert floor == pytest.approx(0.02, rel=0.02)
+    assert found == pytest.approx(width, rel=0.02)
+    unsure = spreads > floor
+    inside = np.abs(errors) <= 1.645 * np.hypot(found * spreads, floor)
+    assert inside[unsure].mean() == pytest.approx(0.9, abs=1e-3)

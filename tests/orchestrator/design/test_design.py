@@ -23,7 +23,7 @@ from orchestrator.design import branching, run
 from orchestrator.design.config import Design
 from orchestrator.design.machine_grid import Box, MachineGrid, machines_in
 from orchestrator.design.plan import DesignPlan, prepare_design
-from orchestrator.design.run import CERTIFICATE_FILE, DesignResults, design
+from orchestrator.design.run import CERTIFICATE_FILE, DesignExperiment, DesignResults, design
 from orchestrator.runs.limits import LimitReachedError, Limits
 from orchestrator.sweep.config import AreaProxy, Sweep
 from orchestrator.sweep.config import Limits as AreaLimits
@@ -370,6 +370,20 @@ def test_a_second_call_proves_nothing_again(tmp_path: Path) -> None:
     for file in (tmp_path / "proofs").iterdir():
         file.write_text(file.read_text()[:40])
     assert design(plan, tmp_path, execute=map).settled == found.settled, "torn proofs are made anew"
+
+
+def test_proofs_are_counted_as_they_are_made(tmp_path: Path) -> None:
+    plan = prepare_design(Design.model_validate({"kind": "design", **content()}), "test.yaml")
+    made = list[object]()
+
+    def noted(prove: Any, chunks: Any) -> Any:
+        made.extend(chunks)
+        return map(prove, chunks)
+
+    experiment = DesignExperiment(plan, execute=noted)
+    experiment.run(tmp_path)
+    assert experiment.made == len(made) > 2
+    assert experiment.taken == 0
 
 
 def test_more_time_proves_what_had_run_out_of_it(tmp_path: Path) -> None:

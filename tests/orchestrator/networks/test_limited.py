@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -113,6 +114,21 @@ def test_a_limit_is_certified_and_proven_again(
     certificate.write_text(json.dumps({**content, "objective": "edp"}))
     assert call("verify", certificate) == 2
     assert "expected it of the objective energy alone" in capsys.readouterr().err
+
+
+def test_a_text_says_whether_there_was_a_limit() -> None:
+    asked = {"jointly": True, "objective": "energy", "store": False}
+    without = ms.search_network(TINY, "tiny4", **asked)
+    within = ms.search_network(
+        TINY, "tiny4", **asked, max_cycles=int(without.costs.latency_cycles) - 1
+    )
+    for found, said in ((without, ""), (within, " within the limit")):
+        assert found.proven
+        assert f"no mappings have a lower energy in all{said}\n" in found.picture()
+        unproven = replace(
+            found, certificate=found.certificate.model_copy(update={"proven": False})
+        )
+        assert f"of the network's optimum{said}: none is below" in unproven.picture()
 
 
 def test_what_no_limit_can_be_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
