@@ -50,6 +50,11 @@ class Way(NamedTuple):
     moves: Moved = NO_MOVES
     """What an operator without multiply-accumulates costs on what the step reads."""
 
+    @property
+    def kind(self) -> tuple[int, int]:
+        """Whatever has the same costs the same, while both are there."""
+        return id(self.lines), id(self.moves)
+
     def at(self, point: Point) -> Point:
         """What the step takes with a mapping, the operator included."""
         energy, cycles = self.moves
@@ -122,7 +127,9 @@ class Ways:
         # One of all that cost the same, and the ways as numbers.
         self._costly: list[Way] = []
         self._stages: list[_Stage] = []
-        kinds: dict[tuple[int, Moved], int] = {}
+        kinds: dict[tuple[int, int], int] = {}
+        # Equal moves are one: to compare fractions takes as long as all else.
+        self._moved: dict[tuple[int, bool], Moved] = {}
         states: dict[State, int] = {frozenset(): 0}
         for place, step in enumerate(steps):
             if clock is not None:
@@ -131,7 +138,7 @@ class Ways:
             self.ways.append(ways)
             before, states, edges = states, {}, list[tuple[int, int, int]]()
             for way in ways:
-                kind = kinds.setdefault((id(way.lines), way.moves), len(kinds))
+                kind = kinds.setdefault(way.kind, len(kinds))
                 if kind == len(self._costly):
                     self._costly.append(way)
                 after = states.setdefault(way.after, len(states))
@@ -176,10 +183,15 @@ class Ways:
         step = self.steps[place]
         if not self._moves or step.operator is None or step.source is None:
             return NO_MOVES
-        words = self._words[step.source]
-        if on_chip:
-            return changed_on_chip(self._machine, words)
-        return changed_off_chip(self._machine, words, words)
+        key = self._words[step.source], on_chip
+        if key not in self._moved:
+            words = key[0]
+            self._moved[key] = (
+                changed_on_chip(self._machine, words)
+                if on_chip
+                else changed_off_chip(self._machine, words, words)
+            )
+        return self._moved[key]
 
     def _pair_at(self, place: int) -> PairLines | None:
         """A step and the one behind it, where that alone reads what it writes."""
@@ -273,15 +285,14 @@ class Resident(Jointly):
         """The best ways and mappings known for a weight."""
         line = Line(weight, Fraction(0), None, False)
 
-        known: dict[tuple[int, Moved], Point] = {}
+        known: dict[tuple[int, int], Point] = {}
 
         def point_of(way: Way) -> Point:
-            kind = id(way.lines), way.moves
-            if kind not in known:
+            if way.kind not in known:
                 point = way.lines.least(weight)
                 assert point is not None  # every layer begins with one
-                known[kind] = way.at(point)
-            return known[kind]
+                known[way.kind] = way.at(point)
+            return known[way.kind]
 
         def cost(way: Way) -> Fraction:
             point = point_of(way)
