@@ -22,7 +22,7 @@ from surrogate import machine_training
 from surrogate.count_network import CountNetwork, Readout
 from surrogate.for_space import predictor
 from surrogate.machine_surrogate import SHIPPED, load_network, shipped_for, why_not
-from surrogate.machine_training import Judged, calibrate, fit_rest, judge, rows_of, train
+from surrogate.machine_training import Judged, calibrate, fit_rest, judge, reached, rows_of, train
 from surrogate.machines import HELD_OUT, HELD_OUT_DEEPER, TRAINING, case
 
 LIMITED = {
@@ -215,3 +215,27 @@ def test_nine_tenths_of_the_truths_are_inside_what_calibration_says(
     unsure = spreads > floor
     inside = np.abs(errors) <= 1.645 * np.hypot(found * spreads, floor)
     assert inside[unsure].mean() == pytest.approx(0.9, abs=1e-3)
+
+
+def test_what_is_reached_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cases of three and one mappings, beside the formula alone, which errs by one."""
+    cases = [
+        Judged(np.array([0.1, -0.3, 0.2]), np.array([0.0, 0.1, 0.1]), 0.5),
+        Judged(np.array([-0.4]), np.array([0.05]), float("nan")),
+    ]
+
+    def judged(network: Any, found: Any, *, learnt: bool = True) -> Judged:
+        return cases[found] if learnt else Judged(np.array([1.0]), np.array([0.0]), 1.0)
+
+    monkeypatch.setattr(machine_training, "judge", judged)
+    found = reached(CountNetwork(), [0, 1], 2.0, 0.07)  # type: ignore[list-item]
+    assert (found.cases, found.rows) == (2, 4)
+    assert found.rmse == pytest.approx(np.sqrt((0.01 + 0.09 + 0.04 + 0.16) / 4))
+    assert found.rmse_of_the_formula == 1.0
+    assert found.worst == 0.4
+    assert found.spearman == found.spearman_worst == 0.5
+    # 0.1 <= 1.645 x 0.07; 0.3 and 0.2 <= 1.645 x hypot(0.2, 0.07); 0.4 > 1.645 x hypot(0.1, 0.07).
+    assert found.inside_90 == 0.75
+    # It is sure of the first and of the last.
+    assert found.inside_90_where_unsure == 1.0
+    assert found.unsure == 0.5
