@@ -24,6 +24,7 @@ from costmodel.loop_nest.nest_writing import problem_record as nest_problem
 from costmodel.loop_nest.records import accelerator_from_record, record_code, workload_from_record
 from costmodel.machines.side_by_side import all_orders, free_groups, groups, in_order
 from costmodel.map_space.map_space import MapSpace
+from costmodel.map_space.space_rules import space_rules
 from mapspace.errors import ConfigError
 
 
@@ -108,6 +109,8 @@ def verify(
             f"problem hash {certificate.problem_hash}; that of the least {certificate.objective} "
             f"among {which} is {named}",
         )
+        rules = space_rules(certificate.machine, restricted=restricted is not None)
+        findings.check(True, f"the space: {rules}", "")
         _check_mapping(certificate, prover, findings)
         left = None if seconds is None else max(0.0, started + seconds - time.perf_counter())
         below, share = _search_below(certificate, prover, left)

@@ -16,6 +16,7 @@ from costmodel.machines.machine_units import (
     idle_text,
     leakage_w,
 )
+from costmodel.map_space.space_rules import space_rules
 from mapspace.arguments import checked
 from mapspace.storage import Place, place, write_atomically
 from orchestrator.answers.facts import cost_facts, standing_facts, tiling
@@ -237,6 +238,7 @@ class SearchResult(Shown):
             "accelerator": self.accelerator.name,
             "model": self.model,
             "model_version": self.model_version,
+            "space": space_rules(self.accelerator, restricted=self.keep is not None),
             "constraints": [entry.model_dump() for entry in self.accelerator.constraints] or None,
             "searcher": self.searcher,
             "preset": self.preset,
@@ -339,10 +341,7 @@ class SearchResult(Shown):
             yield from zip(
                 ("constraints", *[""] * len(rules)), map(conflict_text, zip(rules)), strict=False
             )
-        machine = self.accelerator
-        meshes = [level.name for level in machine.levels if machine.takes_both_axes(level)]
-        if meshes:
-            yield "mesh axes", f"a dimension may run along both at once below {', '.join(meshes)}"
+        yield "space", space_rules(self.accelerator, restricted=self.keep is not None)
         if self.keep is not None:
             yield "", "other mappings of the machine may be better"
             yield "problem", f"{self.problem_hash} (the restriction included)"

@@ -81,6 +81,7 @@ class SearchAnswer(Costs):
         tie_proven_under_restriction: likewise.
         lower_bound_under_restriction: likewise.
         gap_under_restriction: likewise.
+        space: the rules that bound the map space, in a line.
         constraints: what the machine demands of mappings.
         preset: the named set of the searcher's hyperparameters that was asked for.
         hyperparameters: all that the searcher ran with.
@@ -128,6 +129,7 @@ class SearchAnswer(Costs):
     accelerator: str
     model: str
     model_version: str
+    space: str
     constraints: list[dict[str, Any]] | None
     searcher: str
     preset: str | None

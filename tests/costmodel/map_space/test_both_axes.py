@@ -185,8 +185,12 @@ def test_the_key_changes_a_machine_only_where_there_is_a_mesh() -> None:
 
 def test_the_rule_is_said_beside_the_proof() -> None:
     found = ms.search(POINTS, mesh(), store=False)
-    assert ("mesh axes", "a dimension may run along both at once below L2") in [*found.facts()]
-    assert "mesh axes" not in [label for label, _ in ms.search(POINTS, mesh("one")).facts()]
+    rest = "all tiles of a level at one place in the nest; tensors kept as the machine says"
+    assert dict(found.facts())["space"] == (
+        f"perfect factors; a dimension along one axis of a mesh, or both below L2; {rest}; "
+        "Timeloop's counting without link transfers"
+    )
+    assert any(line.startswith("the space: perfect") for line in ms.verify(found).findings)
     asked = ms.search(POINTS, mesh("one"), axes="both", objective="latency", store=False)
     assert asked.costs.latency_cycles == 5
 
