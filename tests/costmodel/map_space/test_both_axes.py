@@ -195,6 +195,23 @@ def test_the_rule_is_said_beside_the_proof() -> None:
     assert asked.costs.latency_cycles == 5
 
 
+@pytest.mark.parametrize("searcher", ["structured", "genetic", "primitive-annealing"])
+def test_searchers_find_split_loops(searcher: str) -> None:
+    one, both = (
+        ms.search("gemm:M=1000,N=1,K=1000", "shidiannao", axes=axes, store=False)
+        for axes in ("one", "both")
+    )
+    assert one.proven
+    assert both.proven
+    assert one.costs.latency_cycles == 5 * both.costs.latency_cycles
+    found = ms.search(
+        "gemm:M=1000,N=1,K=1000", "shidiannao", axes="both", searcher=searcher, iterations=4000,
+        store=False,
+    )  # fmt: skip
+    assert any(level.spatial_height for level in found.mapping.levels)
+    assert found.costs.edp <= 1.01 * both.costs.edp
+
+
 SPLIT = {"target": "L2", "type": "spatial", "split": 1}
 
 
