@@ -244,7 +244,8 @@ def _functions(node: Any, is_table: bool = False) -> Iterator[tuple[str, bool]]:
         if "function_name" in node:
             yield str(node["function_name"]).lower(), is_table
         for key, part in node.items():
-            yield from _functions(part, key == "function" and node.get("type") == "TABLE_FUNCTION")
+            # Of a table alone; whatever else comes to have one is refused, too.
+            yield from _functions(part, key == "function")
     elif isinstance(node, list):
         for part in node:
             yield from _functions(part)

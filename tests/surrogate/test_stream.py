@@ -87,8 +87,9 @@ def test_a_stream_continues_where_it_stood(small_data: Path) -> None:
 
 def test_too_little_data_is_refused(small_data: Path) -> None:
     dataset = Dataset(small_data)
-    with pytest.raises(ConfigError, match="held_out_problems"):
-        hold_out(dataset, 40)
+    for count in (40, 41, 1000):
+        with pytest.raises(ConfigError, match="held_out_problems"):
+            hold_out(dataset, count)
     with pytest.raises(ConfigError, match="at most the 4000 rows"):
         shards_for(dataset, 4001)
     assert shards_for(dataset, 1001) == 2

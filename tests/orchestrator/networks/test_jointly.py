@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -181,6 +182,24 @@ def test_proofs_that_have_only_begun_are_bounded_by_the_work(
         one.lines.clear()
     found = Jointly(layers, objective, seconds=1.0).run()
     assert (found.bound, found.gap) == (0, float("inf"))
+
+
+def test_the_ends_of_a_front_are_glanced_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So long per layer; the first line takes a third of the time at most."""
+    layers = [LayerLines(space, count) for space, count, _ in some_layers(0, 300, deep=False)]
+    for one in layers:
+        one.begin()
+    given: list[tuple[object, float]] = []
+    cut = Jointly._cut
+
+    def noted(self: Jointly, weight: Fraction | None, *share: float, **options: float) -> None:
+        given.append((weight, options.get("seconds", share[-1] if share[1:] else math.inf)))
+        cut(self, weight, *share, **options)
+
+    monkeypatch.setattr(Jointly, "_cut", noted)
+    Jointly(layers, "edp", seconds=60.0).run()
+    assert 19 < given[0][1] <= 20
+    assert given[1:3] == [(Fraction(0), 0.1 * len(layers)), (None, 0.1 * len(layers))]
 
 
 @pytest.mark.slow
