@@ -86,8 +86,9 @@ ANY_DEPTH = (
     "tests/costmodel/exact_any/test_credits.py",
     "tests/costmodel/exact_any/test_routed_orders.py",
     "tests/costmodel/exact_any/test_pinned_hierarchies.py",
+    "tests/costmodel/exact_any/test_levels_apart.py",
     "-k",
-    "by_hand or test_equals_exhaustive or credits or fewer_words or pinned",
+    "by_hand or test_equals_exhaustive or credits or fewer_words or pinned or below_the_floor",
 )
 # Who makes machine code of a function (`costmodel.compiled`).
 COMPILERS = {"compiled", "lean", "part"}

@@ -194,6 +194,23 @@ def test_the_front_is_that_of_the_whole_sweep(changes: dict[str, Any], tmp_path:
                 assert better[plan.design.area_column] == row[plan.design.area_column]
 
 
+def test_what_an_axis_brings_is_the_bound_or_the_power_whichever_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a half: its bound was 2, its share of a limit 4, and its width a half."""
+    search = object.__new__(branching.Branching)
+    for bound, ratio, gain in (
+        (3.0, 36.0, np.log(9)), (3.0, 5.0, np.log(1.5)), (3.0, 0.0, np.log(1.5)),
+        (2.0, 1.0, 0.0), (1.0, 8.0, np.log(2)), (np.inf, 8.0, None),
+    ):  # fmt: skip
+        monkeypatch.setattr(branching.Branching, "_ratio", lambda *_, ratio=ratio: ratio)
+        search._gains = [[], []]
+        search._parents = {"half": (1, 0.5, 2.0, 4.0)}  # type: ignore[dict-item]
+        search._learn("half", bound)  # type: ignore[arg-type]
+        assert search._gains == [[], [] if gain is None else [pytest.approx(gain / 0.5)]]
+        assert not search._parents
+
+
 def test_what_takes_no_area_is_not_searched(tmp_path: Path) -> None:
     """But for limits that a better machine may break."""
     grid = {**GRID, "DRAM.read_bandwidth": [0.5, 1.0, 2.0], "DRAM.write_bandwidth": [1.0, 2.0]}
