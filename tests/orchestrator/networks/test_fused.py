@@ -20,7 +20,7 @@ from costmodel import MapSpace, accelerator, workload
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
 from costmodel.networks.chains import Step
-from costmodel.networks.fused import Pair, plans
+from costmodel.networks.fused import Pair, _moves_of, _Piece, plans
 from costmodel.networks.moves import Moved
 from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
@@ -148,6 +148,23 @@ def test_every_plan_and_its_moves_are_those_of_a_walk(seed: int) -> None:
             assert min(e + weight * c for e, c in several) == min(
                 e + weight * c for e, c in moves[key]
             ), key
+
+
+def test_addresses_of_partial_sums_by_hand() -> None:
+    """Three words of sums, of two places, visited eight times: six times they come back.
+
+    An address is found where words are written; what is read back to be added to has it already.
+    """
+    levels = [
+        {"name": "DRAM", "energy_pj": 100.0, "address_pj": 10.0},
+        {"name": "L2", "energy_pj": 2.0, "address_pj": 5.0, "capacity_words": 64},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 3},
+    ]
+    machine = accelerator({"name": "by-hand", "mac_energy_pj": 0.0, "levels": levels})
+    piece = _Piece(1, "output", 3, (True, False))
+    written, back, added = 8 * (100 + 10), 6 * (100 + 2 + 5), 6 * 2
+    expected = Moved(Fraction(3 * (written + back + added)), 0)
+    assert _moves_of(piece, machine, (2, 4), (1, 0)) == expected
 
 
 def test_attention_by_hand() -> None:
