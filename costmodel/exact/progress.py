@@ -143,6 +143,8 @@ class AnyLevelsProgress(StrictModel):
     """Assignments whose tilings are searched in part."""
     shares: Annotated[tuple[ShareProgress, ...], Field(max_length=MOST_LISTED)] = ()
     """What is left of others, where a proof was shared out; left out where nothing."""
+    ties: bool = Field(default=False, strict=True)
+    """Whether what is settled holds nothing either that wins a tie with the mapping."""
 
 
 Progress = Annotated[ThreeLevelProgress | AnyLevelsProgress, Field(discriminator="prover")]

@@ -255,7 +255,8 @@ class ChainBounds:
             found.cycles[mate] = least
 
     def _could_win(self, found: Assignments, mate: int) -> bool:
-        return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]))
+        plain = float(found.plain[mate])
+        return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]), plain)
 
     def _limit(
         self, one: OneOrder, found: Assignments, of: Weighed, rows: Array, priced: Priced

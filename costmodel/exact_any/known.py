@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,8 @@ class Known:
         self._entries: list[_Entry] = []
         self._below: tuple[float, float] | None = None
         self._to_beat: tuple[float, float] | None = None
+        # Whether cycles may be more than those of the MACs, which sets of mappings are bounded by.
+        self._waits = bool(space.tables.machine.limited)
         orders = space.orders
         self._groups = () if orders is None else tuple((g.first, g.stop) for g in orders.groups)
 
@@ -150,7 +152,11 @@ class Known:
         return int(np.lexsort((cycles, energy, self.primary(energy, cycles)))[0])
 
     def limit(self, cycles: float) -> float:
-        """The energy below which a mapping of so many cycles at least can be among the best."""
+        """The energy below which a mapping of so many cycles at least can be among the best.
+
+        What is equal to within SLACK can be where it may win the tie: with less energy, and so more
+        cycles, or of equal energies with fewer cycles.
+        """
         worst = self._to_beat
         if worst is None:
             return math.inf
@@ -158,26 +164,29 @@ class Known:
         if self._kind == LATENCY:
             return math.inf if cycles < its else energy * (1 - SLACK) if cycles == its else 0.0
         if self._kind == ENERGY:
-            return energy * (1 - SLACK)
+            return energy * (1 + SLACK if cycles < its else 1 - SLACK)
+        tied = self._waits or cycles > its
+        return self._equal(cycles) * (1 + SLACK if tied else 1 - SLACK)
+
+    def _equal(self, cycles: Any) -> Any:
+        """The energy at which mappings of so many cycles, or arrays of them, equal the worst."""
+        assert self._to_beat is not None  # whoever calls has looked
+        energy, its = self._to_beat
         share = its / cycles
-        if self.objective != "edp":
-            share = share * share
-        return energy * share * (1 - SLACK)
+        return energy * (share if self.objective == "edp" else share * share)
 
     def limits(self, cycles: Array | FloatArray) -> FloatArray:
         """`limit` for cycles `[...]`, rounded as that of each."""
-        found = np.full(cycles.shape, self.limit(math.inf))
-        if self._to_beat is None or self._kind == ENERGY:
-            return found
+        if self._to_beat is None:
+            return np.full(cycles.shape, math.inf)
         energy, its = self._to_beat
         if self._kind == LATENCY:
-            found[cycles < its] = math.inf
-            found[cycles == its] = energy * (1 - SLACK)
-            return found
-        share = its / cycles
-        if self.objective != "edp":
-            share = share * share
-        return np.asarray(energy * share * (1 - SLACK))
+            least = np.where(cycles == its, energy * (1 - SLACK), 0.0)
+            return np.where(cycles < its, math.inf, least)
+        if self._kind == ENERGY:
+            return np.where(cycles < its, energy * (1 + SLACK), energy * (1 - SLACK))
+        tied = self._waits | (cycles > its)
+        return np.asarray(self._equal(cycles) * np.where(tied, 1 + SLACK, 1 - SLACK))
 
     def target(self, cycles: float) -> Target:
         """What mappings of so many cycles at least must be below, however many more they take."""
@@ -195,7 +204,9 @@ class Known:
         """
         if self._kind in (ENERGY, LATENCY) or energy <= 0:
             return math.inf
-        limit = self.limit(cycles)
+        if self._to_beat is None:
+            return math.inf
+        limit = self._equal(cycles) * (1 + SLACK)
         return float(cycles * (limit / energy) ** (1 / self.power))
 
     def most_sum(self, energy: float, cycles: float, rate: float) -> float:
@@ -242,6 +253,26 @@ class Known:
         slow: npt.NDArray[np.bool_] = cycles > worst[1]
         return slow
 
+    def lose_ties(
+        self, energies: FloatArray | float, slow: Array | FloatArray | float,
+        least: FloatArray | float, cycles: Array | FloatArray | float,
+    ) -> npt.NDArray[np.bool_]:  # fmt: skip
+        """Which sets of mappings equal the worst of the best at most, and are no better otherwise.
+
+        Args:
+            energies: `[B]` that they need at least, pJ.
+            slow: `[B]` cycles that they take at least.
+            least: `[B]` energy at `cycles` that they need at least.
+            cycles: that they take at least.
+        """
+        if self._to_beat is None or self._kind == LATENCY:
+            return np.zeros(np.shape(least), np.bool_)
+        energy, its = self._to_beat
+        if self._kind == ENERGY:
+            return np.asarray((least >= energy * (1 - SLACK)) & (slow >= its))
+        tied = least >= self._equal(cycles) * (1 - SLACK)
+        return np.asarray(tied & (energies >= energy * (1 - SLACK)))
+
     def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
         """Which sets of mappings cannot win though others that need more of the objective could.
 
@@ -251,13 +282,29 @@ class Known:
         """
         return np.zeros(cycles.shape, np.bool_)
 
-    def beats(self, energy: float, cycles: float) -> bool:
-        """Whether a mapping with such bounds could be among the best."""
-        return energy < self.limit(cycles)
+    def beats(self, energy: float, cycles: float, plain: float = 0.0) -> bool:
+        """Whether a mapping with such bounds could be among the best.
 
-    def could_beat(self, energies: FloatArray, cycles: Array | FloatArray) -> npt.NDArray[np.bool_]:
+        Args:
+            energy: that at such cycles it needs at least, pJ.
+            cycles: that it takes at least.
+            plain: that it needs at least, pJ, whatever cycles it takes.
+        """
+        return energy < self.limit(cycles) and not self.lose_ties(plain, cycles, energy, cycles)
+
+    def settles(self, energy: float, cycles: float) -> bool:
+        """Whether nothing with bounds from these on, in `order`, could be among the best."""
+        if self.to_beat is None or self.beats(energy, cycles):
+            return False
+        least = self.order(*self.to_beat)[0] * (1 + 2 * SLACK)
+        return self._kind == LATENCY or self.order(energy, cycles)[0] > least
+
+    def could_beat(
+        self, energies: FloatArray, cycles: Array | FloatArray, plain: FloatArray | float = 0.0
+    ) -> npt.NDArray[np.bool_]:
         """Which mappings with such bounds `[...]` could be among the best, as `beats` says."""
-        return np.asarray(energies < self.limits(cycles))
+        lost = self.lose_ties(plain, cycles, energies, cycles)
+        return np.asarray((energies < self.limits(cycles)) & ~lost)
 
     def take(self, codes: Codes) -> None:
         """Keeps of mappings `[B, D]` those that are among the best."""
@@ -269,10 +316,21 @@ class Known:
             could &= self.primary(costs.energy_pj, costs.latency_cycles) <= most
         for b in np.flatnonzero(could):
             energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
-            order, worst = self.order(energy, cycles), self.to_beat
-            if worst is not None and order >= self.order(*worst):
+            order, worst = self._snapped(energy, cycles), self.to_beat
+            if worst is not None and order >= self._snapped(*worst):
                 continue
             self._insert(order, energy, cycles, codes[b].copy())
+
+    def _snapped(self, energy: float, cycles: float) -> tuple[float, float, float]:
+        """As `order`; an objective that equals a known one, to within SLACK, is taken for it."""
+        first, *others = self.order(energy, cycles)
+        known = [entry.order[0] for entry in self._entries]
+        if self._below is not None:
+            known.append(self.order(*self._below)[0])
+        for its in known:
+            if abs(first - its) <= SLACK * its:
+                return its, others[0], others[1]
+        return first, others[0], others[1]
 
     def _insert(
         self, order: tuple[float, float, float], energy: float, cycles: float, code: Codes

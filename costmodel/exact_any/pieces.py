@@ -345,7 +345,8 @@ class PieceProver(AnyProver):
         listed = self._queue.listed(number)
         first = next(g for g, (order, _) in enumerate(self._queue.groups) if order == number)
         energy, cycles = listed.energy[:, chosen], listed.cycles[:, chosen]
-        its, mates = np.nonzero(self._known.could_beat(energy, cycles))
+        plain = listed.plain[:, chosen]
+        its, mates = np.nonzero(self._known.could_beat(energy, cycles, plain))
         return Floors(first + its, chosen[mates], energy[its, mates], cycles[its, mates])
 
     def _tables_of(self, group: int, of: Weighed, filled: int = 0) -> list[ChainTables]:

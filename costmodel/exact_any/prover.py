@@ -117,6 +117,7 @@ class AnyProver(ScoredRun):
         earlier_seconds: what another proof took, where this one goes on from there.
     """
 
+    ties = True
     # Whether nothing can be better than the best known once the least bound cannot.
     _settles = True
     # Whether assignments are taken up here, by rising bound.
@@ -243,8 +244,8 @@ class AnyProver(ScoredRun):
             number, found = queue.groups[group]
             one, alone = self._orders[number], len(self._keeps[number]) == 1
             self._bound = (energy, float(cycles))
-            if not self._known.beats(energy, cycles):
-                if self._settles:
+            if not self._known.beats(energy, cycles, float(found.plain[a])):
+                if self._settles and self._known.settles(energy, cycles):
                     return
                 continue
             if not known:
@@ -365,7 +366,7 @@ class AnyProver(ScoredRun):
             yield from self._bounds.mix(one, tables, found, a, plain=True)
             cycles = int(found.cycles[a])
         energy = float(found.energy[a])
-        if not self._known.beats(energy, cycles):
+        if not self._known.beats(energy, cycles, float(found.plain[a])):
             return
         if queue.stands_behind(group, a):
             queue.wait(group, a)
@@ -407,7 +408,8 @@ class AnyProver(ScoredRun):
 
     def _could_win(self, found: Assignments, chosen: Array) -> Array:
         """Those of assignments that could win."""
-        return chosen[self._known.could_beat(found.energy[chosen], found.cycles[chosen])]
+        of = found.energy[chosen], found.cycles[chosen], found.plain[chosen]
+        return chosen[self._known.could_beat(*of)]
 
     def _raise_floors(self, one: OneOrder, chosen: Array) -> Iterator[None]:
         """Raises the floors of spatial factors, under all kept tensors, to what levels apart need.
@@ -424,7 +426,8 @@ class AnyProver(ScoredRun):
             if a in raised:
                 continue
             # What cannot win now never can.
-            could = self._known.could_beat(listed.energy[:, a], listed.cycles[:, a])
+            of = listed.energy[:, a], listed.cycles[:, a], listed.plain[:, a]
+            could = self._known.could_beat(*of)
             for floors in apart.floors(a, could):
                 if floors is None:
                     yield
@@ -506,7 +509,9 @@ class AnyProver(ScoredRun):
         if self._top > 1:
             best = BestTilings(top=self._top, found=tuple(map(tuple, self.codes().tolist())))
         progress = self._recorded()
-        return None if progress is None else progress.model_copy(update={"best": best})
+        if progress is None:
+            return None
+        return progress.model_copy(update={"best": best, "ties": self.ties})
 
     def _recorded(self) -> AnyLevelsProgress | None:
         """What is settled, the best tilings left aside."""
@@ -524,7 +529,7 @@ class AnyProver(ScoredRun):
         if not isinstance(earlier.progress, AnyLevelsProgress):
             raise ConfigError("progress: it is that of the proof for three levels.")
         self._take_codes(earlier.best(self._top))
-        self._resumed = earlier.progress
+        self._resumed, self.ties = earlier.progress, earlier.progress.ties
         self._certain, self.earlier_seconds = earlier.bound, earlier.seconds
         self._counts.update({name: earlier.counts.get(name, 0) for name in self._counts})
         self._counts["assignments"] = 0

@@ -28,7 +28,7 @@ class ScoredRun(ProofRun):
     Attributes:
         space: the map space.
         unit_pj: the unit of energy, pJ.
-        ties: that a finished proof does not say which of equal mappings is the better one.
+        ties: whether a finished proof also says which of equal mappings is the better one.
     """
 
     ties = False

@@ -230,7 +230,7 @@ class SharedProver(AnyProver):
             mates = [
                 (a, bounds)
                 for a, bounds in zip(part.assignments, its, strict=True)
-                if self._known.beats(*bounds[:2])
+                if self._known.beats(*bounds[:2], bounds[6])
             ]
             begun = [(a, bounds) for a, bounds in mates if bounds[5] > 0]
             waiting = [(a, bounds) for a, bounds in mates if bounds[5] == 0]

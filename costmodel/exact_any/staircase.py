@@ -82,6 +82,13 @@ class Staircase(Known):
         """Which sets of mappings are beaten by one that is no slower."""
         return ~self.could_beat(energies, cycles)
 
+    def lose_ties(
+        self, energies: FloatArray | float, slow: Array | FloatArray | float,
+        least: FloatArray | float, cycles: Array | FloatArray | float,
+    ) -> npt.NDArray[np.bool_]:  # fmt: skip
+        """None: what equals a mapping of the front is beaten by it."""
+        return np.zeros(np.shape(least), np.bool_)
+
     def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
         """Those that are beaten: the front does not close in the order of a product."""
         return self.too_slow(energies, cycles.astype(np.float64))

@@ -171,7 +171,9 @@ class Tilings:
             bounds = Bounds(*np.empty((3, len(listed))))
             wanted = Wanted(float(cycles), self._limit(cycles), *self._known.gaps)
             count = bound_children(search, level, step, listed, wanted, bounds)
-            late = self._known.too_slow(bounds.energy[:count], bounds.cycles[:count])
+            of = bounds.energy[:count], bounds.cycles[:count]
+            late = self._known.too_slow(*of)
+            late |= self._known.lose_ties(*of, bounds.least[:count], cycles)
             least = np.where(late, math.inf, bounds.least[:count])
             left = least.argsort(kind="stable")
             found = zip(least[left].tolist(), listed[left].tolist(), strict=True)

@@ -8,7 +8,7 @@ import numpy as np
 from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, LoopNestModel, MapSpace, Workload, accelerator, workload
-from costmodel.costs import OBJECTIVES, STATUS_OK, Objective
+from costmodel.costs import OBJECTIVES, STATUS_OK, TIE_BREAKERS, Objective
 from costmodel.exact_any.front import FrontProver, prove_front
 from costmodel.exact_any.prover import AnyProver
 from costmodel.problems.bits import with_bits
@@ -221,6 +221,9 @@ def check_proof(space: MapSpace, codes: Codes, objective: Objective) -> None:
     unit = 1.0 if objective == "latency" else float(prover.unit_pj)
     assert first * unit <= least, f"certain before anything is bounded: {first * unit}, {where}"
     assert reached <= least * (1 + 2e-12), f"{reached} is not the least, {least}: {where}"
+    tie = costs.objective(TIE_BREAKERS[objective])[values <= least * (1 + 1e-12)].min()
+    its = LoopNestModel().evaluate(space, winner).objective(TIE_BREAKERS[objective])[0]
+    assert its <= tie * (1 + 2e-12), f"of equal ones {tie} is better than {its}: {where}"
     # A limit just above the optimum lets every bound that is too high cut the optimum off.
     best = int(values.argmin())
     limit = float(costs.energy_pj[best]) * (1 + 1e-9) + 1e-9, float(costs.latency_cycles[best])
