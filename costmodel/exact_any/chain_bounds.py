@@ -179,15 +179,20 @@ class ChainBounds:
         kept, limited = tables[0].serves_others, not (table.exact and lasting)
         kept = kept and (lasting or not table.exact)
         priced = of.at(prices)
-        limit = self._limit(one, found, of, rows, priced)
-        if limit is not None and outside is not None and outside.limit is not None:
-            levels = len(outside.inside)
-            limit[:levels] = np.maximum(limit[:levels], outside.limit)
-        for row in rows.tolist():
+        limits = self._limits(one, found, of, rows, priced)
+        if limits is not None:
+            # Tables of levels that all share must serve the one that may cost most.
+            shared = 1 + _first_different(of.spatial[rows])
+            limits[:, :shared] = limits[:, :shared].max(axis=0)
+            if outside is not None and outside.limit is not None:
+                levels = len(outside.inside)
+                limits[:, :levels] = np.maximum(limits[:, :levels], outside.limit)
+        for place, row in enumerate(rows.tolist()):
             mate = int(of.mates[row])
             if found.chains[mate] >= chains or not self._could_win(found, mate):
                 continue  # by a proof before this one, or it is settled
             follows = None if outside is None else outside.follows
+            limit = None if limits is None else limits[place]
             yield from self._fill(
                 table, of, row, priced, limit, kept=kept, limited=limited, follows=follows
             )
@@ -261,7 +266,14 @@ class ChainBounds:
     def _limit(
         self, one: OneOrder, found: Assignments, of: Weighed, rows: Array, priced: Priced
     ) -> FloatArray | None:
-        """`[L]` what entering the tiles of a level and of those outside costs where it can win.
+        """`[L]` the largest of `_limits`."""
+        limits = self._limits(one, found, of, rows, priced)
+        return None if limits is None else np.asarray(limits.max(axis=0))
+
+    def _limits(
+        self, one: OneOrder, found: Assignments, of: Weighed, rows: Array, priced: Priced
+    ) -> FloatArray | None:
+        """`[B, L]` what entering the tiles of a level and of those outside costs where it can win.
 
         What no tile decides, and every word once for the levels further in, come on top.
 
@@ -273,7 +285,7 @@ class ChainBounds:
             priced: what costs.
 
         Returns:
-            The largest of all; None where there is none.
+            Of each of them; None where there is none.
         """
         if not self._known.full or not len(rows):
             return None
@@ -289,9 +301,9 @@ class ChainBounds:
         fixed = priced.fixed[rows][:, None]
         left = np.array(most)[:, None] - fixed - inside
         # What outputs save at first may be nearly as much as the rest.
-        largest = (left + (np.abs(fixed) + inside) * ROUNDING).max(axis=0)
-        largest[0] = math.inf  # nothing enters it, and its tables serve everything
-        return np.asarray(largest)
+        limits = left + (np.abs(fixed) + inside) * ROUNDING
+        limits[:, 0] = math.inf  # nothing enters it, and its tables serve everything
+        return np.asarray(limits)
 
     def _most(self, found: Assignments, mate: int, prices: Prices) -> float:
         """What a mapping of an assignment that wins can cost at most; inf if anything."""
@@ -492,3 +504,9 @@ class ChainBounds:
         both, slow = np.array([least]), np.array([cycles])
         raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
         found.energy[mate] = max(found.energy[mate], float(raised[0]))
+
+
+def _first_different(spatial: Array) -> int:
+    """The first level below which spatial factors `[B, L, n]` are not all the same, or the last."""
+    differ = (spatial != spatial[0]).any(axis=(0, 2))
+    return int(np.argmax(differ)) if differ.any() else differ.size - 1
