@@ -259,22 +259,21 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     if not prover.allows(code):
         raise DataError("A mapping that keeps other tensors than the proof's cannot be certified.")
     bound = prover.lower_outcome
-    reached, certain = prover.value_of(outcome), prover.value_of(bound)
-    optimal = reached == certain
+    gap = prover.gap_of(outcome)
     space, model = prover.space, LoopNestModel()
     hashes = space.workload.hash, space.accelerator.hash
     record = mapping_record(space, code)
     return Certificate(
         format=_format(prover),
         objective=prover.objective,
-        proven=optimal and prover.keep is None,
-        proven_under_restriction=None if prover.keep is None else optimal,
+        proven=gap == 0 and prover.keep is None,
+        proven_under_restriction=None if prover.keep is None else gap == 0,
         energy_units=str(outcome[0]),
         unit_pj=str(prover.unit_pj),
         latency_cycles=outcome[1],
         bound_energy_units=str(bound[0]),
         bound_cycles=bound[1],
-        gap=(reached - certain) / max(1, certain),
+        gap=gap,
         tie_proven=outcome == bound if prover.ties else None,
         keep=prover.keep,
         problem_hash=problem_hash(
@@ -310,7 +309,7 @@ def _format(
 ) -> Literal["mapspace-certificate-2", "mapspace-certificate-3", "mapspace-certificate-4"]:
     if prover.space.orders is not None:
         return ORDERS_FORMAT
-    return FORMAT if prover.ties else NEST_FORMAT
+    return FORMAT if isinstance(prover, Prover) else NEST_FORMAT
 
 
 def prove(

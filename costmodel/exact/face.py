@@ -26,6 +26,7 @@ class AnyProof(Protocol):
     finished: bool
     rounds: int
     earlier_seconds: float
+    tolerance: Fraction
     ties: bool
     """Whether a finished proof also says which of equal mappings is the better one."""
 
@@ -41,6 +42,7 @@ class AnyProof(Protocol):
     def lower_outcome(self) -> Outcome: ...
     @property
     def gap(self) -> float: ...
+    def gap_of(self, outcome: Outcome) -> float: ...
     @property
     def counts(self) -> dict[str, int]: ...
     @property

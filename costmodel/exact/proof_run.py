@@ -19,8 +19,10 @@ class ProofRun(ABC):
 
     Attributes:
         finished: whether the optimum is proven.
+        tolerance: objectives that are as close as this share are equal.
     """
 
+    tolerance: Fraction = Fraction(0)
     finished: bool
     _kind: int
 
@@ -53,10 +55,14 @@ class ProofRun(ABC):
     def gap(self) -> float:
         """How far the best mapping can be above the optimum, as a share; inf before the first."""
         best = self.best_outcome
-        if best is None:
-            return float("inf")
-        reached, certain = self.value_of(best), self.value_of(self.lower_outcome)
-        return float(Fraction(reached, max(1, certain)) - 1) if reached > certain else 0.0
+        return float("inf") if best is None else self.gap_of(best)
+
+    def gap_of(self, outcome: Outcome) -> float:
+        """How far an outcome can be above the optimum, as a share: 0.0 where it is proven."""
+        reached, certain = self.value_of(outcome), self.value_of(self.lower_outcome)
+        if reached <= certain * (1 + self.tolerance):
+            return 0.0
+        return float(Fraction(reached, max(1, certain)) - 1)
 
     def run(
         self,

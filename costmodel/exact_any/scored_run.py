@@ -32,6 +32,7 @@ class ScoredRun(ProofRun):
     """
 
     ties = False
+    tolerance = Fraction(SLACK)
     space: MapSpace
     unit_pj: Fraction
 

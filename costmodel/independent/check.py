@@ -171,8 +171,7 @@ class _Look:
     def __post_init__(self) -> None:
         self.counter = Counter(self.claim.workload, self.claim.accelerator)
         self.space = Mappings(self.claim.workload, self.claim.accelerator, self.claim.keep)
-        value, *tie = self.rank(self.claim.bound)
-        self.bound: Rank = (value * (1 - self.claim.tolerance), *tie)
+        self.bound = self.rank(self.claim.bound)
         self.least: tuple[Rank, Cost] | None = None
 
     def over(self) -> bool:
@@ -266,10 +265,20 @@ class _Look:
         return least
 
     def _below(self) -> str | None:
-        if self.least is None or self.least[0] >= self.bound:
+        if self.least is None or not self._is_below(self.least[0]):
             return None
         energy, cycles = self.least[1]
         return f"{float(energy):.9g} pJ and {cycles:,} cycles, below the bound"
+
+    def _is_below(self, rank: Rank) -> bool:
+        """Whether a mapping is below the bound, by more than the tolerance."""
+        low, high = 1 - self.claim.tolerance, 1 + self.claim.tolerance
+        for its, bound in zip(rank, self.bound, strict=True):
+            if its < bound * low:
+                return True
+            if its > bound * high:
+                return False
+        return False
 
     def sample(self, rng: random.Random, claimed: Tiling, wanted: int) -> None:
         """Counts some mappings that the proof cut away."""

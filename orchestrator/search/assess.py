@@ -153,13 +153,13 @@ def _proven(prover: AnyProof, trial: TrialResult) -> Standing:
     assert trial.best_code is not None
     reached = prover.outcomes(trial.best_code[None])[0]
     assert reached is not None  # a winner is feasible
-    certain, value = prover.value_of(prover.lower_outcome), prover.value_of(reached)
+    certain, gap = prover.value_of(prover.lower_outcome), prover.gap_of(reached)
     unit = 1 if prover.objective == "latency" else prover.unit_pj
     return Standing(
-        proven=value == certain,
+        proven=gap == 0,
         tie_proven=prover.ties and reached == prover.lower_outcome,
         lower_bound=float(certain * unit),
-        gap=(value - certain) / max(1, certain),
+        gap=gap,
     )
 
 
