@@ -166,7 +166,7 @@ class Known:
         if self._kind == ENERGY:
             return energy * (1 + SLACK if cycles < its else 1 - SLACK)
         tied = self._waits or cycles > its
-        return self._equal(cycles) * (1 + SLACK if tied else 1 - SLACK)
+        return float(self._equal(cycles) * (1 + SLACK if tied else 1 - SLACK))
 
     def _equal(self, cycles: Any) -> Any:
         """The energy at which mappings of so many cycles, or arrays of them, equal the worst."""
