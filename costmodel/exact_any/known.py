@@ -328,7 +328,7 @@ class Known:
         if self._below is not None:
             known.append(self.order(*self._below)[0])
         for its in known:
-            if abs(first - its) <= SLACK * its:
+            if abs(first - its) <= SLACK * its < math.inf:
                 return its, others[0], others[1]
         return first, others[0], others[1]
 

@@ -104,7 +104,7 @@ def test_search_proves_and_verify_proves_again(
     assert call(*arguments, "--output", str(found), "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["proven"] is True
-    assert result["tie_proven"] is False
+    assert result["tie_proven"] is True
     assert result["gap_to_optimum"] == 0
     assert result["lower_bound"] == pytest.approx(result["edp"], rel=1e-12)
     certificate = tmp_path / "best.certificate.json"
@@ -120,7 +120,7 @@ def test_a_false_certificate_does_not_hold(machine: Path) -> None:
     prover = AnyProver(space)
     prover.run()
     true = certify(prover, 1.0)
-    assert true.tie_proven is None
+    assert true.tie_proven is True
     assert verify(true, make_prover).holds
     higher = str(int(true.bound_energy_units) + int(true.bound_energy_units) // 100)
     assert not verify(true.model_copy(update={"bound_energy_units": higher}), make_prover).holds
