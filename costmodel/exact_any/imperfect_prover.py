@@ -188,14 +188,14 @@ class ImperfectProver(ScoredRun):
         for number, order in enumerate(self._orders):
             box = narrowed(whole_box(order.space), order.space.tables.fanout)
             assert box is not None  # factors of 1 have room
-            cycles = order.cycles(box)
+            cycles = max(order.cycles(box), self._certain[1])
             found += [Piece(number, kept, box, 0.0, cycles, 0) for kept in range(len(order.keeps))]
         return found
 
     @property
     def built(self) -> bool:
-        """Whether every mapping is in a box with a bound."""
-        return self._built
+        """Whether every mapping is in a box with a bound, or none is needed."""
+        return self._built or self.finished
 
     def _value(self, energy: float, cycles: float) -> float:
         if self.objective == "latency":
@@ -212,6 +212,9 @@ class ImperfectProver(ScoredRun):
 
     def _work(self) -> None:
         """One piece of work."""
+        if self._limit is None and self.gap == 0:
+            self.finished = True
+            return
         if self._root:
             self._bound(self._root.pop(), 0)
             self._built = not self._root
@@ -323,6 +326,8 @@ class ImperfectProver(ScoredRun):
         Returns:
             None, since it looks for no mapping; and 1 if nothing can be below, else nan.
         """
+        if self.value_of(self._certain) >= self.value_of(limit):
+            return None, 1.0
         again = ImperfectProver(self.space, objective=self.objective, keep=self.keep)
         energy, cycles = float(limit[0] * self.unit_pj), float(limit[1])
         again._limit = again._value(energy, cycles) * (1 - 2 * SLACK)

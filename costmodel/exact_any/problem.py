@@ -12,6 +12,7 @@ from costmodel.exact.decode import Outcome
 from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact.problem import count_cells
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
+from costmodel.exact_any.busiest import fewest_cycles
 from costmodel.exact_any.known import SLACK
 from costmodel.machines.bounds import floor
 from costmodel.map_space.map_space import MapSpace
@@ -92,7 +93,10 @@ def energy_unit(space: MapSpace) -> Fraction:
 def floor_outcome(space: MapSpace, unit_pj: Fraction) -> Outcome:
     """What is certain of all mappings before anything is bounded: energy in units, and cycles."""
     least = floor(space.workload, space.accelerator)
-    return math.floor(Fraction(least.energy_pj * (1 - SLACK)) / unit_pj), int(least.latency_cycles)
+    cycles = int(least.latency_cycles)
+    if not space.tables.imperfect:
+        cycles = max(cycles, fewest_cycles(space))
+    return math.floor(Fraction(least.energy_pj * (1 - SLACK)) / unit_pj), cycles
 
 
 def _largest_energy(space: MapSpace) -> float:
