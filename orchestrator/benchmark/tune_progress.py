@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback, Stopper
@@ -38,8 +39,10 @@ class LostNodes(Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Lets the trial fail once more."""
-        error = trial.get_pickled_error()
-        if error is not None and node_was_lost(error):
+        # The errors of the trial one after another; in Tune's storage they come to be later.
+        file = trial.error_file
+        last = Path(file).read_text(errors="replace").rpartition("Failure # ")[2] if file else ""
+        if node_was_lost(last):
             trial.max_failures += 1
 
 

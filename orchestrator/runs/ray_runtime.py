@@ -229,8 +229,8 @@ class Tasks(Generic[Item, Answer]):
             yield self._added.popleft()
 
 
-def node_was_lost(error: BaseException) -> bool:
-    """Whether an actor has died because its node did, or cannot be reached any more."""
+def node_was_lost(error: BaseException | str) -> bool:
+    """Whether by an error an actor has died because its node did, or cannot be reached any more."""
     # Ray has no other way to say so of actors.
     said = ("its node has died", "keepalive watchdog timeout")
     return any(words in str(error) for words in said)
