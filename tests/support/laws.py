@@ -176,14 +176,21 @@ def renamed(rng: np.random.Generator, problem: Problem) -> Problem | None:
 
 
 def exchanged_inputs(rng: np.random.Generator, problem: Problem) -> Problem | None:
-    """The same operation with its input tensors listed the other way round."""
+    """The same operation with its dimensions and input tensors listed the other way round.
+
+    Words per cycle are summed tensor by tensor in floating point and rounded up, as in Timeloop:
+    where bandwidths are limited another order may take a cycle more or less, and tensors stay.
+    """
     if problem.machine.get("overflow") == "bypass" or set(problem.workload) & {"dimensions"}:
         return None
     found = workload(problem.workload)
     inputs = found.tensors[:-1]
+    keys = ("read_bandwidth", "write_bandwidth", "bandwidth")
+    limited = any(key in level for level in problem.machine["levels"] for key in keys)
+    listed = inputs if limited else tuple(reversed(inputs))
     axes = {
         tensor.name: [" + ".join(f"{f}*{d}" for d, f in axis.terms) for axis in tensor.axes]
-        for tensor in (*reversed(inputs), found.tensors[-1])
+        for tensor in (*listed, found.tensors[-1])
     }
     work = {
         "dimensions": dict(reversed(found.dimensions.items())),
