@@ -309,7 +309,7 @@ def _format(
 ) -> Literal["mapspace-certificate-2", "mapspace-certificate-3", "mapspace-certificate-4"]:
     if prover.space.orders is not None:
         return ORDERS_FORMAT
-    return FORMAT if isinstance(prover, Prover) else NEST_FORMAT
+    return NEST_FORMAT if prover.tolerance else FORMAT
 
 
 def prove(

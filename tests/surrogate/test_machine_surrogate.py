@@ -209,7 +209,8 @@ def test_nine_tenths_of_the_truths_are_inside_what_calibration_says(
     errors = np.hypot(width * spreads, 0.02) * rng.standard_normal(40_000)
     parts = iter([Judged(errors[:100], spreads[:100], 1.0), Judged(errors[100:], spreads[100:], 1)])
     monkeypatch.setattr(machine_training, "judge", lambda network, found: next(parts))
-    found, floor = calibrate(CountNetwork(), [None, None])  # type: ignore[list-item]
+    nothing: list[Any] = [None, None]
+    found, floor = calibrate(CountNetwork(), nothing)
     assert floor == pytest.approx(0.02, rel=0.02)
     assert found == pytest.approx(width, rel=0.02)
     unsure = spreads > floor
@@ -228,7 +229,8 @@ def test_what_is_reached_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         return cases[found] if learnt else Judged(np.array([1.0]), np.array([0.0]), 1.0)
 
     monkeypatch.setattr(machine_training, "judge", judged)
-    found = reached(CountNetwork(), [0, 1], 2.0, 0.07)  # type: ignore[list-item]
+    numbers: list[Any] = [0, 1]
+    found = reached(CountNetwork(), numbers, 2.0, 0.07)
     assert (found.cases, found.rows) == (2, 4)
     assert found.rmse == pytest.approx(np.sqrt((0.01 + 0.09 + 0.04 + 0.16) / 4))
     assert found.rmse_of_the_formula == 1.0

@@ -198,15 +198,15 @@ def test_what_an_axis_brings_is_the_bound_or_the_power_whichever_is_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a half: its bound was 2, its share of a limit 4, and its width a half."""
-    search = object.__new__(branching.Branching)
+    search: Any = object.__new__(branching.Branching)
     for bound, ratio, gain in (
         (3.0, 36.0, np.log(9)), (3.0, 5.0, np.log(1.5)), (3.0, 0.0, np.log(1.5)),
         (2.0, 1.0, 0.0), (1.0, 8.0, np.log(2)), (np.inf, 8.0, None),
     ):  # fmt: skip
         monkeypatch.setattr(branching.Branching, "_ratio", lambda *_, ratio=ratio: ratio)
         search._gains = [[], []]
-        search._parents = {"half": (1, 0.5, 2.0, 4.0)}  # type: ignore[dict-item]
-        search._learn("half", bound)  # type: ignore[arg-type]
+        search._parents = {"half": (1, 0.5, 2.0, 4.0)}
+        search._learn("half", bound)
         assert search._gains == [[], [] if gain is None else [pytest.approx(gain / 0.5)]]
         assert not search._parents
 
