@@ -25,7 +25,7 @@ from orchestrator.benchmark.mlflow_log import log_results
 from orchestrator.benchmark.run import BenchmarkExperiment
 from orchestrator.comparison.page import is_result, text_table, write_report
 from orchestrator.comparison.results import Results
-from orchestrator.report.text_table import fitted
+from orchestrator.report.text_table import fitted, labelled
 from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.locations import local_view
 from orchestrator.runs.mlflow_client import default_uri, open_mlflow
@@ -133,7 +133,7 @@ def main_job(
     echo(f"\n{stages.table()}")
     echo(f"\nreport  {page.resolve()}")
     if tracked:
-        echo(f"MLflow  {open_mlflow(default_uri(page.parent))}")
+        echo(labelled("MLflow  ", open_mlflow(default_uri(page.parent))))
     return page, all(taken)
 
 

@@ -1,6 +1,6 @@
 """A table as text for a terminal: one writer for every command, in which rich does the aligning.
 
-`line_width` is how wide everything is that people read; JSON, CSV and commands to copy are not.
+`line_width` is how wide everything is that people read; JSON, CSV, addresses and paths are not.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -83,6 +84,29 @@ def fitted(text: str) -> str:
     """Text for people whose lines are no wider than the terminal; paths and commands stay whole."""
     width = line_width()
     return "\n".join(line for long in text.split("\n") for line in _fitted(long, width))
+
+
+def labelled(label: str, text: str) -> str:
+    """A label and what is to be copied: an address on a line of its own, or a shell's command.
+
+    Args:
+        label: with the spaces that follow it.
+        text: an address, which has no spaces, or a command, whose lines a shell takes as one.
+    """
+    width = line_width()
+    if len(label) + len(text) <= width:
+        return label + text
+    if " " not in text:
+        return f"{label.rstrip()}\n{text}"
+    lines, indent = [label.rstrip()], " " * len(label)
+    for place, word in enumerate(map(shlex.quote, shlex.split(text))):
+        gap = label[len(label.rstrip()) :] if place == 0 else " "
+        if place and len(lines[-1] + gap + word + " \\") > width:
+            lines[-1] += " \\"
+            lines.append(indent + word)
+        else:
+            lines[-1] += gap + word
+    return "\n".join(lines)
 
 
 def _fitted(line: str, width: int) -> list[str]:

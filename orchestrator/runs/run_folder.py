@@ -21,6 +21,7 @@ from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError
 from mapspace.extras import is_installed
 from mapspace.storage import Place, place, write_atomically
+from orchestrator.report.text_table import labelled
 from orchestrator.runs.folder_kind import FolderKind
 from orchestrator.runs.kinds import KINDS, require_own, why_no_report
 from orchestrator.runs.limits import LimitReachedError, Limits
@@ -385,9 +386,9 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             if uri is not None:
                 pages = self.log(result, copy, uri)
                 store = str(open_mlflow(uri))
-                echo(f"MLflow   {store}")
+                echo(labelled("MLflow   ", store))
                 for what, address in pages.items():
-                    echo(f"{what:<8} {address}")
+                    echo(labelled(f"{what:<8} ", address))
         return {
             "kind": str(self.settings.kind),
             "name": self.name,

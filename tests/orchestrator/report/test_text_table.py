@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from orchestrator.report import text_table
 from orchestrator.report.document import LEFT, NOTHING, RIGHT, Cell, Table
-from orchestrator.report.text_table import WIDTH, fitted, line_width, table_lines, wrapped
+from orchestrator.report.text_table import WIDTH, fitted, labelled, line_width, table_lines, wrapped
 
 TABLE = Table(
     "t",
@@ -111,3 +113,24 @@ def test_texts_end_where_the_terminal_does(monkeypatch: pytest.MonkeyPatch) -> N
     assert [line for line in lines if len(line) > 60] == [f"         /{'x' * 70}"]
     assert lines[1].startswith(f"{'':16}word")
     assert " ".join(lines).split() == [*fact.split(), *path.split(), "short"]
+
+
+def test_a_command_to_copy_is_one_for_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["A=b", "printf", "%s|", *(f"--option-{place}" for place in range(9)), "a; b  c", "x&y"]
+    command = f"A=b {shlex.join(words[1:])}"
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = labelled("MLflow   ", command).splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 40
+    copied = "\n".join(lines).removeprefix("MLflow   ")
+    told = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True)
+    assert told.stdout.split("|") == [*words[3:], ""]
+    monkeypatch.setenv("COLUMNS", "400")
+    assert labelled("MLflow   ", command) == f"MLflow   {command}"
+
+
+def test_an_address_is_whole_and_alone_where_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert labelled("curves   ", "http://x/#/a?b&c") == "curves   http://x/#/a?b&c"
+    address = f"http://x/{'y' * 40}?a&b"
+    assert labelled("curves   ", address) == f"curves\n{address}"
