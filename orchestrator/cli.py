@@ -366,6 +366,7 @@ def mcp() -> None:
 @click.argument(
     "kind",
     required=False,
+    metavar="[KIND]",
     type=click.Choice(
         ["searchers", "models", "accelerators", "workloads", "networks", "experiments"]
     ),
@@ -373,7 +374,10 @@ def mcp() -> None:
 @click.option("--long", is_flag=True, help="With the hyperparameters of every searcher.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def list_(kind: str | None, long: bool, as_json: bool) -> None:
-    """Lists what there is, plug-ins of other packages too."""
+    """Lists what there is, plug-ins of other packages too.
+
+    KIND is searchers, models, accelerators, workloads, networks or experiments; without it, all.
+    """
     from orchestrator.catalogue import catalogue, tables
 
     click.echo(json_text(tables(kind)) if as_json else catalogue(kind, long=long))

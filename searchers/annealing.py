@@ -25,6 +25,7 @@ from searchers.base import LARGEST_BATCH, feasible_moves, log_losses, metropolis
 from searchers.options import (
     Count,
     Flag,
+    Integer,
     Options,
     Positive,
     PositiveShare,
@@ -72,7 +73,7 @@ class AnnealingOptions(Options):
 
     chains: Count = 8
     """Chains in lockstep; the horizon is shared among them."""
-    horizon: Annotated[Count, Field(ge=2)] = 5000
+    horizon: Annotated[Integer, Field(ge=2)] = 5000
     """True queries of one cooling, the tuning of its schedule included."""
     moves: Literal["domain", "attribute"] = "domain"
     """`domain` for the space's own moves, `attribute` to draw one attribute anew."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from costmodel.space import Codes, Losses
 from mapspace.errors import ConfigError
 from searchers.base import Library, log_losses
-from searchers.options import Count, Positive
+from searchers.options import Integer, Positive
 from searchers.shared.asynchronous import Asynchronous, Notes
 from searchers.shared.external_optimizers import (
     INSTALL,
@@ -48,7 +48,7 @@ class CMAESOptions(OutsideOptions):
     encoding: Literal["codes", "features"] = "features"
     sigma: Positive = 1.0
     """Step size at first, in standard deviations of random feasible mappings."""
-    population: Annotated[Count, Field(ge=3)] | None = None
+    population: Annotated[Integer, Field(ge=3)] | None = None
     """Mappings of a generation; null: 4 + 3 ln K for K coordinates."""
 
 

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from costmodel.space import Codes, Losses
 from searchers.base import MOVE_ATTEMPTS
-from searchers.options import Count, Options, Presets, Share, Sources, Whole
+from searchers.options import Count, Integer, Options, Presets, Share, Sources, Whole
 from searchers.shared.asynchronous import Asynchronous, Notes
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class GeneticOptions(Options):
         "paper": "Mind Mappings (ASPLOS 2021), Appendix A",
     }
 
-    population: Annotated[Count, Field(ge=2)] = 100
+    population: Annotated[Integer, Field(ge=2)] = 100
     """Individuals that live at a time."""
     offspring: Count = 100
     """Children per generation."""

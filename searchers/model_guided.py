@@ -36,7 +36,16 @@ from searchers.base import MOVE_ATTEMPTS, Library, log_losses, metropolis
 from searchers.compiled.structured_state import make_hand
 from searchers.compiled.structured_walk import propose
 from searchers.context import Context
-from searchers.options import Count, Options, Positive, Presets, Share, ShareBelowOne, Sources
+from searchers.options import (
+    Count,
+    Integer,
+    Options,
+    Positive,
+    Presets,
+    Share,
+    ShareBelowOne,
+    Sources,
+)
 from searchers.scales import refused_as_worse
 from searchers.shared import nest_features
 from searchers.shared.asynchronous import Asynchronous, Notes
@@ -90,7 +99,7 @@ class GuidedOptions(Options):
     """Share of the chains that start at new mappings; the others go on from where they were."""
     random_share: ShareBelowOne = 0.1
     """Share of the evaluations that are new mappings, whatever is predicted."""
-    memory: Annotated[Count, Field(ge=2)] = 300
+    memory: Annotated[Integer, Field(ge=2)] = 300
     """Best evaluated mappings that the Gaussian process is fitted to."""
 
     @model_validator(mode="after")

@@ -44,12 +44,16 @@ def _plain_number(value: object) -> object:
     return value.item() if isinstance(value, np.floating) else plain_integer(value)
 
 
-Whole = Annotated[
-    int, BeforeValidator(plain_integer), Field(strict=True, ge=0, lt=LARGEST_WHOLE_NUMBER)
+# Least values are said once, of what has none: of two a message would name the lower one.
+Integer = Annotated[
+    int, BeforeValidator(plain_integer), Field(strict=True, lt=LARGEST_WHOLE_NUMBER)
 ]
-"""A whole number, 0 or more; `true`, `4.0` and `"4"` are refused."""
+"""A whole number; `true`, `4.0` and `"4"` are refused."""
 
-Count = Annotated[Whole, Field(ge=1)]
+Whole = Annotated[Integer, Field(ge=0)]
+"""A whole number, 0 or more."""
+
+Count = Annotated[Integer, Field(ge=1)]
 """A whole number, 1 or more."""
 
 Number = Annotated[float, BeforeValidator(_plain_number), Field(strict=True, allow_inf_nan=False)]

@@ -25,6 +25,7 @@ from costmodel.space import Codes, Losses
 from searchers.base import log_losses
 from searchers.options import (
     Count,
+    Integer,
     NonNegative,
     Options,
     Positive,
@@ -120,7 +121,7 @@ class RNNOptions(Options):
     """Units of the LSTM."""
     embedding: Count = 16
     """Values that stand for a digit as the next input."""
-    largest_radix: Annotated[Count, Field(ge=2)] = 32
+    largest_radix: Annotated[Integer, Field(ge=2)] = 32
     """Most values of one digit."""
     learning_rate: Positive = 0.01
     """Of Adam."""

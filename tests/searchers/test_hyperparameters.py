@@ -47,6 +47,26 @@ def test_wrong_types_are_refused_by_name(name: str, parameter: str) -> None:
         assert "\n" not in str(caught.value)
 
 
+INTEGERS = sorted({(name, parameter) for name, parameter, value in CASES if value == 2**31})
+
+
+@pytest.mark.parametrize(("name", "parameter"), INTEGERS)
+def test_the_least_that_is_expected_is_the_least(name: str, parameter: str) -> None:
+    def refused(value: int) -> str:
+        try:
+            make(name, ToySpace(), seed=0, **{parameter: value})
+        except ConfigError as error:
+            return str(error).split(", got ")[0]
+        return ""
+
+    said = refused(-7)
+    found = re.fullmatch(rf"searcher {name}: {parameter}: expected at least (\d+)", said)
+    assert found, said
+    least = int(found[1])
+    assert refused(least - 1) == said
+    assert not refused(least).startswith(f"searcher {name}: {parameter}: expected at least")
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
