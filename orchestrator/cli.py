@@ -411,8 +411,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = fail(f"{error.filename}: {error.strerror}{_continues(arguments)}.", 1)
     except MapspaceError as error:
         status = fail(str(error), 1)
-    except (KeyboardInterrupt, click.Abort):
-        status = fail(f"interrupted{_continues(arguments)}.", 130)
+    except (KeyboardInterrupt, click.Abort) as error:
+        # Click raises its own in place of the one that may say what goes on.
+        said = str(error.__cause__ or error)
+        status = fail(f"interrupted{f'; {said}' if said else _continues(arguments)}.", 130)
     except BrokenPipeError:
         # The reader of a pipe has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -57,7 +57,7 @@ def submit_job(
     Raises:
         ConfigError: the experiment is wrong, or nodes would not share the run folder.
         MapspaceError: the cluster cannot be reached, or the job failed or was stopped.
-        KeyboardInterrupt: while it is followed; the job goes on.
+        KeyboardInterrupt: while it is followed; it says that the job goes on, and how to see it.
     """
     require(("ray",))
     if isinstance(output, Path) and not output.is_absolute():
@@ -81,11 +81,11 @@ def submit_job(
         try:
             status = asyncio.run(_followed(client, name, echo))
         except KeyboardInterrupt:
-            say(
-                f"job {name} goes on: ray job logs --follow {name}; it is stopped by ray job stop "
-                f"{name} (--address {address})"
-            )
-            raise
+            at = f"--address {address} {name}"
+            raise KeyboardInterrupt(
+                f"job {name} goes on: `ray job logs --follow {at}` shows it, `ray job stop {at}` "
+                "ends it, and then the same command continues what is resumable"
+            ) from None
         message = client.get_job_info(name).message
     again = "the same command continues what is resumable"
     if status == "STOPPED":

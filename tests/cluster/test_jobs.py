@@ -26,6 +26,7 @@ from processes import descendants, kill, wait_for
 
 from orchestrator.benchmark.tune_runner import SEARCHES_FOLDER
 from orchestrator.comparison import results_files
+from orchestrator.runs import job
 from orchestrator.runs.checkpoints import load_state
 
 pytestmark = pytest.mark.every_part
@@ -372,6 +373,27 @@ def test_what_cannot_be_submitted_is_one_line(
     assert call("submit", experiment, *given.values()) in (1, 2)
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_control_c_leaves_the_job_alone_and_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def pressed(client: object, name: str, echo: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "_submitted", lambda *_: None)
+    monkeypatch.setattr(job, "_followed", pressed)
+    experiment, at = write(tmp_path / "generate.yaml", GENERATE), "http://127.0.0.1:8265"
+    assert (
+        call("submit", experiment, f"--output={tmp_path / 'x'}", "--id=a", "--address", at) == 130
+    )
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"job a at {at}: mapspace generate generate.yaml")
+    assert last == (
+        f"Error: interrupted; job a goes on: `ray job logs --follow --address {at} a` shows it, "
+        f"`ray job stop --address {at} a` ends it, and then the same command continues what is "
+        "resumable."
+    )
 
 
 def test_the_address_of_a_job_server_is_no_cluster(tmp_path: Path) -> None:
