@@ -107,11 +107,17 @@ def test_a_host_changes_nothing(changes: dict[str, Any], tmp_path: Path, ray_run
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["trials", "blocks"])
-def test_a_host_changes_nothing_for_agents(mode: str, tmp_path: Path, ray_runtime: None) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{"host": "trials"}, {"host": "blocks"}, {"host": "pool", "workers": 2}],
+    ids=["trials", "blocks", "pool"],
+)
+def test_a_host_changes_nothing_for_agents(
+    changes: dict[str, Any], tmp_path: Path, ray_runtime: None
+) -> None:
     """RLlib drives its own loop, in a worker of Tune or beside it; seeds may be a method's own."""
     agents = {"ppo": {}, "ddpg": {"seeds": [3], "parameters": {"warmup_episodes": 8}}}
-    plan = plan_of(host=mode, searchers=agents, workloads=["gemm-512"], iterations=700)
+    plan = plan_of(searchers=agents, workloads=["gemm-512"], iterations=700, **changes)
     results = run_benchmark(plan, tmp_path / "run")
     assert_undisturbed(results, plan)
     assert [len(results.of(name, "gemm-512")) for name in agents] == [2, 1]
