@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +10,12 @@ from typing import Any
 
 import pytest
 from marks import noisy_libraries
+from mlflow_server import Server, content, serving
 from processes import wait_for
 from sample_results import make_results
 
 from mapspace.errors import MapspaceError
 from orchestrator.benchmark import mlflow_children, mlflow_log
-from orchestrator.comparison.results import Results
 from orchestrator.comparison.results_files import save
 from orchestrator.runs import mlflow_client
 
@@ -32,52 +26,10 @@ pytestmark = [
 ]
 
 
-class Server:
-    """`mlflow server` on SQLite, on a free port of this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def begin(self) -> None:
-        """Starts it; it is ready later."""
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
-        command += ["--port", str(self.port), "--workers", "1"]
-        command += ["--backend-store-uri", f"sqlite:///{self.folder / 'store.db'}"]
-        command += ["--artifacts-destination", str(self.folder / "artifacts")]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-
-    def ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    def die(self) -> None:
-        """SIGKILL for it and its workers."""
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
-    server = Server(tmp_path)
-    server.begin()
-    try:
-        wait_for(server.ready)
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path) as server:
         yield server
-    finally:
-        server.die()
 
 
 @contextmanager
@@ -97,27 +49,6 @@ def before_child(
     with monkeypatch.context() as patch:
         patch.setattr(mlflow_children, "_curve_metrics", counted)
         yield
-
-
-def content(results: Results, uri: str) -> dict[str, Any]:
-    """Everything that a store holds of a benchmark, without ids and times of the day."""
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
-    experiment = client.get_experiment_by_name(results.experiment["name"])
-    found: dict[str, Any] = {}
-    for run in client.search_runs([experiment.experiment_id], max_results=1000):
-        metrics = {
-            key: [
-                (point.step, point.timestamp - run.info.start_time, repr(point.value))
-                for point in client.get_metric_history(run.info.run_id, key)
-            ]
-            for key in run.data.metrics
-        }
-        files = [file.path for file in client.list_artifacts(run.info.run_id)]
-        assert run.info.run_name not in found
-        found[run.info.run_name] = (run.info.status, run.data.params, metrics, files)
-    return found
 
 
 def test_a_server_that_dies_twice_holds_everything_once_in_the_end(
