@@ -39,10 +39,17 @@ class State(StrictModel):
     """Where the stream stands."""
     batch: int
     """Batches of that epoch that were given out."""
+    places: tuple[tuple[int, int], ...] = ()
+    """The same two of every worker, whose shards need not be equally many; empty: of one alone, or
+    from before they were kept."""
     seconds: float
     """Training time so far."""
     curve: tuple[CurvePoint, ...] = ()
     """Points so far."""
+
+    def place_of(self, rank: int) -> tuple[int, int]:
+        """Epoch and batch where the stream of a worker stands."""
+        return self.places[rank] if self.places else (self.epoch, self.batch)
 
 
 def save(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -39,6 +39,10 @@ MOST_CURVE_ROWS = 10_000
 ROWS_AT_ONCE = 8192
 
 
+# Of a stream: the epoch, and batches of it that were given out.
+Place: TypeAlias = tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Worker:
     """One of the processes that train together."""
@@ -49,6 +53,8 @@ class Worker:
     """Makes backward passes average gradients over the workers."""
     device: str = "cpu"
     """Where this process trains, as torch calls it."""
+    gather: Callable[[Place], Sequence[Place]] | None = None
+    """Tells all workers where each of their streams stands; called by all of them at once."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def fit(
     if resume is not None:
         state = _resumed(checkpoint.load(resume, network, optimiser), state, resume)
         started -= state.seconds
-        batches.seek(state.epoch, state.batch)
+        batches.seek(*state.place_of(worker.rank))
     trained = worker.distribute(network) if worker.distribute else network
     criterion = _criterion(network, options, recipe.edp_weight)
     few = held_out.thinned(MOST_CURVE_ROWS)
@@ -139,7 +145,7 @@ def fit(
         mean_loss = _finite(float(torch.stack(losses).mean()))
         losses.clear()
         seconds, seen = time.perf_counter() - started, done * recipe.batch_size
-        state = _moved(state, batches, done, seconds)
+        state = _moved(state, batches, done, seconds, worker)
         if worker.rank == 0:
             point = _curve_point(network, criterion, few, seen, seconds, mean_loss)
             state = state.model_copy(update={"curve": (*state.curve, point)})
@@ -174,11 +180,12 @@ def _descend(
 
 
 def _moved(
-    state: checkpoint.State, batches: Batches, done: int, seconds: float
+    state: checkpoint.State, batches: Batches, done: int, seconds: float, worker: Worker
 ) -> checkpoint.State:
     """A state after more steps."""
     where = {"step": done, "epoch": batches.epoch, "batch": batches.batch, "seconds": seconds}
-    return state.model_copy(update=where)
+    places = tuple(worker.gather((batches.epoch, batches.batch))) if worker.gather else ()
+    return state.model_copy(update={**where, "places": places})
 
 
 def _batches(dataset: Dataset, held_out: HeldOut, options: FitOptions, worker: Worker) -> Batches:

@@ -245,7 +245,9 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, look: Look, *, draw
         ScalingConfig,
         TrainingFailedError,
     )
-    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.torch import TorchTrainer
+
+    from orchestrator.training.torch_backend import AddressedTorch
 
     gpu = _uses_gpus(config)
     resources = {"CPU": config.threads, **({"GPU": 1} if gpu else {})}
@@ -262,7 +264,7 @@ def _train(config: TrainConfig, folder: Place, claim: Claim, look: Look, *, draw
         scaling_config=ScalingConfig(
             num_workers=config.workers, use_gpu=gpu, resources_per_worker=resources
         ),
-        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+        torch_config=AddressedTorch(backend="nccl" if gpu else "gloo"),
         # The same name and storage: a run that was interrupted continues from its checkpoint.
         run_config=RunConfig(
             name=RAY_FOLDER,
@@ -383,9 +385,16 @@ def _worker(arguments: dict[str, Any]) -> None:
             seen = json.dumps({**figures, "total": total}).encode()
             write_atomically(folder / PROGRESS_FILE, seen)
 
+    def gather(place: training.Place) -> list[training.Place]:
+        places: list[Any] = [None] * workers
+        torch.distributed.all_gather_object(places, place)
+        return places
+
     def run(resume: Path | None) -> training.Fitted:
-        distribute = DistributedDataParallel if workers > 1 else None
-        worker = training.Worker(rank, workers, distribute, str(device))
+        if workers == 1:
+            worker = training.Worker(device=str(device))
+        else:
+            worker = training.Worker(rank, workers, DistributedDataParallel, str(device), gather)
         return training.fit(dataset, options, report=report, resume=resume, worker=worker)
 
     checkpoint = ray.train.get_checkpoint()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from surrogate.features import PhysicalFeatures
 from surrogate.metrics import figures, ranks, spearman
 from surrogate.network import SurrogateNetwork
 from surrogate.shards import Dataset
-from surrogate.training import RECIPES, FitOptions, Fitted, Progress, fit
+from surrogate.training import RECIPES, FitOptions, Fitted, Progress, Worker, fit
 
 LAYER = cnn("layer", N=4, K=32, C=48, P=14, Q=12, R=3, S=5)
 TENSORS = mttkrp("tensors", I=128, J=96, K=60, L=24)
@@ -363,6 +365,41 @@ def test_a_continued_training_ends_like_an_undisturbed_one(
     for name, value in fitted.network.state_dict().items():
         torch.testing.assert_close(continued.network.state_dict()[name], value, rtol=0, atol=0)
     assert continued.figures == fitted.figures
+
+
+def test_every_worker_continues_where_its_own_stream_stood(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """Of four shards one of three workers has two: their epochs end at different steps."""
+    options = OPTIONS.model_copy(update={"batch_size": 96, "views": 9600, "checkpoint_views": 4800})
+    barrier, standing = threading.Barrier(3), dict[int, tuple[int, int]]()
+
+    def train(rank: int, resume: Path | None = None) -> Fitted:
+        def gather(place: tuple[int, int]) -> list[tuple[int, int]]:
+            standing[rank] = place
+            if resume is None:
+                barrier.wait(60)
+            places = [standing[other] for other in range(3)]
+            if resume is None:
+                barrier.wait(60)  # nobody goes on before all have read
+            return places
+
+        def report(progress: Progress) -> None:
+            progress.save(tmp_path / f"{rank}-{progress.step}")
+
+        worker = Worker(rank, 3, gather=gather)
+        return fit(Dataset(small_data), options, report=report, worker=worker, resume=resume)
+
+    with ThreadPoolExecutor(3) as threads:
+        alone = list(threads.map(train, range(3)))
+    first = json.loads((tmp_path / "0-50" / "state.json").read_text())
+    assert len({tuple(place) for place in first["places"]}) > 1
+    for rank in (1, 2):
+        # What is kept of a run is the first worker's state; weights are all workers' in a real one.
+        shutil.copy(tmp_path / "0-50" / "state.json", tmp_path / f"{rank}-50" / "state.json")
+        continued = train(rank, tmp_path / f"{rank}-50").network.state_dict()
+        for name, value in alone[rank].network.state_dict().items():
+            torch.testing.assert_close(continued[name], value, rtol=0, atol=0)
 
 
 def test_wrong_and_damaged_checkpoints_are_refused(

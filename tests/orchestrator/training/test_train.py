@@ -68,6 +68,22 @@ def test_two_workers_average_their_gradients(finished: tuple[TrainConfig, Path])
     assert loaded.card.figures.spearman > 0.9
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems name it otherwise")
+def test_workers_listen_where_ray_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine's own name is often its loopback's."""
+    from orchestrator.training import torch_backend
+
+    assert torch_backend.interface_of("127.0.0.1") == "lo"
+    assert torch_backend.interface_of("192.0.2.1") is None
+    monkeypatch.setattr(torch_backend.ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    for before, after in ((None, "lo"), ("eth7", "eth7")):
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", before or "")  # so that it is undone
+        if before is None:
+            monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+        torch_backend.choose_interface()
+        assert os.environ["GLOO_SOCKET_IFNAME"] == after
+
+
 def views_so_far(folder: Path) -> int:
     path = folder / PROGRESS_FILE
     return int(json.loads(path.read_text())["views"]) if path.exists() else 0
