@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from orchestrator.report.text_table import line_width
+
 if TYPE_CHECKING:
     from numba.core.event import Event
 
@@ -59,7 +61,9 @@ class Live:
     def _print(self, text: str) -> None:
         self._shown = text
         if self.terminal:
-            print(f"\r{text}\x1b[K", end="", file=self.stream, flush=True)
+            # What goes on in a second line is not overwritten.
+            shown = text[: line_width() - 1]
+            print(f"\r{shown}\x1b[K", end="", file=self.stream, flush=True)
             self._open = True
         else:
             print(text, file=self.stream, flush=True)

@@ -279,11 +279,12 @@ def _search_now(asked: Asked, live: Live, interrupted: threading.Event | None) -
     seconds = budget_seconds(request, name)
 
     def progress() -> str:
+        best = value_text(request.objective, evaluator.best_loss, clock_ghz, 5)
+        # Cycles without their milliseconds: a line has 80 characters.
+        named = best.split(" (")[0] if " (" in best else f"{request.objective} {best}"
         return (
-            f"{evaluator.elapsed:8.2f} s {evaluator.iterations_used:>13,} iterations   "
-            f"best {request.objective} "
-            f"{value_text(request.objective, evaluator.best_loss, clock_ghz, 5)}"
-            f"   {_so_far(searcher, evaluator.best_loss, bound)}"
+            f"{evaluator.elapsed:6.2f} s {evaluator.iterations_used:>9,} iterations  {named}  "
+            f"{_so_far(searcher, evaluator.best_loss, bound)}"
         )
 
     evaluator = searchers.Evaluator(
@@ -374,16 +375,16 @@ def _so_far(searcher: searchers.Searcher, loss: float, floor: float) -> str:
     """What is certain of the best so far, in words."""
     certain = searcher.lower_bound
     if not certain:  # a bound is 0 until the first one is made
-        return f"{percent(loss / floor - 1)} above the lower bound" if floor else "nothing certain"
-    proven, where = False, ""
+        return f"{percent(loss / floor - 1)} above the bound" if floor else "nothing certain"
+    proven, restricted = False, False
     if isinstance(searcher, _exact()):
         # In whole numbers: losses are rounded.
         proven = searcher.gap_left == 0
-        where = "" if searcher.prover.keep is None else " under the restriction"
+        restricted = searcher.prover.keep is not None
     if proven:
-        return f"proven optimal{where}"
+        return "as kept: proven optimal" if restricted else "proven optimal"
     gap = percent(max(0.0, loss / certain - 1), up=True)
-    return f"certainly within {gap} of the optimum{where}"
+    return f"as kept: within {gap}" if restricted else f"certainly within {gap}"
 
 
 def _of_the_proof(result: TrialResult, prover: AnyProof, model: CostModel, request: Request) -> Any:

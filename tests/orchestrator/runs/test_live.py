@@ -61,3 +61,18 @@ def test_the_last_line_is_not_said_twice() -> None:
     live.update(lambda: "second")
     live.end()
     assert stream.getvalue() == "first\nsecond\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_that_changes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    stream = Terminal()
+    Live(stream).update(lambda: "x" * 200)
+    assert stream.getvalue() == f"\r{'x' * 49}\x1b[K"
+    logged = io.StringIO()
+    Live(logged).update(lambda: "x" * 200)
+    assert logged.getvalue() == f"{'x' * 200}\n"

@@ -10,6 +10,7 @@ import pytest
 from commands import answer, call, interrupted
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.costs import OBJECTIVES
 from orchestrator.report.units import percent
 from orchestrator.search.one_workload import _so_far
 from searchers import make
@@ -286,11 +287,26 @@ def test_a_proof_without_a_bound_yet_speaks_of_the_floor(monkeypatch: pytest.Mon
     """Its bound is 0 until the first one is made."""
     space = MapSpace(workload("gemm:M=4,N=4,K=4"), accelerator("mm256"))
     searcher = make("random", space)
-    assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the lower bound"
+    assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the bound"
     monkeypatch.setattr(type(searcher), "lower_bound", 0.0)
-    assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the lower bound"
+    assert _so_far(searcher, 2.0, 1.0) == "100.00 % above the bound"
     monkeypatch.setattr(type(searcher), "lower_bound", 1.6)
-    assert _so_far(searcher, 2.0, 1.0) == "certainly within 25.00 % of the optimum"
+    assert _so_far(searcher, 2.0, 1.0) == "certainly within 25.00 %"
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_progress_fits_a_terminal_of_eighty_columns(
+    objective: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("resnet-conv4", "--objective", objective, "--no-store")
+    for options in (
+        ("--searcher", "random", "--iterations", "20"),
+        ("--seconds", "0.2", "--accelerator", "mm256-bw-bypass", "--keep", "L1=Weights"),
+    ):
+        assert call("search", *arguments, *options) == 0
+        lines = [line for line in capsys.readouterr().err.splitlines() if " iterations" in line]
+        assert lines
+        assert max(map(len, lines)) <= 80, lines
 
 
 def test_a_machine_on_which_nothing_costs_energy(
