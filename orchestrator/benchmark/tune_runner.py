@@ -191,9 +191,9 @@ def _run_trials(
     else:
         live.say(
             f"{benchmark.name}: searchers x workloads x seeds = {len(benchmark.searchers)} x "
-            f"{len(plan.workloads)} x {_seed_counts(plan)}, {budget_text(plan)} each, "
-            f"in {len(tasks)} trials"
+            f"{len(plan.workloads)} x {_seed_counts(plan)}"
         )
+        live.say(f"  {budget_text(plan)} each, in {len(tasks)} trials")
     if left:
         if callbacks is None:
             run_here(plan, left, states, seconds, live)

@@ -206,10 +206,9 @@ def tile(
         **(request.parameters or {}),
     )
     live = Live(stream or sys.stderr)
-    live.line(
-        f"{'measuring' if entry.measured else 'modelling'} tilings of {found.name} on one core, "
-        f"{space.size():,} in all, proposed by {name}"
-    )
+    does = "measuring" if entry.measured else "modelling"
+    live.line(f"{does} tilings of {found.name} on one core")
+    live.line(f"  {space.size():,} in all, proposed by {name}")
     stored = None
     if entry.measured and store is not None:
         stored = StoredMeasurements(store, model.kept, found.name, model.version)
