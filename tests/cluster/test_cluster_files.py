@@ -163,6 +163,18 @@ def test_what_the_nodes_install_is_synchronised() -> None:
             ), f"{pattern} leaves out {name}"
 
 
+def test_setting_up_compiles_what_jobs_need() -> None:
+    from orchestrator.cli import cli
+
+    [*_, install, compiles] = aws()["setup_commands"]
+    assert "pip install" in install
+    words = shlex.split(compiles.partition(">")[0])
+    assert words[:3] == ["OMP_NUM_THREADS=1", "~/venv/bin/mapspace", "search"]
+    given = cli.commands["search"].make_context("search", words[3:]).params
+    # What is found in a store compiles nothing.
+    assert given["no_store"]
+
+
 def test_the_extra_of_clusters_has_what_jobs_need() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
