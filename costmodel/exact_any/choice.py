@@ -53,7 +53,7 @@ def load_prover(space: MapSpace) -> None:
 
 
 def functions_of_proof(space: MapSpace) -> int:
-    """How many functions that compiles at most."""
+    """How many functions that compiles, about."""
     return loading.FUNCTIONS if is_older(space) else any_levels.FUNCTIONS
 
 

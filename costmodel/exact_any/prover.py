@@ -64,7 +64,7 @@ LONE = 8
 NEAR = 1.02
 """Where bound and best are so near, all that could win is searched at once."""
 
-FUNCTIONS = 203
+FUNCTIONS = 209
 """How many `load_compiled` compiles where nothing is compiled yet and nobody else compiles."""
 
 

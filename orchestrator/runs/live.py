@@ -77,7 +77,7 @@ class Live:
         Args:
             text: printed if the block takes longer and compiles nothing.
             seconds: how long it may take without a word.
-            functions: how many there are to compile at most; None: nobody knows.
+            functions: how many there are to compile, about; None: nobody knows.
         """
         # Here, since a command that needs no Numba shall not wait for it.
         from numba.core import event
@@ -102,7 +102,7 @@ class Live:
                 live.line(text)
             started.wait()
             while not done.wait(TERMINAL_WAIT if live.terminal else LOG_WAIT):
-                of = "" if functions is None else f" of at most {max(functions, compiled):,}"
+                of = "" if functions is None else f" of about {max(functions, compiled):,}"
                 live._print(f"{time.monotonic() - began:8.0f} s {compiled:13,}{of} functions")
 
         teller = threading.Thread(target=tell, daemon=True)

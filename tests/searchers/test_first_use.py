@@ -154,11 +154,11 @@ def test_a_gradient_search_has_a_total_that_it_keeps_to(tmp_path: Path) -> None:
     command += ["--searcher", "gradient", "--iterations", "300", "--no-store"]
     done = subprocess.run(command, env=with_cache(tmp_path), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    said = re.findall(r"([\d,]+) of at most ([\d,]+) functions", done.stderr)
+    said = re.findall(r"([\d,]+) of about ([\d,]+) functions", done.stderr)
     assert said
     # With what bounds the result, which was compiled behind the search without a word.
     most = Gradient.functions + loading.FUNCTIONS
-    assert {at_most for _, at_most in said} == {str(most)}
+    assert {total for _, total in said} == {str(most)}
     assert int(said[-1][0]) > 0.8 * Gradient.functions
 
 
