@@ -76,6 +76,13 @@ def test_energies_grow_with_the_square_root_of_the_capacity_in_hundredths() -> N
     assert {a.accelerator.levels[1].energy_pj for a in plan.architectures} == {2.2}
 
 
+def test_what_costs_nothing_costs_nothing_in_a_larger_memory() -> None:
+    base = {"extends": "mm256", "levels": [{"name": "L1", "energy_pj": 0.0}]}
+    grid = {"L1.capacity_words": [16, 8_192, 131_072]}
+    plan = plan_for(base=base, grid=grid, energy_scaling="sqrt")
+    assert [a.accelerator.levels[2].energy_pj for a in plan.architectures] == [0.0, 0.0, 0.0]
+
+
 def test_networks_of_any_kind_are_run_as_often_as_their_weights_say(tmp_path: Path) -> None:
     layers = [SMALL, {"workload": OTHER, "count": 5}]
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"layers": layers}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,29 @@ def machines_of_two_clocks(**changes: Any) -> SweepResults:
             for problem, cost in zip(problems, costs, strict=True)
         },
     )
+
+
+def test_areas_are_those_of_the_machines_that_have_one() -> None:
+    sized = {"extends": "mm256", "name": "sized", "mac_area_mm2": 0.001}
+    sized["levels"] = [{"name": level, "area_mm2": 0.01} for level in ("L1", "L2")]
+    plan = plan_for(grid=None, accelerators=["mm256", sized], workloads=[SMALL])
+    proofs = {problem.key: proof_of(problem, 2e9, 1000) for problem in problems_of(plan)}
+    without, with_one = collect(plan, proofs).architectures["area_mm2"]
+    assert np.isnan(without)
+    assert with_one == plan.architectures[1].area_mm2 > 0
+
+
+def test_a_notebook_shows_the_front_by_its_names() -> None:
+    results = machines_of_two_clocks()
+    shown = results._repr_html_()
+    head = shown[shown.rindex("<thead>") : shown.rindex("</thead>")]
+    assert re.findall(r"<th>(.*?)</th>", head) == [
+        "architecture",
+        results.plan.sweep.area_column,
+        results.objective_column,
+    ]
+    body = shown[shown.rindex("<tbody>") :]
+    assert "<th>" not in body  # a number of each row says nothing
 
 
 def test_machines_of_different_clocks_are_compared_in_joule_seconds(tmp_path: Path) -> None:
