@@ -91,6 +91,7 @@ def search(
             * counting: of such loops: `timeloop`, or `true`, every element by itself; None:
               likewise.
             * axes: `both` lets one dimension run along both axes of a mesh at once; None: likewise.
+            * tiles: `apart` stores the tensors of a level at loops of their own; None: likewise.
             * constraints: what mappings must obey, entries as under `constraints` of an
               accelerator's file, beside those of the accelerator.
             * threads: how many work on a proof; None: one per processor, at most four.
@@ -255,7 +256,7 @@ def search_network(
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `seconds`, which are those of the
             network (layers that get none are its `unfinished`), and without `top`, `pad`,
-            `factors`, `counting` and `axes`.
+            `factors`, `counting`, `axes` and `tiles`.
 
     Raises:
         ConfigError: an unknown name or a value that is not allowed.

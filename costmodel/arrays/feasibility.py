@@ -283,7 +283,9 @@ def _check_rules(
     if status != STATUS_OK:
         return status, excess
     for level in range(levels):
-        missing = _missing_room(tables, level, tile[level])
+        over, missing = _room_beyond(tables, level, tile)
+        if over > 0:
+            return STATUS_CAPACITY + level, over
         if missing > 0:
             return STATUS_CAPACITY + levels + level, missing
     for t in range(tensors):
@@ -296,17 +298,25 @@ def _check_rules(
 
 
 @part
-def _missing_room(
+def _room_beyond(
     tables: NestTables,
     level: int,
     tile: Array,
-) -> int:
-    """Room by which the tiles `[T]` of a level stay below its least utilisation (0: enough)."""
-    least = tables.machine.least_room[level]
+) -> tuple[int, int]:
+    """Room by which tiles `[L, T]` exceed a level's capacity, or stay below its least utilisation.
+
+    Tiles of levels that share one room count together, where the last of these is asked for.
+    """
+    first, stop = tables.machine.sharing[level, 0], tables.machine.sharing[level, 1]
+    if level + 1 < stop:
+        return 0, 0
     used = 0
-    for t in range(tile.size):
-        used += tile[t] * tables.machine.room[level, t]
-    return 0 if used >= least else int(np.ceil(least)) - used
+    for at in range(first, stop):
+        for t in range(tile.shape[1]):
+            used += tile[at, t] * tables.machine.room[at, t]
+    least, capacity = tables.machine.least_room[level], tables.capacity[level]
+    over = 0 if capacity < 0 or first == level else max(0, used - capacity)
+    return over, 0 if used >= least else int(np.ceil(least)) - used
 
 
 @part
@@ -371,9 +381,11 @@ def _check_as_timeloop(
             used += tile[level, t] * tables.machine.room[level, t]
         if tables.capacity[level] >= 0 and used > tables.capacity[level]:
             return STATUS_CAPACITY + level, used - tables.capacity[level]
-        missing = _missing_room(tables, level, tile[level])
-        if missing > 0:
-            return STATUS_CAPACITY + levels + level, missing
+        # Rooms that levels share are looked at once all tiles are known.
+        if tables.machine.sharing[level, 0] == tables.machine.sharing[level, 1] - 1:
+            missing = _room_beyond(tables, level, tile)[1]
+            if missing > 0:
+                return STATUS_CAPACITY + levels + level, missing
         excess = _check_meshes(tables, code, rows, level, level)
         if excess > 0:
             return STATUS_FANOUT, excess

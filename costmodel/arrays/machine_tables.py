@@ -39,8 +39,9 @@ class MachineTables(NamedTuple):
     placed_start `[L]` (-1: everything is left) into placed: on a mesh, per set of dimensions the
     nearest one that may run along the height; in a row, per set whether all of it may have loops;
     least_units multiply-accumulate units that must work; room `[L, T]` what a value takes of a
-    capacity; least_room `[L]` what a level must hold; mesh `[L + 1, 3]` instances of a level, their
-    width and height, the MACs last.
+    capacity; least_room `[L]` what a level must hold; sharing `[L, 2]` the first of the levels
+    that share one room with a level, and the one past the last: itself alone where none does; mesh
+    `[L + 1, 3]` instances of a level, their width and height, the MACs last.
 
     Energies in pJ: action `[L, 3]` of an access that reads, fills, updates; parts over block
     `[L, T]` accesses of a value; clusters `[L]` groups of instances that one access serves; address
@@ -71,6 +72,7 @@ class MachineTables(NamedTuple):
     least_units: int
     room: Array
     least_room: FloatArray
+    sharing: Array
     mesh: Array
     action: FloatArray
     parts: Array
@@ -120,6 +122,7 @@ def machine_tables(
     """
     levels = accelerator.levels
     packing = packing or pack(accelerator, [None] * len(roles))
+    sharing = rooms(levels)
     always, never = _kept_masks(accelerator, roles)
     lacked = _lacked(roles, dimensions, indexing or {})
     spread = [_axis_masks(level, dimensions, lacked) for level in levels]
@@ -156,6 +159,7 @@ def machine_tables(
         least_units=1,
         room=packing.room,
         least_room=np.array(least, dtype=np.float64),
+        sharing=sharing,
         mesh=mesh,
         action=actions,
         parts=packing.parts,
@@ -176,7 +180,13 @@ def machine_tables(
         bounded=np.array([bool(bandwidth) for bandwidth in bandwidths], dtype=np.int64),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
         classed=int(classed),
-        restricted=int(as_timeloop or any(least) or any(b for _, _, b in spread) or bool(never[0])),
+        restricted=int(
+            as_timeloop
+            or any(least)
+            or any(b for _, _, b in spread)
+            or bool(never[0])
+            or np.diff(sharing).max() > 1
+        ),
         cumulative=int(as_timeloop),
     )
 
@@ -233,6 +243,20 @@ def usable_words(level: Level, unit: int = 1) -> int:
     if level.multiple_buffering == 1.0:
         return level.capacity_words * unit
     return math.floor(level.capacity_words * unit / level.multiple_buffering)
+
+
+def rooms(levels: Sequence[Level]) -> Array:
+    """`[L, 2]` the first level and the one past the last of those that share a level's room."""
+    found: list[tuple[int, int]] = []
+    for position, level in enumerate(levels):
+        last = position
+        while level.shares and last + 1 < len(levels) and levels[last + 1].shares == level.shares:
+            last += 1
+        first = position
+        while level.shares and first and levels[first - 1].shares == level.shares:
+            first -= 1
+        found.append((first, last + 1))
+    return np.array(found, dtype=np.int64)
 
 
 def _instances(levels: Sequence[Level]) -> Array:

@@ -311,10 +311,12 @@ def _check_utilisation(
 ) -> None:
     """Refuses a level that must hold more than all tensors that it can hold are together."""
     for index, level in enumerate(accelerator.levels):
+        first, stop = machine.sharing[index]
         room = sum(
             workload.words(t) * int(machine.room[index, t])
             for t in range(len(workload.tensors))
-            if not machine.never_kept[index] >> t & 1
+            # Levels that share a room fill it together.
+            if not all(never >> t & 1 for never in machine.never_kept[first:stop])
         )
         least = machine.least_room[index]
         if least > room:
@@ -326,8 +328,17 @@ def _check_utilisation(
             )
 
 
-def _check_axes(accelerator: Accelerator) -> None:
-    """Refuses dimensions along both axes of a mesh where more than their product would matter."""
+def _check_perfect(accelerator: Accelerator) -> None:
+    """Refuses dimensions along both axes of a mesh where more than their product would matter.
+
+    And rooms that several levels share where loops have remainders.
+    """
+    shared = next((name for level in accelerator.levels if (name := level.shares)), None)
+    if shared is not None and accelerator.factors == "imperfect":
+        raise ConfigError(
+            f"accelerator.factors: expected perfect where levels share the room of {shared}, got "
+            "imperfect; leave shares, or tiles: apart, out."
+        )
     for level in filter(accelerator.takes_both_axes, accelerator.levels):
         where = f"accelerator.levels[{level.name}].axes: both axes for one dimension"
         if accelerator.factors == "imperfect":
@@ -356,7 +367,7 @@ def build_tables(
     levels = accelerator.levels
     names = workload.dimension_names
     tensor_names = workload.tensor_names
-    _check_axes(accelerator)
+    _check_perfect(accelerator)
     indexing = {tensor.name: tensor.dimensions for tensor in workload.tensors}
     packing = pack(accelerator, workload.bits_by_tensor)
     machine = machine_tables(accelerator, workload.roles, names, indexing=indexing, packing=packing)

@@ -34,12 +34,32 @@ def restriction(
     if not keep or accelerator.bypass != "searched":
         # Where nothing may be bypassed a level keeps every tensor in any case.
         return None
+    keep = by_parts(accelerator, keep)
     chosen = {
         name: tuple(tensor for tensor in workload.tensor_names if tensor in keep[name])
         for name in reversed(accelerator.level_names[1:])
         if name in keep
     }
     return chosen or None
+
+
+def by_parts(
+    accelerator: Accelerator, keep: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """What a level with tiles apart keeps as what its parts do, of which each may keep one tensor.
+
+    Args:
+        accelerator: a map space's machine, of parts.
+        keep: tensors by level, or by the room that levels share.
+    """
+    found: dict[str, Sequence[str]] = {}
+    for name, kept in keep.items():
+        parts = [level for level in accelerator.levels if level.shares == name]
+        if not parts:
+            found[name] = kept
+        for part in parts:
+            found[part.name] = [tensor for tensor in kept if tensor not in part.bypass]
+    return found
 
 
 def check_names(space: MapSpace, keep: Mapping[str, Sequence[str]]) -> None:
@@ -49,8 +69,9 @@ def check_names(space: MapSpace, keep: Mapping[str, Sequence[str]]) -> None:
         ConfigError: an unknown level or tensor.
     """
     names, tensors = space.accelerator.level_names, space.workload.tensor_names
+    rooms = [level.shares for level in space.accelerator.levels if level.shares]
     for name, kept in keep.items():
-        if name not in names[1:]:
+        if name not in names[1:] and name not in rooms:
             raise ConfigError(f"keep: unknown level {name!r}; known: {', '.join(names[1:])}.")
         for tensor in kept:
             if tensor not in tensors:

@@ -17,6 +17,7 @@ from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
 from costmodel.space import Codes
+from costmodel.tile_chains.descent import Ties
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.views import Sum, Together
 
@@ -272,6 +273,22 @@ class Known:
             return np.asarray((least >= energy * (1 - SLACK)) & (slow >= its))
         tied = least >= self._equal(cycles) * (1 - SLACK)
         return np.asarray(tied & (energies >= energy * (1 - SLACK)))
+
+    def ties(self, cycles: float) -> Ties | None:
+        """What `lose_ties` and `too_slow` say, as numbers; None where they are no single ones.
+
+        Args:
+            cycles: that all mappings take at least.
+        """
+        if self._to_beat is None:
+            return Ties(math.inf, 0.0, 0.0, math.inf)
+        energy, its = self._to_beat
+        if self._kind == LATENCY:
+            return Ties(math.inf, 0.0, 0.0, its)
+        if self._kind == ENERGY:
+            return Ties(energy * (1 - SLACK), -math.inf, its, math.inf)
+        equal = float(self._equal(cycles))
+        return Ties(equal * (1 - SLACK), energy * (1 - SLACK), -math.inf, math.inf)
 
     def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
         """Which sets of mappings cannot win though others that need more of the objective could.

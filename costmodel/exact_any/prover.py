@@ -132,7 +132,6 @@ class AnyProver(ScoredRun):
         top: int = 1,
         build: bool = True,
         without: Decision | None = None,
-        room: int | None = None,
     ) -> None:
         """Notes what is to be proven; the first step lists the assignments.
 
@@ -143,8 +142,6 @@ class AnyProver(ScoredRun):
             top: how many of the best tilings to find, at most MOST_TOP.
             build: False to leave listing the assignments to the first steps.
             without: leaves out the mappings that decide so; None: none is.
-            room: words that buffers side by side hold together, each as much of it as its tiles
-                need; None: each has what the machine says. Mappings offered are passed then.
 
         Raises:
             ConfigError: the space or the objective is none that can be proven, or a wrong `top`.
@@ -171,8 +168,7 @@ class AnyProver(ScoredRun):
         self.earlier_seconds = 0.0
         self._unit = float(self.unit_pj)
         self._bound: tuple[float, float] = (0.0, 0.0)
-        self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1, room=room)
-        self._room = room
+        self._tilings = Tilings(space, self._known, self._counts, each_order=top > 1)
         self._bounds = ChainBounds(self._known, self._counts)
         self._apart: dict[int, _Apart] = {}
         if self._takes_up:
@@ -445,11 +441,6 @@ class AnyProver(ScoredRun):
             self._apart[one.number] = apart, listed, set()
         return self._apart[one.number]
 
-    def offer(self, codes: Codes) -> None:
-        """Takes mappings `[B, D]` found elsewhere; what is infeasible or not allowed is passed."""
-        if self._room is None:
-            super().offer(codes)
-
     @property
     def lower_outcome(self) -> Outcome:
         """What no mapping's objective undercuts, to within SLACK."""
@@ -502,7 +493,7 @@ class AnyProver(ScoredRun):
 
     def progress(self) -> AnyLevelsProgress | None:
         """What is settled, so that another proof can go on; None where nothing is recorded."""
-        partly = self._without is not None or self._room is not None or not self._settles
+        partly = self._without is not None or not self._settles
         if partly or not self._built or self.finished:
             return None
         best = None

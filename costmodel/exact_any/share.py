@@ -47,6 +47,11 @@ class ShareTrail(Trail):
         self._share = share
         self._listed: list[list[Child]] = []
 
+    @property
+    def notes(self) -> int:
+        """See `Trail`: what is left is said tile by tile one level further in than the path."""
+        return 2 + len(self._share.path)
+
     def own(self, tiles: Array) -> Array:
         """See `Trail`."""
         depth, (path, last) = len(self._path), self._share

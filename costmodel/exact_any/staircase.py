@@ -21,6 +21,7 @@ from costmodel.exact_any.known import SLACK, Known, Target
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.descent import Ties
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.views import Sum
 
@@ -88,6 +89,10 @@ class Staircase(Known):
     ) -> npt.NDArray[np.bool_]:  # fmt: skip
         """None: what equals a mapping of the front is beaten by it."""
         return np.zeros(np.shape(least), np.bool_)
+
+    def ties(self, cycles: float) -> Ties | None:
+        """A front has as many as it has gaps."""
+        return None
 
     def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
         """Those that are beaten: the front does not close in the order of a product."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from costmodel.exact_any.layout import OneOrder
 from costmodel.exact_any.leaves import Assignment
 from costmodel.exact_any.side_by_side import descents
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.descent import DONE, FOUND, FULL, Descent, descend, make_descent
 from costmodel.tile_chains.sights import (
     Bounds,
     Search,
@@ -33,7 +34,24 @@ Child = tuple[float, int]
 """A tile, after the energy that it needs at the cycles that all mappings take."""
 
 
+OUTERMOST = 6
+"""So many levels are searched by compiled code; further in it is noted where a search is."""
+
+QUOTA = 1000
+"""Lists of tiles that are made in a row: some tens of milliseconds."""
+
 Descend = Callable[[int, int, Any], Iterator[None]]
+
+
+class _Work(NamedTuple):
+    """An assignment in work: its search, where the far end of that is, and the tiles chosen."""
+
+    one: OneOrder
+    assignment: Assignment
+    search: Search
+    way: Descent
+    chosen: Array
+    cycles: int
 
 
 class Trail:
@@ -48,6 +66,11 @@ class Trail:
         self._begun = begun
         self._path: list[int] = []
         self._through: list[set[int]] = []
+
+    @property
+    def notes(self) -> int:
+        """Of how many levels, from the innermost, it is noted where the search is."""
+        return 2
 
     def open(self) -> set[int]:
         """Goes one deeper; returns the tiles there that are through."""
@@ -105,9 +128,8 @@ class Tilings:
     """
 
     def __init__(
-        self, space: MapSpace, known: Known, counts: dict[str, int], *, each_order: bool,
-        room: int | None = None,
-    ) -> None:  # fmt: skip
+        self, space: MapSpace, known: Known, counts: dict[str, int], *, each_order: bool
+    ) -> None:
         """Has nothing in work.
 
         Args:
@@ -115,12 +137,12 @@ class Tilings:
             known: the best mappings; taken in.
             counts: of tiles, tilings and orders; counted on.
             each_order: whether mappings that another order of buffers has as well are looked at.
-            room: words that buffers side by side hold together; None: each what it has room for.
         """
         self._space, self._known, self._counts = space, known, counts
-        self._each_order, self._room = each_order, room
+        self._each_order = each_order
         self.trail = Trail()
         self.below = math.inf
+        self._way: Descent | None = None
 
     def take_up(self, begun: Way, below: float = math.inf) -> None:
         """Begins with an assignment.
@@ -163,6 +185,8 @@ class Tilings:
         chosen = np.zeros((levels, tiles.extent.shape[1]), np.int64)
         trail, room = self.trail, tables.scratch.listed
         search = self._lay_out(one, assignment, views, tables)
+        way = self._descent(levels, room)
+        work = _Work(one, assignment, search, way, chosen, cycles)
 
         def children(level: int, step: int) -> list[Child]:
             """Tiles of a level outside a step, by rising bound."""
@@ -180,6 +204,10 @@ class Tilings:
             return [(bound, tile) for bound, tile in found if bound < math.inf]
 
         def descend(level: int, step: int, deeper: Descend) -> Iterator[None]:
+            if level < min(levels - trail.notes, OUTERMOST):
+                full = yield from self._far_out(work, level, step)
+                if not full:
+                    return
             through = trail.open()
             for bound, b in trail.note(children(level, step)):
                 if bound >= self._limit(cycles):
@@ -203,8 +231,35 @@ class Tilings:
         # If it named itself it would hold its tables until garbage is collected.
         yield from descend(levels - 1, tables.first_step, descend)
 
+    def _far_out(self, work: _Work, level: int, step: int) -> Generator[None, None, bool]:
+        """Searches the tiles of a level and of those further out; whether there was no room to."""
+        one, assignment, search, way, chosen, cycles = work
+        ties, begins = self._known.ties(cycles), step
+        while ties is not None:
+            wanted = Wanted(float(cycles), self._limit(cycles), *self._known.gaps)
+            why = descend(search, level, begins, wanted, ties, way, QUOTA)
+            begins = -1
+            if why in (DONE, FULL):
+                break
+            if why == FOUND:
+                for at in range(level + 1):
+                    chosen[at] = search.tiles.extent[search.tile[at]]
+                self._try(one, assignment, chosen, cycles)
+                ties = self._known.ties(cycles)
+            yield
+        self._counts["tiles"] += int(way.at[1])
+        way.at[1] = 0
+        return ties is None or why == FULL
+
+    def _descent(self, levels: int, listed: Array) -> Descent:
+        """Room for a descent, the same as before where it serves."""
+        way = self._way
+        if way is None or way.listed is not listed or way.stop.size != levels + 1:
+            self._way = way = laid_out(make_descent(levels, listed))
+        return way
+
     def _lay_out(
-        self, one: OneOrder, assignment: Assignment, views: Sequence[Sight], tables: ChainTables
+        self, one: OneOrder, assignment: Assignment, views: Sequence[Sight], chain: ChainTables
     ) -> Search:
         """The search of an assignment, with arguments as `search` has them, for compiled code."""
         keeps, n = assignment.keeps, one.shape.sizes.size
@@ -214,16 +269,15 @@ class Tilings:
             between = descents(self._space, one.number, keeps, assignment.spatial)
             for level, loops in between.items():
                 stays[:, level] = [(1 << np.flatnonzero(there)).sum() for there in loops]
-        together = np.zeros((levels, 2), np.int64)
-        for group in () if self._space.orders is None else self._space.orders.groups:
-            together[group.first : group.stop] = group.first, group.stop
+        tables = one.space.tables
         least, most = one.rules.trips(levels)
         kept = (np.array(keeps)[:, None] >> np.arange(one.shape.sliding.size)) & 1
         said = Search(
-            one.shape, tables.tiles, views[0], addresses_of(views),
+            one.shape, chain.tiles, views[0], addresses_of(views),
             np.zeros(levels, np.int64), np.zeros(levels, np.int64), least, most,
-            stays[0], stays[1], together, -1 if self._room is None else self._room, kept,
-            float(assignment.computing), float(assignment.leakage), SLACK, np.zeros(n, np.int64),
+            stays[0], stays[1], tables.machine.sharing, tables.capacity,
+            kept * tables.machine.room, float(assignment.computing), float(assignment.leakage),
+            SLACK, np.zeros(n, np.int64),
         )  # fmt: skip
         return laid_out(said)
 

@@ -204,7 +204,8 @@ class Counter:
                 room = level.capacity_words * self._bits[index]
                 most = math.floor(room / level.multiple_buffering)
                 held = sum(tiles.values())
-                fits = level.min_utilisation * most <= held <= most
+                alone = all(index not in members for members in self._rooms().values())
+                fits = (level.min_utilisation * most if alone else 0) <= held <= most
             else:
                 words = level.capacity_words // level.banks * self._bits[index]
                 names = self.workload.tensor_names
@@ -217,7 +218,28 @@ class Counter:
                 )
             if not fits:
                 return f"the tiles of {level.name} do not fit"
+        for name, members in self._rooms().items():
+            level = self.accelerator.levels[members[0]]
+            if level.capacity_words is None:
+                continue
+            held = sum(
+                math.prod(self.box(t, tiling.extent(index))) * self._width(t, index)
+                for index in members
+                for t in tiling.keep[index]
+            )
+            room = level.capacity_words * self._bits[members[0]]
+            most = math.floor(room / level.multiple_buffering)
+            if not level.min_utilisation * most <= held <= most:
+                return f"the tiles of {name} do not fit together"
         return None
+
+    def _rooms(self) -> dict[str, list[int]]:
+        """The rooms that several levels share, and these levels."""
+        found: dict[str, list[int]] = {}
+        for index, level in enumerate(self.accelerator.levels):
+            if level.shares is not None:
+                found.setdefault(level.shares, []).append(index)
+        return {name: members for name, members in found.items() if len(members) > 1}
 
     def _may_spread(self, index: int, spatial: tuple[int, ...], upwards: frozenset[int]) -> bool:
         """Whether the machine's rules let dimensions run across the children of a level so."""
@@ -274,6 +296,8 @@ class Counter:
         energy: Fraction | int = self.workload.macs * self._mac
         steps = cycles * self.accelerator.cycles_per_mac
         read, written = [0.0] * len(levels), [0.0] * len(levels)
+        # Those that share a room pass the same ports.
+        ports = {index: members[0] for members in self._rooms().values() for index in members}
         for t in range(len(self._axes)):
             if any(map(any, self._way)):
                 energy += self._networks(tiling, orders, t, cycles, instances, known)
@@ -282,8 +306,9 @@ class Counter:
                 # The model rounds here, in this order, and so does Timeloop.
                 accesses, values = self._shares[t][index]
                 width = accesses * levels[index].block_words / values
-                read[index] += width * float(reads) / float(steps)
-                written[index] += width * float(fills + updates) / float(steps)
+                port = ports.get(index, index)
+                read[port] += width * float(reads) / float(steps)
+                written[port] += width * float(fills + updates) / float(steps)
         slowest = steps
         for level, reading, writing in zip(levels, read, written, strict=True):
             rates = [1.0]

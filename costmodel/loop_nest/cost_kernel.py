@@ -360,8 +360,9 @@ def _count_tensor(
         if machine.bounded[level]:
             # Summed per tensor, as Timeloop does: the rounding up below shows it.
             width = machine.words[level, t]
-            scratch.reading[level] += width * reads / steps
-            scratch.writing[level] += width * (fills + updates) / steps
+            at = machine.sharing[level, 0]
+            scratch.reading[at] += width * reads / steps
+            scratch.writing[at] += width * (fills + updates) / steps
         if noted:
             counts[0, level, t] = reads
             counts[1, level, t] = fills
@@ -449,7 +450,9 @@ def _write_details(
         details.instances[b, level] = scratch.above[level]
         details.cycles[b, level] = cycles
         if tables.machine.bounded[level]:
-            details.cycles[b, level] = _level_cycles(tables, scratch, level, cycles)
+            details.cycles[b, level] = _level_cycles(
+                tables, scratch, tables.machine.sharing[level, 0], cycles
+            )
         for t in range(counts.shape[2]):
             if not scratch.kept[level, t]:
                 continue

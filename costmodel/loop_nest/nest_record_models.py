@@ -92,6 +92,8 @@ class NestLevel(_Instances):
     multicast: Annotated[bool, Field(strict=True)] = True
     spatial_reduction: Annotated[bool, Field(strict=True)] = True
     banks: Size | None = None
+    shares: Name | None = None
+    """A name of consecutive levels that share one room and its ports."""
 
 
 class NestMacs(_Instances):

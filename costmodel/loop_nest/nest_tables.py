@@ -88,6 +88,7 @@ def _level(level: NestLevel) -> dict[str, object]:
         "write_bandwidth": level.write_bandwidth,
         "bandwidth": level.shared_bandwidth,
         "multiple_buffering": level.multiple_buffering,
+        "shares": level.shares,
         "min_utilisation": level.min_utilization if level.size_words is not None else 0.0,
         "hop_energy_pj": network.energy_per_hop_pj if network else 0.0,
         "router_pj": network.router_pj if network else 0.0,
@@ -143,6 +144,11 @@ def check_nest(problem: NestProblem, arch: NestArch, mapping: NestMapping) -> No
                 last[name] = last[name] * factor + rest - 1
     for loops in mapping:
         _check_both_axes(loops, imperfect=is_imperfect(mapping))
+    rooms = [level.shares for level in arch.levels if level.shares is not None]
+    if rooms and is_imperfect(mapping):
+        raise ConfigError(
+            f"mapping: expected loops without remainders where levels share the room of {rooms[0]}."
+        )
     verb = "run over" if is_imperfect(mapping) else "multiply to"
     for name, index in last.items():
         if index + 1 != problem.dims[name]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 
 from costmodel.loop_nest.nest_record_models import NestArch, NestLevel, NestLoops, NestProblem
 from costmodel.machines.packing import Packing
@@ -42,6 +41,7 @@ def why_invalid(
             f"MAC: mapped max Arithmetic {words[why[0]]} {why[1]} exceeds hardware instances "
             f"{why[2]}"
         )
+    held: dict[int, int] = {}
     for position in range(len(mapping) - 1, -1, -1):
         level, loops = arch.levels[position], mapping[position]
         extents = _largest_extents(problem, mapping, position)
@@ -51,7 +51,10 @@ def why_invalid(
             p.name: p.words(extents) * int(room)
             for p, room in zip(problem.projections, packing.room[position], strict=True)
         }
-        why_not = _held((level, int(packing.unit[position])), takes, loops)
+        held[position] = sum(takes[name] for name in takes if name in loops.keep)
+        # What levels hold that share one room is looked at together, below.
+        alone = len(_room_of(arch, level)) == 1
+        why_not = _beside_most(level, int(packing.unit[position]), held[position]) if alone else ""
         why = _beyond(width, height, (level.instances, level.meshX, level.meshY))
         if why:
             words = ("instances", "X expansion", "Y expansion")
@@ -60,9 +63,15 @@ def why_invalid(
             )
         if why_not:
             return f"{level.name}: {why_not}"
-    held = {name for loops in mapping for name in loops.keep}
+    for level in arch.levels:
+        room = _room_of(arch, level)
+        unit = int(packing.unit[room[0]])
+        why_not = _beside_most(level, unit, sum(held[place] for place in room))
+        if why_not:
+            return f"{', '.join(arch.levels[place].name for place in room)} together: {why_not}"
+    kept = {name for loops in mapping for name in loops.keep}
     for tensor in problem.tensors:
-        if tensor.name not in held:
+        if tensor.name not in kept:
             return f"{tensor.name} is kept at no level"
     return NO_FIGURES
 
@@ -92,19 +101,18 @@ def _beyond(width: int, height: int, limits: tuple[int, int, int]) -> tuple[int,
     return None
 
 
-def _held(room: tuple[NestLevel, int], takes: Mapping[str, int], loops: NestLoops) -> str:
-    """What is wrong with the tiles of a level; empty where nothing is.
+def _room_of(arch: NestArch, level: NestLevel) -> list[int]:
+    """The positions of the levels that share a level's room, its own among them."""
+    if level.shares is None:
+        return [arch.levels.index(level)]
+    return [place for place, other in enumerate(arch.levels) if other.shares == level.shares]
 
-    Args:
-        room: the level, and in how many parts of a word what tiles take is counted.
-        takes: of every tensor's tile, kept or not.
-        loops: what is kept.
-    """
-    level, unit = room
+
+def _beside_most(level: NestLevel, unit: int, used: int) -> str:
+    """What is wrong with so much held by a level, in parts of a word; empty where nothing is."""
     if level.size_words is None:
         return ""
     kind = "size" if unit == 1 else "bits"
-    used = sum(takes[name] for name in takes if name in loops.keep)
     most = math.floor(level.size_words * unit / level.multiple_buffering)
     if used > most:
         return f"mapped tile {kind} {used} exceeds buffer capacity {most}"

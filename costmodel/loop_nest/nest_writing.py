@@ -92,6 +92,7 @@ def _level(machine: Accelerator, level: Level) -> Record:
         "multicast": (rules.multicast, True),
         "spatial_reduction": (rules.reduction, True),
         "banks": (level.banks, None),
+        "shares": (level.shares, None),
     }
     entry |= {key: value for key, (value, usual) in further.items() if value != usual}
     return {**entry, "network": network} if any(network.values()) else entry

@@ -26,6 +26,9 @@ Cycles = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 Packing = Literal["whole", "dense"]
 """Whether values stay whole in an access, or lie one after another across accesses."""
 
+Tiles = Literal["together", "apart"]
+"""Whether the tensors that a level keeps have one place in the nest, or each its own."""
+
 Axes = Literal["one", "both"]
 """Whether a dimension runs along one axis of a mesh, or along its width and its height at once."""
 
@@ -49,7 +52,7 @@ Roles = tuple[Literal["input", "weight", "output"], ...]
 _WITHOUT_EFFECT = frozenset(
     {
         "capacity_bits", "capacity_bytes", "word_bits", "beside", "component", "area_mm2",
-        "sources", "packing", "axes",
+        "sources", "packing", "axes", "tiles",
     }
 )  # fmt: skip
 
@@ -58,6 +61,12 @@ NETWORK_KEYS = (
     "drain_latency",
 )  # fmt: skip
 """What an entry says of the way to its children rather than of the buffer."""
+
+SHARED_KEYS = (
+    "capacity_words", "word_bits", "packing", "technology", "block_words", "read_bandwidth",
+    "write_bandwidth", "bandwidth", "multiple_buffering", "min_utilisation", "banks",
+)  # fmt: skip
+"""What levels that share one room say alike."""
 
 
 class ActionEnergies(StrictModel):
@@ -178,6 +187,10 @@ class Level(StrictModel):
     """Cycles until that network has returned its last word."""
     beside: Name | None = None
     """A name that consecutive levels share which are buffers side by side."""
+    shares: Name | None = None
+    """A name of consecutive levels that are one memory: they share its room and its ports."""
+    tiles: Tiles | None = None
+    """Whether the tensors kept here are stored at loops of their own; null: as the machine says."""
 
     @model_validator(mode="before")
     @classmethod

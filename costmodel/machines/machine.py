@@ -6,6 +6,7 @@ Levels are listed outermost first; what a level may say stands in `costmodel.mac
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from pydantic import (
 from costmodel.machines.component_entries import MacComponent, MachineSources
 from costmodel.machines.components import with_components
 from costmodel.machines.constraint_entries import Entries
-from costmodel.machines.levels import NETWORK_KEYS, Axes, Level, Packing
+from costmodel.machines.levels import NETWORK_KEYS, SHARED_KEYS, Axes, Level, Packing, Tiles
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 16
@@ -36,6 +37,7 @@ MOST_UNITS = 2**62
 _WRITTEN_IF_SAID = (
     "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints", "node_nm",
     "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources", "packing", "axes",
+    "tiles",
 )  # fmt: skip
 
 # Those that say which mappings count, and change no figure of one.
@@ -43,7 +45,7 @@ _OF_MAPPINGS = frozenset({"orders", "constraints"})
 # Those that say what the machine is made of; what follows stands in its levels.
 _OF_COMPONENTS = frozenset({"node_nm", "mac_component", "mac_area_mm2", "sources"})
 # Packing changes nothing of tensors that are of words, axes nothing where there is no mesh.
-_NO_FIGURE = _OF_MAPPINGS | _OF_COMPONENTS | {"packing", "axes"}
+_NO_FIGURE = _OF_MAPPINGS | _OF_COMPONENTS | {"packing", "axes", "tiles"}
 
 Counting = Annotated[
     Literal["timeloop", "true"],
@@ -81,6 +83,8 @@ class Machine(StrictModel):
     """How values lie in words, of tensors whose bits the workload says."""
     axes: Axes = "one"
     """How many axes of a mesh a dimension may run along at once, where a level does not say."""
+    tiles: Tiles = "together"
+    """Whether tensors of a level are stored at loops of their own, where a level does not say."""
     clock_ghz: PositiveNumber = 1.0
     """Cycles per nanosecond."""
     overflow: Literal["invalid", "bypass"] = "invalid"
@@ -137,6 +141,12 @@ class Machine(StrictModel):
     @model_validator(mode="after")
     def _check_together(self) -> Machine:
         problem = _problem(self.levels)
+        shared = [level.shares for level in self.levels if level.shares is not None]
+        if self.overflow == "bypass" and len(set(shared)) < len(shared):
+            problem = problem or (
+                "overflow: expected invalid where levels share one room, got bypass: which tensor "
+                "would go is not said."
+            )
         if problem:
             raise ValueError(problem)
         return self
@@ -164,6 +174,10 @@ class Machine(StrictModel):
         """Whether a dimension may run along the width and the height below a level at once."""
         return (level.axes or self.axes) == "both" and min(level.width_height) > 1
 
+    def has_tiles_apart(self, level: Level) -> bool:
+        """Whether the tensors of a level are stored at loops of their own: never the outermost."""
+        return (level.tiles or self.tiles) == "apart" and level is not self.levels[0]
+
     @property
     def skips(self) -> bool:
         """Whether a mapping decides that tensors skip levels."""
@@ -176,6 +190,8 @@ class Machine(StrictModel):
             key = level.further_key
             if key is None and self.takes_both_axes(level):
                 key = "axes"
+            if key is None and self.has_tiles_apart(level):
+                key = "tiles"
             if key:
                 return f"levels[{position}].{key}"
         fields = type(self).model_fields
@@ -196,8 +212,12 @@ class Machine(StrictModel):
             # In the order of the file they are what they were before there was a choice.
             content["orders"] = self.orders
         content.pop("axes", None)
+        content.pop("tiles", None)
         for said, level in zip(self.levels, content["levels"], strict=True):
             level.pop("axes", None)
+            level.pop("tiles", None)
+            if self.has_tiles_apart(said):
+                level["tiles"] = "apart"
             if self.takes_both_axes(said):
                 level["axes"] = "both"
             level["mesh"] = level["mesh"] or (level["fanout"], 1)
@@ -248,4 +268,33 @@ def _problem(levels: tuple[Level, ...]) -> str | None:
                     f"levels[{position}].{key}: {level.name} lies beside the level below it; only "
                     f"the last level of {level.beside!r} fans out."
                 )
+    return _sharing_problem(levels)
+
+
+def _sharing_problem(levels: tuple[Level, ...]) -> str | None:
+    """What is wrong with levels that share one room, in one line, or None."""
+    for position, (level, inner) in enumerate(itertools.pairwise(levels)):
+        where = f"levels[{position}]"
+        named = [later.shares for later in levels[position + 1 :]]
+        if level.shares is None or level.shares not in named:
+            continue
+        if inner.shares != level.shares:
+            return (
+                f"{where}.shares: {level.shares!r} stands at levels that are not consecutive; list "
+                "them one after another."
+            )
+        for key in SHARED_KEYS:
+            its, other = getattr(level, key), getattr(inner, key)
+            if its != other:
+                return (
+                    f"{where}.{key}: {level.name} and {inner.name} share one room; expected the "
+                    f"same of both, got {its} and {other}."
+                )
+        if level.banks is not None:
+            return f"{where}.banks: levels that share one room have no banks; leave them out."
+        if level.fanout > 1:
+            return (
+                f"{where}.fanout: {level.name} shares the room of the level below it; only the "
+                f"last level of {level.shares!r} fans out."
+            )
     return None

@@ -120,13 +120,15 @@ class FeasibleDraws:
 def countable(tables: NestTables) -> bool:
     """Whether the feasible mappings of a space can be counted, in little memory and time.
 
-    Not where a tensor may be kept nowhere or many elements must work on several fan-outs, which
-    concerns all levels at once, nor where what overflows is bypassed and a level must be filled,
-    nor with imperfect factors.
+    Not where levels share one room, a tensor may be kept nowhere, or many elements must work on
+    several fan-outs, which concerns several levels at once, nor where what overflows is bypassed
+    and a level must be filled, nor with imperfect factors.
     """
     if tables.imperfect:
         return False
     machine = tables.machine
+    if np.diff(machine.sharing).max() > 1:
+        return False
     if machine.least_units > 1 and (tables.spatial_slot >= 0).sum() > 1:
         return False
     held = int(np.bitwise_or.reduce(machine.always_kept))

@@ -37,6 +37,7 @@ from costmodel.map_space.orders_of_buffers import (
     BESIDE,
     BufferOrders,
     OrderedDraws,
+    apart,
     free_groups_of,
 )
 from costmodel.map_space.real_points import check_points, encode, project
@@ -117,6 +118,7 @@ class MapSpace:
         changed = {key: value for key, value in said.items() if value is not None}
         machine, operation = find_accelerator(accelerator), find_workload(workload)
         machine = machine.model_copy(update=changed) if changed else machine
+        machine, constraints = apart(machine, operation, constraints)
         self.workload: Workload = operation
         self.accelerator: Accelerator = machine
         free = free_groups_of(machine, constraints)

@@ -23,10 +23,13 @@ from costmodel.costs import STATUS_CAPACITY, Costs, Detail
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.constraint_entries import HasConstraints
 from costmodel.machines.side_by_side import Group, all_orders, free_groups, in_order
+from costmodel.machines.tiles_apart import with_tiles_apart
 from costmodel.map_space import moves
 from costmodel.map_space.constraints import Constraints
 from costmodel.map_space.constructed_draws import ConstructedDraws, NestSpace, rejects
+from costmodel.problems.affine import Workload
 from costmodel.space import Codes
+from mapspace.errors import ConfigError
 from mapspace.strict_yaml import validate
 
 BESIDE = "beside"
@@ -36,6 +39,25 @@ BESIDE = "beside"
 _MOVED = 0.1
 
 Entries = Constraints | Sequence[Mapping[str, Any]] | None
+
+
+def apart(machine: Accelerator, operation: Workload, given: Entries) -> tuple[Accelerator, Entries]:
+    """A machine with its levels whose tiles are apart as parts, and constraints beside its own.
+
+    Raises:
+        ConfigError: as `costmodel.machines.tiles_apart.with_tiles_apart`, or constraints that were
+            read already speak of the levels as they were.
+    """
+    if not any(map(machine.has_tiles_apart, machine.levels)):
+        return machine, given
+    if isinstance(given, Constraints):
+        whole, _ = with_tiles_apart(machine, operation)
+        if whole is not machine:
+            raise ConfigError("constraints: expected entries beside tiles: apart, got read ones.")
+        return machine, given
+    entries = validate(HasConstraints, {"constraints": [*given]}, "").constraints if given else ()
+    whole, left = with_tiles_apart(machine, operation, entries)
+    return whole, [entry.model_dump() for entry in left] if given else given
 
 
 def free_groups_of(machine: Accelerator, given: Entries) -> tuple[Group, ...]:

@@ -26,8 +26,13 @@ def _rules(machine: Accelerator, restricted: bool) -> Iterator[str]:
         yield f"a dimension along one axis of a mesh, or both below {', '.join(both)}"
     elif meshes:
         yield "a dimension along one axis of a mesh"
-    yield "all tiles of a level at one place in the nest"
-    if groups(machine):
+    shared = sorted({level.shares for level in machine.levels if level.shares is not None})
+    asked = [level.name for level in machine.levels if machine.has_tiles_apart(level)]
+    if shared or asked:
+        yield f"tiles of {', '.join(shared or asked)} at loops of their own"
+    yield f"all tiles of {'another' if shared or asked else 'a'} level at one place in the nest"
+    names = {level.shares for level in machine.levels}
+    if any(group.name not in names for group in groups(machine)):
         order = "every order" if free_groups(machine) else "the file's order"
         yield f"buffers side by side in {order}"
     if restricted:

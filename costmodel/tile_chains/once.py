@@ -252,7 +252,8 @@ def fill_port_weights(
 
     Args:
         moving: the map space.
-        ports: `[P, 3]` level, and 1 where it reads, where it writes.
+        ports: `[P, 4]` its first level, the one past its last, and 1 where it reads, where it
+            writes.
         bandwidth: `[P]` words per cycle.
         keeps: `[L]` kept tensors of every level, as bits.
         groups: `[B, L, T]` children with tiles of their own.
@@ -261,8 +262,9 @@ def fill_port_weights(
         own: `[P, B, T]` nothing; filled with those that no tile decides.
     """
     for p in range(ports.shape[0]):
-        for t in range(own.shape[2]):
-            _fill_port(moving, ports[p], keeps, groups, outer, t, weight[p], own[p])
+        for level in range(ports[p, 0], ports[p, 1]):
+            for t in range(own.shape[2]):
+                _fill_port(moving, ports[p], level, keeps, groups, outer, t, weight[p], own[p])
         _take_time(moving, bandwidth[p], outer, weight[p], own[p])
 
 
@@ -270,6 +272,7 @@ def fill_port_weights(
 def _fill_port(
     moving: Moving,
     port: Array,
+    level: int,
     keeps: Array,
     groups: Array,
     outer: Array,
@@ -277,8 +280,8 @@ def _fill_port(
     weight: FloatArray,
     own: FloatArray,
 ) -> None:
-    """Fills what a port moves of a tensor, in words."""
-    level, reads, writes = port[0], port[1], port[2] > 0
+    """Adds what a port moves of a tensor at one of its levels, in words."""
+    reads, writes = port[2], port[3] > 0
     if not (keeps[level] >> t) & 1:
         return
     outermost, child = True, keeps.size

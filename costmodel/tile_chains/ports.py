@@ -21,9 +21,13 @@ from costmodel.tile_chains.weights import Weights
 
 
 class Port(NamedTuple):
-    """What a level can read, take in, or both, in words per cycle of one instance."""
+    """What a level can read, take in, or both, in words per cycle of one instance.
+
+    level: the first of those that share it; stop: the one past their last.
+    """
 
     level: int
+    stop: int
     reads: bool
     writes: bool
     bandwidth: float
@@ -41,13 +45,13 @@ _ports: WeakKeyDictionary[MapSpace, list[Port]] = WeakKeyDictionary()
 
 def _list_ports(space: MapSpace) -> list[Port]:
     found = []
-    for level in range(space.tables.capacity.size):
+    for level, stop in np.unique(space.tables.machine.sharing, axis=0).tolist():
         read, write = space.tables.bandwidth[level].tolist()
         shared = float(space.tables.machine.shared[level])
         found += [
-            Port(level, True, False, read),
-            Port(level, False, True, write),
-            Port(level, True, True, shared),
+            Port(level, stop, True, False, read),
+            Port(level, stop, False, True, write),
+            Port(level, stop, True, True, shared),
         ]
     return [port for port in found if np.isfinite(port.bandwidth)]
 
@@ -101,7 +105,7 @@ def port_weights(
     """
     weight = np.zeros((len(listed), *found.weight.shape))
     own = np.zeros((len(listed), *found.own.shape))
-    said = np.array([port[:3] for port in listed], np.int64).reshape(len(listed), 3)
+    said = np.array([port[:4] for port in listed], np.int64).reshape(len(listed), 4)
     moving, bandwidth = moving_of(space), np.array([port.bandwidth for port in listed])
     fill_port_weights(
         moving, said, bandwidth, np.array(keeps), found.groups, found.outer,

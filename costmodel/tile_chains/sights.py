@@ -54,11 +54,11 @@ class Search(NamedTuple):
     sights `[V]` where its price lists lie: of energy, the sum of energy and cycles if there is one,
     others; like: any of them; step and tile `[L]` that are chosen; least and most `[L, n]` trips of
     a level's loops that rules leave; stays_in and stays_out `[L]` dimensions, as bits: of both one
-    at least must have a loop at the level, -1: need not; together `[L, 2]` the first level of those
-    that share one room, and the one past the last, twice the same where none do; room: words, -1 if
-    none is shared; kept `[L, T]` 1 where a level keeps a tensor; computing: cycles that the MACs
-    take; leakage: pJ per cycle; slack: the share by which equal sums may differ; choice `[n]`
-    scratch.
+    at least must have a loop at the level, -1: need not; sharing `[L, 2]` the first level of those
+    that share one room, and the one past the last; capacity `[L]` of a room (-1: without limit);
+    room `[L, T]` what a value of a tensor that a level keeps takes of it, else 0; computing: cycles
+    that the MACs take; leakage: pJ per cycle; slack: the share by which equal sums may differ;
+    choice `[n]` scratch.
     """
 
     shape: Shape
@@ -71,9 +71,9 @@ class Search(NamedTuple):
     most: Array
     stays_in: Array
     stays_out: Array
-    together: Array
-    room: int
-    kept: Array
+    sharing: Array
+    capacity: Array
+    room: Array
     computing: float
     leakage: float
     slack: float
@@ -144,17 +144,17 @@ def _has_room(
     level: int,
     b: int,
 ) -> bool:
-    """Whether buffers side by side have room for tile b of a level, all of them together."""
-    first, stop = search.together[level, 0], search.together[level, 1]
-    if search.room < 0 or first == stop:
+    """Whether the levels that share a room have some for tile b of a level, all together."""
+    first, stop = search.sharing[level, 0], search.sharing[level, 1]
+    if search.capacity[level] < 0 or first == stop - 1:
         return True
     held = 0.0
     for at in range(first, stop):
         # Tiles further out are no smaller.
         tile = b if at <= level else search.tile[at]
-        for t in range(search.kept.shape[1]):
-            held += search.tiles.words[tile, t] * search.kept[at, t]
-    return held <= search.room
+        for t in range(search.room.shape[1]):
+            held += search.tiles.words[tile, t] * search.room[at, t]
+    return bool(held <= search.capacity[level])
 
 
 @lean

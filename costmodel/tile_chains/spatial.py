@@ -16,7 +16,7 @@ import numpy as np
 from costmodel.arrays.feasibility import fill_beyond_mesh
 from costmodel.arrays.tables import Array
 from costmodel.exact.problem import divisors_of
-from costmodel.exact.restriction import check_names
+from costmodel.exact.restriction import by_parts, check_names
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError
 
@@ -138,7 +138,7 @@ def keep_choices(
         options.append(
             sorted({(mask | always) & ~never & everything for mask in range(everything + 1)})
         )
-    for name, kept in (keep or {}).items():
+    for name, kept in by_parts(space.accelerator, keep or {}).items():
         level = names.index(name)
         chosen = sum(1 << tensors.index(tensor) for tensor in set(kept))
         if chosen not in options[level]:

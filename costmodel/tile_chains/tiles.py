@@ -246,7 +246,10 @@ class Lattice:
 
     def _list_level(self, found: Tiles, level: int, kept: int, cells: Array) -> None:
         """Writes down the tiles of a level, by its cells."""
-        least = float(self._space.tables.machine.least_room[level])
-        room = self._space.tables.machine.room[level]
+        machine = self._space.tables.machine
+        # What levels that share a room hold together is looked at once all of their tiles are.
+        alone = machine.sharing[level, 0] == machine.sharing[level, 1] - 1
+        least = float(machine.least_room[level]) if alone else 0.0
+        room = machine.room[level]
         of = Level(kept, least, room, self._low[level].copy(), self._high[level].copy())
         list_level(found, level, cells, self.place, self.extent, self.words, of)

@@ -65,6 +65,7 @@ class SearchOptions(LayerOptions, total=False):
     factors: Literal["perfect", "imperfect"] | None
     counting: Literal["timeloop", "true"] | None
     axes: Literal["one", "both"] | None
+    tiles: Literal["together", "apart"] | None
 
 
 def one_by_one(options: type) -> Callable[[Function], Function]:

@@ -51,6 +51,8 @@ class Request:
         counting: of remainders, `timeloop` or `true`, in place of what the accelerator says.
         axes: how many axes of a mesh a dimension may run along at once, `one` or `both`, in place
             of what the accelerator says, but for levels that say it themselves.
+        tiles: whether tensors of a level are stored at loops of their own, `together` or `apart`,
+            likewise.
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
         bits: of a value, by tensor or role, in place of what the workload says; None: nothing.
@@ -85,6 +87,7 @@ class Request:
     explain: bool = False
     counting: Literal["timeloop", "true"] | None = None
     axes: Literal["one", "both"] | None = None
+    tiles: Literal["together", "apart"] | None = None
     continued: Certificate | None = None
     bits: Mapping[str, int] | None = None
     constraints: Sequence[Mapping[str, Any]] = ()
@@ -240,7 +243,7 @@ class Request:
         return self.as_asked(found)
 
     def as_asked(self, machine: Accelerator) -> Accelerator:
-        """A machine with what the request says of factors, counting and axes."""
-        said = {"factors": self.factors, "counting": self.counting, "axes": self.axes}
+        """A machine with what the request says of factors, counting, axes and tiles."""
+        said = {key: getattr(self, key) for key in ("factors", "counting", "axes", "tiles")}
         changed = {key: value for key, value in said.items() if value is not None}
         return machine.model_copy(update=changed) if changed else machine

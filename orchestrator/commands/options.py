@@ -52,6 +52,13 @@ AXES = click.option(
 )
 
 
+TILES = click.option(
+    "--tiles",
+    type=click.Choice(("together", "apart")),
+    help="Tensors of one level at one place in the nest or each its own; else as the machine says.",
+)
+
+
 BITS = click.option(
     "--bits",
     metavar="TENSOR=BITS,...",

@@ -17,6 +17,7 @@ from orchestrator.commands.options import (
     HTML,
     LENIENT,
     PLACE,
+    TILES,
     TIMELOOP,
     OnceEach,
     check_certificate_output,
@@ -176,6 +177,7 @@ class _Asked:
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
 @AXES
+@TILES
 @click.option(
     "--continue",
     "continued",
@@ -437,7 +439,7 @@ def _continued(request: Request, file: Place) -> Request:
         check_same(certificate, request)
     else:
         context = click.get_current_context()
-        for name in ("accelerator", "objective", "keep", "factors", "axes"):
+        for name in ("accelerator", "objective", "keep", "factors", "axes", "tiles"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise ConfigError(f"--{name}: the certificate says it; give WORKLOAD to compare.")
     return problem_of(certificate, request)

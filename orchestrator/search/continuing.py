@@ -54,9 +54,10 @@ def check_same(certificate: Certificate, request: Request) -> None:
     from costmodel.exact.restriction import among, problem_hash, restriction
     from costmodel.map_space.map_space import MapSpace
 
-    work, machine = request.operation, request.device
-    restricted = restriction(work, machine, request.keep)
-    orders = MapSpace(work, machine).orders is not None
+    space = MapSpace(request.operation, request.device)
+    # Its machine has levels with tiles apart as parts.
+    work, machine = space.workload, space.accelerator
+    restricted, orders = restriction(work, machine, request.keep), space.orders is not None
     asked = problem_hash(work.hash, machine.hash, request.objective, restricted, every_order=orders)
     held = problem_hash(
         certificate.workload.hash, certificate.machine.hash, certificate.objective,
