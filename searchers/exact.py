@@ -33,6 +33,7 @@ from costmodel.exact.face import AnyProof
 from costmodel.exact.parallel_search import thread_count
 from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
 from costmodel.exact.progress import MOST_TOP
+from costmodel.exact.restriction import by_parts
 from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import check_top
 from costmodel.loop_nest.model import LoopNestModel
@@ -424,7 +425,7 @@ def kept_space(space: MapSpace, keep: Mapping[str, Sequence[str]]) -> MapSpace:
     names, tensors = space.accelerator.level_names, space.workload.tensor_names
     open_levels = {
         level: set(kept)
-        for level, kept in keep.items()
+        for level, kept in by_parts(space.accelerator, keep).items()
         if space.tables.keep_column[names.index(level)] >= 0
     }
     if space.constraints is None:

@@ -122,7 +122,7 @@ def machine_tables(
     """
     levels = accelerator.levels
     packing = packing or pack(accelerator, [None] * len(roles))
-    sharing = rooms(levels)
+    shared = sharing(levels)
     always, never = _kept_masks(accelerator, roles)
     lacked = _lacked(roles, dimensions, indexing or {})
     spread = [_axis_masks(level, dimensions, lacked) for level in levels]
@@ -159,7 +159,7 @@ def machine_tables(
         least_units=1,
         room=packing.room,
         least_room=np.array(least, dtype=np.float64),
-        sharing=sharing,
+        sharing=shared,
         mesh=mesh,
         action=actions,
         parts=packing.parts,
@@ -185,7 +185,7 @@ def machine_tables(
             or any(least)
             or any(b for _, _, b in spread)
             or bool(never[0])
-            or np.diff(sharing).max() > 1
+            or np.diff(shared).max() > 1
         ),
         cumulative=int(as_timeloop),
     )
@@ -245,7 +245,7 @@ def usable_words(level: Level, unit: int = 1) -> int:
     return math.floor(level.capacity_words * unit / level.multiple_buffering)
 
 
-def rooms(levels: Sequence[Level]) -> Array:
+def sharing(levels: Sequence[Level]) -> Array:
     """`[L, 2]` the first level and the one past the last of those that share a level's room."""
     found: list[tuple[int, int]] = []
     for position, level in enumerate(levels):

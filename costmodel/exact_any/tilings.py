@@ -239,6 +239,8 @@ class Tilings:
             wanted = Wanted(float(cycles), self._limit(cycles), *self._known.gaps)
             why = descend(search, level, begins, wanted, ties, way, QUOTA)
             begins = -1
+            self._counts["tiles"] += int(way.at[1])
+            way.at[1] = 0
             if why in (DONE, FULL):
                 break
             if why == FOUND:
@@ -247,8 +249,6 @@ class Tilings:
                 self._try(one, assignment, chosen, cycles)
                 ties = self._known.ties(cycles)
             yield
-        self._counts["tiles"] += int(way.at[1])
-        way.at[1] = 0
         return ties is None or why == FULL
 
     def _descent(self, levels: int, listed: Array) -> Descent:

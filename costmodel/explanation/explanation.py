@@ -302,7 +302,8 @@ class _Explainer:
         costs = LoopNestModel().evaluate(space, space.code(mapping)[None], detail=True)
         assert costs.detail is not None  # it was asked for
         packing = pack(self._machine, self._work.bits_by_tensor)
-        held = math.ceil(packing.words(costs.detail.tile[0])[resource.level].sum())
+        room = slice(*space.tables.machine.sharing[resource.level].tolist())
+        held = math.ceil(packing.words(costs.detail.tile[0])[room].sum())
         return grid.index(needed(resource, self._machine, held, grid[most]))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from costmodel.arrays.machine_tables import usable_words
+from costmodel.arrays.machine_tables import sharing, usable_words
 from costmodel.exact.problem import divisors_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
@@ -79,6 +79,11 @@ class Resource:
             level[self.key] = None if math.isinf(amount) else amount
         else:
             level[self.key] = int(amount)
+        if self.kind != "elements":
+            # Levels that share a room are one memory.
+            for other in data["levels"]:
+                if level.get("shares") and other.get("shares") == level["shares"]:
+                    other[self.key] = level[self.key]
         return validate(Accelerator, data, machine.name)
 
 
@@ -86,10 +91,12 @@ def resources(machine: Accelerator) -> list[Resource]:
     """Everything that a machine has a limited amount of, outermost level first."""
     still = not any(entry.kind == "parallelism" for entry in machine.constraints)
     found = []
-    for index, level in enumerate(machine.levels):
-        if level.capacity_words:
+    rooms = sharing(machine.levels).tolist()
+    for index, (level, (first, stop)) in enumerate(zip(machine.levels, rooms, strict=True)):
+        memory = level.name if stop == first + 1 else str(level.shares)
+        if level.capacity_words and index == first:
             free = level.min_utilisation == 0
-            name, step = f"{level.name} capacity", level.banks or 1
+            name, step = f"{memory} capacity", level.banks or 1
             words = level.capacity_words
             found.append(
                 Resource("capacity", name, index, "capacity_words", words, step, only_helps=free)
@@ -104,10 +111,10 @@ def resources(machine: Accelerator) -> list[Resource]:
             ]
         for key, what in _BANDWIDTHS.items():
             words_per_cycle = getattr(level, key)
-            if words_per_cycle is not None:
+            if words_per_cycle is not None and index == first:
                 found.append(
                     Resource(
-                        "bandwidth", f"{level.name} {what}", index, key, words_per_cycle, 1,
+                        "bandwidth", f"{memory} {what}", index, key, words_per_cycle, 1,
                         only_helps=True,
                     )
                 )  # fmt: skip

@@ -134,7 +134,12 @@ def totals(machine: Machine) -> Totals:
             )
         )
     return Totals(
-        sum(n * capacity_bits(machine, level) for n, level in zip(count, levels, strict=False)),
+        sum(
+            n * capacity_bits(machine, level)
+            for n, level, above in zip(count, levels, [None, *levels], strict=False)
+            # Levels that share a room are one memory.
+            if level.shares is None or above is None or above.shares != level.shares
+        ),
         machine.processing_elements / machine.cycles_per_mac,
         tuple(boundaries),
         area_mm2(machine),
@@ -248,6 +253,8 @@ def level_lines(machine: Machine, level: Level, count: int) -> Iterator[str]:
     """A level in one to three lines: what it is, what it serves, what its network costs."""
     where = f" x {count:,}" if count > 1 else ""
     beside = f" (beside: {level.beside})" if level.beside else ""
+    beside += f" (shares: {level.shares})" if level.shares else ""
+    beside += " (tiles: apart)" if machine.has_tiles_apart(level) else ""
     held = holds(machine, level)
     may = may_hold(machine, level)
     parts = [capacity_text(machine, level, count)]

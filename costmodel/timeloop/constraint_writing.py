@@ -42,6 +42,8 @@ def written_constraints(
         no_place(f"{machine.name}.factors: {machine.factors}", left_out)
     for level in filter(machine.takes_both_axes, machine.levels):
         no_place(f"{machine.name}.{level.name}.axes: both", left_out)
+    for level in filter(machine.has_tiles_apart, machine.levels):
+        no_place(f"{machine.name}.{level.name}.tiles: apart", left_out)
     for group in free_groups(machine):
         no_place(f"{machine.name}.levels: {group.name}, side by side in every order", left_out)
     all_constraints(workload, machine, None)

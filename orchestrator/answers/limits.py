@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
 from costmodel.machines.levels import Level
@@ -89,25 +91,30 @@ def limits_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> tu
     waiting = sum(level.fill_latency + level.drain_latency for level in machine.levels)
     if waiting:
         found.append(Limit(LATENCY, waiting, cycles, "latency", waiting))
-    for index, level in enumerate(machine.levels):
-        width = tables.words[index]
-        read = float(detail.reads[0, index] @ width)
-        written = float((detail.fills[0, index] + detail.updates[0, index]) @ width)
-        found += _bandwidths(level, read, written, cycles)
+    writes, held = detail.fills[0] + detail.updates[0], packing.words(detail.tile[0])
+    # Levels that share a room are one memory, with one set of ports.
+    for first, stop in np.unique(tables.sharing, axis=0).tolist():
+        level, its = machine.levels[first], slice(first, stop)
+        name = level.name if stop == first + 1 else str(level.shares)
+        read = float((detail.reads[0, its] * tables.words[its]).sum())
+        written = float((writes[its] * tables.words[its]).sum())
+        found += _bandwidths(level, name, read, written, cycles)
         if level.capacity_words:
-            held = float(packing.words(detail.tile[0])[index].sum())
-            found.append(Limit(level.name, held, usable_words(level), "capacity"))
+            words = float(held[its].sum())
+            found.append(Limit(name, words, usable_words(level), "capacity"))
     return tuple(found)
 
 
-def _bandwidths(level: Level, read: float, written: float, cycles: float) -> Iterator[Limit]:
+def _bandwidths(
+    level: Level, memory: str, read: float, written: float, cycles: float
+) -> Iterator[Limit]:
     for what, words, most in (
         ("reads", read, level.read_bandwidth),
         ("writes", written, level.write_bandwidth),
         ("accesses", read + written, level.bandwidth),
     ):
         if most is not None:
-            name = f"{level.name} {what}"
+            name = f"{memory} {what}"
             yield Limit(name, words / cycles, most, "bandwidth", words / most)
 
 

@@ -68,7 +68,9 @@ def problem(
             level: sorted(at[name] for name in names) for level, names in keep.items()
         }
     named = {name for level in machine.levels for name in (*level.keep, *level.bypass)} - ROLES
-    if named or any(_names_something(entry.model_dump()) for entry in machine.constraints):
+    # Parts of levels with tiles apart are called after tensors.
+    apart = any(map(machine.has_tiles_apart, machine.levels))
+    if named or apart or any(_names_something(entry.model_dump()) for entry in machine.constraints):
         content["names"] = [found.dimensions, found.tensors]
     if machine.constraints and any(map(_orders_a_row, machine.levels)):
         # Answers from when constraints fixed the order of loops there are not read.

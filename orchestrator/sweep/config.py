@@ -65,6 +65,8 @@ class AreaProxy(StrictModel):
         for above, level in itertools.pairwise(machine.levels):
             instances *= above.fanout
             weight = self.levels.get(level.name, self.word)
+            if level.shares is not None and level.shares == above.shares:
+                continue  # one memory
             area += instances * (level.capacity_words or 0) * weight
         return area * machine.word_bits
 

@@ -53,14 +53,14 @@ def accelforge_costs(record: Record, clock_ghz: float) -> tuple[float, float]:
             busiest_reads += read
             busiest_writes += write
         energy += reads * level["energy_pj"]["read"] + writes * level["energy_pj"]["fill"]
-        # Parts of one buffer (`uneven.py`) share its ports.
+        # Parts of one memory share its ports.
         for key, words in (
             ("shared_bandwidth", busiest_reads + busiest_writes),
             ("read_bandwidth", busiest_reads),
             ("write_bandwidth", busiest_writes),
         ):
             if key in level:
-                port = level["name"].partition("-")[0], key
+                port = level.get("shares", level["name"]), key
                 busy[port] = busy.get(port, 0.0) + words / level[key]
                 cycles = max(cycles, busy[port])
     energy += cycles * outermost.get("leakage_pj", 0.0)

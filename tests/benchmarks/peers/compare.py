@@ -3,9 +3,9 @@
     tests/benchmarks/peers/install.sh /tmp/accelforge
     python tests/benchmarks/peers/compare.py --run /tmp/accelforge/run
 
-On NVDLA it stores the tensors of one buffer at loops of their own: there ours is the best of all
-such mappings (`uneven.py`), for the layers of `--uneven`. Seconds are of the processor, of both,
-once everything is loaded and compiled, and the machine and the layer are read.
+It may store the tensors of one memory at loops of their own, and so may ours (`tiles: apart`), on
+all levels. Seconds are of the processor, of both, once everything is loaded and compiled, and the
+machine and the layer are read.
 
 Without `--run` AccelForge's recorded answers stand beside ours (`accelforge/answers.jsonl`).
 """
@@ -16,15 +16,13 @@ import argparse
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from accelforge_counting import accelforge_costs
 from rich.console import Console
 from rich.table import Table
-from uneven import best
 
 import mapspace as ms
 from costmodel.accelforge.mapping import records
@@ -47,9 +45,6 @@ FANOUTS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 """Where each of its fan-outs stands in our machines."""
-UNEVEN = {"nvdla": "GlobalBuffer"}
-"""The buffer whose tensors are worth tiles at loops of their own."""
-APART = "proven, tiles apart"
 Answer = dict[str, Any]
 
 
@@ -90,32 +85,26 @@ class Ours(NamedTuple):
     said: str
 
 
-def ours(machine: str, layer: str, seconds: float, uneven: Sequence[str]) -> Ours:
-    """Our answer: of one place per level, or of a place per tensor of the buffer in UNEVEN."""
+def ours(machine: str, layer: str, seconds: float, tiles: str) -> Ours:
+    """Our answer: of one place per level, or of a place per tensor."""
     work, description = ms.workload(layer_file(layer)), ms.accelerator(machine_file(machine))
-    content = yaml.safe_load(Path(machine_file(machine)).read_text())
     # Its own clock starts when it has read its files, too.
     start = time.process_time()
-    if machine in UNEVEN and layer in uneven:
-        cut = best(work, content, UNEVEN[machine])
-        took = time.process_time() - start
-        return Ours(cut.record, cut.edp * 1e-21 / description.clock_ghz, took, APART)
     # Without a store: it would hand out what an earlier run proved.
-    found = ms.search(work, accelerator=description, seconds=seconds, store=False)
+    found = ms.search(work, description, tiles=tiles, seconds=seconds, store=False)
     edp = found.costs.energy_pj * found.costs.latency_s * 1e-12
     said = "proven" if found.proven else f"{found.gap:.1%}"
     return Ours(found.record, edp, time.process_time() - start, said)
 
 
-def warm_up() -> None:
+def warm_up(tiles: str) -> None:
     """Loads or compiles what a search needs: the recorded seconds of AccelForge are of its search.
 
     Its own interpreter has everything imported when its clock starts.
     """
-    ms.search("gemm:M=8,N=8,K=8", accelerator=machine_file("nvdla"), seconds=30, store=False)
-    for machine, buffer in UNEVEN.items():
-        content = yaml.safe_load(Path(machine_file(machine)).read_text())
-        best(ms.workload("gemm:M=8,N=8,K=8"), content, buffer)
+    for machine in ("nvdla", "eyeriss"):
+        path = machine_file(machine)
+        ms.search("gemm:M=8,N=8,K=8", path, tiles=tiles, seconds=30, store=False)
 
 
 def same_nests(answer: Answer, clock_ghz: float) -> Iterator[tuple[float, float, float]]:
@@ -139,13 +128,11 @@ def main() -> None:
     parser.add_argument("--run", help="what install.sh wrote")
     parser.add_argument("--record", action="store_true", help="with --run: write its answers")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each of our searches")
-    parser.add_argument(
-        "--uneven", nargs="*", default=["gemm", "pointwise"], help="layers with tiles apart"
-    )
+    parser.add_argument("--tiles", default="apart", choices=("apart", "together"))
     parser.add_argument("--machines", nargs="+", default=list(FANOUTS))
     parser.add_argument("--layers", nargs="+", default=LAYERS)
     options = parser.parse_args()
-    warm_up()
+    warm_up(options.tiles)
     known = recorded() if options.run is None else {}
     table = Table(
         "machine", "layer", "AccelForge s", "its EDP", "by our count",
@@ -158,7 +145,7 @@ def main() -> None:
         for layer in options.layers:
             answer = known.get((machine, layer)) or ask(options.run, machine, layer)
             answers.append(answer)
-            found = ours(machine, layer, options.seconds, options.uneven)
+            found = ours(machine, layer, options.seconds, options.tiles)
             energy, latency = accelforge_costs(found.record, clock)
             its = answer.get("energy_j", float("nan")) * answer.get("latency_s", float("nan"))
             read = list(same_nests(answer, clock)) if "mapping" in answer else []

@@ -108,9 +108,9 @@ def test_ports_move_what_the_formula_says(reads: bool, writes: bool) -> None:
     moved = 0.0
     for space, keeps, spatial, found in _spaces():
         for level in range(len(keeps)):
-            port = Port(level, reads, writes, 1.7)
+            port = Port(level, level + 1, reads, writes, 1.7)
             # Beside another one, so that the ports are told apart.
-            both = port_weights(space, [port, Port(0, True, True, 0.3)], keeps, found)
+            both = port_weights(space, [port, Port(0, 1, True, True, 0.3)], keeps, found)
             said = both.weight[0], both.own[0]
             for one, other in zip(said, _cycles(space, port, keeps, spatial, found), strict=True):
                 np.testing.assert_array_equal(one, other)

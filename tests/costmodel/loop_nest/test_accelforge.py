@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 from accelforge_counting import accelforge_costs
-from compare import UNEVEN, layer_file, machine_file, recorded, same_nests
-from uneven import best, cut
+from compare import layer_file, machine_file, recorded, same_nests
 
-from costmodel import accelerator, workload
+import mapspace as ms
+from costmodel import accelerator
 
-# The others store the tensors of one memory at loops of their own, which a level here cannot.
+# The others store the tensors of one memory at loops of their own, which `same_nests` cannot.
 SAME = [
     *(("eyeriss", layer) for layer in ("gemm", "attention", "pointwise")),
     *(("simba", layer) for layer in ("gemm", "depthwise", "convolution")),
@@ -34,11 +31,16 @@ def test_its_mapping_costs_what_it_says(machine: str, layer: str) -> None:
 
 def test_tiles_apart_cost_what_it_says() -> None:
     """Its answer for NVDLA's GEMM, which one place per level cannot express, is the best of all."""
-    content = yaml.safe_load(Path(machine_file("nvdla")).read_text())
-    found = best(workload(layer_file("gemm")), content, UNEVEN["nvdla"])
+    layer, machine = layer_file("gemm"), machine_file("nvdla")
+    found = ms.search(layer, machine, tiles="apart", store=False)
+    assert found.proven
     answer = recorded()["nvdla", "gemm"]
     energy, latency = accelforge_costs(found.record, 1.0)
     assert energy == pytest.approx(answer["energy_j"], rel=1e-6)
     assert latency == pytest.approx(answer["latency_s"], rel=1e-6)
-    whole = cut(content, UNEVEN["nvdla"])
-    assert [level.get("capacity_words") for level in whole["levels"]] == [None, *[65534] * 3, 1]
+    together = ms.search(layer, machine, store=False)
+    assert _edp(together) == pytest.approx(1.4476 * _edp(found), rel=1e-4)
+
+
+def _edp(found: ms.SearchResult) -> float:
+    return found.costs.energy_pj * found.costs.latency_cycles
