@@ -49,8 +49,8 @@ class ShareTrail(Trail):
 
     @property
     def notes(self) -> int:
-        """See `Trail`: what is left is said tile by tile one level further in than the path."""
-        return 2 + len(self._share.path)
+        """See `Trail`: what is left is split by what is noted further out than the path."""
+        return 4 + len(self._share.path)
 
     def own(self, tiles: Array) -> Array:
         """See `Trail`."""

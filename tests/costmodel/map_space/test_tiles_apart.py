@@ -229,7 +229,7 @@ def test_the_rules_name_the_levels() -> None:
 
 def test_timeloop_has_no_place_for_them() -> None:
     found = ms.search(PRODUCT, machine(tiles="apart"), objective="energy", store=False)
-    with pytest.raises(ConfigError, match="L-A.shares"):
+    with pytest.raises(ConfigError, match=r"L-A\.shares"):
         ms.to_timeloop(found.record)
-    with pytest.raises(ConfigError, match="two.L.tiles: apart"):
+    with pytest.raises(ConfigError, match=r"two\.L\.tiles: apart"):
         ms.to_timeloop(PRODUCT, machine(tiles="apart"))
