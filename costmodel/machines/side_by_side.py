@@ -69,7 +69,8 @@ def free_groups(machine: Accelerator, entries: Iterable[Constraint] = ()) -> tup
     if number > MOST_ORDERS:
         raise ConfigError(
             f"accelerator.levels: the buffers of {machine.name} that lie side by side have "
-            f"{number:,} orders; expected at most {MOST_ORDERS} (beside names fewer levels)."
+            f"{number:,} orders; expected at most {MOST_ORDERS} (beside, or tiles: apart, of "
+            "fewer levels)."
         )
     return found
 
