@@ -2,7 +2,7 @@
 
 Whoever calls looks at the tiling, says what must be below now, and goes on.
 
-Letters: B tiles, L levels.
+Letters: B tiles, L levels, W tiles that wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DONE, FOUND, PAUSED, FULL = range(4)
 """Why a descent returns: it is through; a tiling is chosen; for a while; there is no room."""
 
 ROOM = 1 << 16
-"""Tiles of all levels that wait at a time; a level with more of them is not searched here."""
+"""Tiles of all levels that may wait at a time; a level with more of them is not searched here."""
 
 
 class Ties(NamedTuple):
@@ -47,9 +47,9 @@ class Ties(NamedTuple):
 class Descent(NamedTuple):
     """Where a descent is.
 
-    tile and bound `[ROOM]` what waits, level by level from the innermost, the best last; stop `[L]`
+    tile and bound `[W]` what waits, level by level from the innermost, the best last; stop `[L]`
     one past a level's last; at `[2]` the level in work, one above `top` once it is through, and the
-    tiles looked at; listed `[B]`, energy, cycles and least `[ROOM]` scratch.
+    tiles looked at; listed `[B]`, energy, cycles and least `[W]` scratch.
     """
 
     tile: Array
@@ -62,11 +62,11 @@ class Descent(NamedTuple):
     least: FloatArray
 
 
-def make_descent(levels: int, listed: Array) -> Descent:
-    """Room for a descent, with scratch `listed` for all tiles of a level."""
+def make_descent(levels: int, listed: Array, room: int = ROOM) -> Descent:
+    """Room for so many tiles that wait, with scratch `listed` for all tiles of a level."""
     return Descent(
-        np.zeros(ROOM, np.int64), np.zeros(ROOM), np.zeros(levels + 1, np.int64),
-        np.zeros(2, np.int64), listed, *np.zeros((3, ROOM)),
+        np.zeros(room, np.int64), np.zeros(room), np.zeros(levels + 1, np.int64),
+        np.zeros(2, np.int64), listed, *np.zeros((3, room)),
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _open(
     search.step[level], descent.stop[level] = step, first
     count = list_allowed(search, level, step, descent.listed)
     descent.at[1] += count
-    if first + count > ROOM:
+    if first + count > descent.tile.size:
         return False
     bounds = Bounds(descent.energy, descent.cycles, descent.least)
     count = bound_children(search, level, step, descent.listed[:count], wanted, bounds)
