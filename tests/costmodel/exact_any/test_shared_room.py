@@ -60,10 +60,9 @@ def _check(seed: int, most: int) -> tuple[bool, bool]:
             if len(codes)
         ]
     )
-    space = _with_one_room(rng, lone, int(rng.integers(words.min(), words.max() + 1)))
-    room = next(level.capacity_words for level in space.accelerator.levels if level.shares)
+    room = max(1, int(rng.integers(words.min(), words.max() + 1)))
+    space = _with_one_room(rng, lone, room)
     assert space.orders is not None
-    assert room is not None
     values, outcomes, held = [], [], []
     for one, wide in zip(space.orders.spaces, _unlimited(space), strict=True):
         codes = every_mapping(wide, 4 * most)
