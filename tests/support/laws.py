@@ -15,7 +15,7 @@ from small_hierarchies import random_machine, smaller
 from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, MapSpace, accelerator, workload
-from costmodel.machines.levels import Level
+from costmodel.machines.levels import SHARED_KEYS, Level
 from costmodel.machines.machine import Machine
 from mapspace.errors import MapspaceError
 
@@ -89,8 +89,8 @@ def loose_constraint(rng: np.random.Generator, machine: Data, problem: Problem) 
     sizes = workload(problem.workload).dimensions
     names = list(sizes)
     name = names[rng.integers(len(names))]
-    # Constraints of buffers side by side keep them in the order of the file.
-    apart = [level for level in machine["levels"] if "beside" not in level]
+    # Constraints of buffers side by side keep them in the order of the file, tiles apart have none.
+    apart = [level for level in machine["levels"] if not {"beside", "tiles"} & level.keys()]
     level = apart[rng.integers(len(apart))]
     bound = f"{name}>=1" if rng.random() < 0.5 else f"{name}<={sizes[name]}"
     kind = "spatial" if level.get("fanout", 1) > 1 and rng.random() < 0.5 else "temporal"
@@ -271,6 +271,13 @@ def add_keys(rng: np.random.Generator, machine: Data) -> None:
         machine["axes"] = "both"
     if len(levels) > 3 and rng.random() < 0.2:
         levels[1]["beside"] = levels[2]["beside"] = "group"
+        if rng.random() < 0.3:
+            levels[1]["shares"] = levels[2]["shares"] = "group"
+            for key in SHARED_KEYS:
+                levels[1].pop(key, None)
+            levels[1] |= {key: value for key, value in levels[2].items() if key in SHARED_KEYS}
+    elif rng.random() < 0.15 and "banks" not in levels[-1]:
+        levels[-1]["tiles"] = "apart"
 
 
 def said_keys(machine: Data) -> set[str]:
