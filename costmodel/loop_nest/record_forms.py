@@ -23,6 +23,8 @@ from costmodel.loop_nest.records import (
 )
 from costmodel.loop_nest.records import problem_record as problem_by_kind
 from costmodel.machines.accelerators import Accelerator, accelerator
+from costmodel.machines.side_by_side import all_orders, free_groups, in_order
+from costmodel.machines.tiles_apart import with_tiles_apart
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.affine import Workload
 from costmodel.problems.workloads import workload
@@ -115,6 +117,8 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
             accelerator(named["accelerator"]) if "accelerator" in named else None,
         )
     work, machine = known[key]
+    if machine is not None and nest:
+        machine = _as_listed(machine, work, record["mapping"])
     if work is not None and machine is not None and not nest and needs_nest(machine, work):
         space = MapSpace(work, machine)
         rest = {key: value for key, value in record.items() if key not in (*_FULL, "mapping")}
@@ -132,6 +136,27 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
     if nest:
         whole["mapping"] = _levels(whole, work, machine)
     return whole
+
+
+def _as_listed(machine: Accelerator, work: Workload | None, mapping: Any) -> Accelerator:
+    """A machine with tiles apart as parts, and buffers side by side in the order of a mapping.
+
+    Raises:
+        ConfigError: there is no workload beside, after whose tensors parts are called.
+    """
+    if any(map(machine.has_tiles_apart, machine.levels)):
+        if work is None:
+            raise ConfigError(
+                f"workload: expected one beside {machine.name}, whose levels with tiles: apart are "
+                "a part for each tensor."
+            )
+        machine, _ = with_tiles_apart(machine, work)
+    names = [entry.get("level") for entry in mapping if isinstance(entry, Mapping)]
+    for order in all_orders(machine, free_groups(machine)):
+        listed = [machine.level_names[place] for place in order]
+        if [name for name in listed if name in names] == names:
+            return in_order(machine, order)
+    return machine
 
 
 def _is_short(record: Mapping[str, Any]) -> bool:
