@@ -25,6 +25,7 @@ from costmodel.machines.component_entries import MacComponent, MachineSources
 from costmodel.machines.components import with_components
 from costmodel.machines.constraint_entries import Entries
 from costmodel.machines.levels import NETWORK_KEYS, SHARED_KEYS, Axes, Level, Packing, Tiles
+from mapspace.arguments import explained
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 16
@@ -54,6 +55,7 @@ Counting = Annotated[
 ]
 
 
+@explained
 class Machine(StrictModel):
     """A memory hierarchy, its processing elements and what the mapper may decide on it."""
 

@@ -80,7 +80,8 @@ def objects() -> dict[str, Any]:
     evaluator = ms.Evaluator(model, space, iterations=100)
     made = (result, space, model, evaluator, ms.MaestroModel(), ms.TilingSpace(SMALL),
             ms.pareto(SMALL, "tiny3"), result.costs, model.evaluate(space, codes),
-            ms.workload(SMALL), ms.search_network({"layers": [SMALL]}))  # fmt: skip
+            ms.workload(SMALL), ms.accelerator("mm256"),
+            ms.search_network({"layers": [SMALL]}))  # fmt: skip
     points = pd.DataFrame({"nope": [5]})
     return {
         **{type(one).__name__: one for one in made},
