@@ -32,7 +32,7 @@ ROOM = 1 << 16
 
 
 class Ties(NamedTuple):
-    """Tiles that lose: at least so good by all three of the first, or too slow.
+    """Tiles that lose: no better than this by any of the first three, or too slow.
 
     least: energy at the cycles of all, energy: in any case, pJ; slow: cycles; most: cycles.
     """

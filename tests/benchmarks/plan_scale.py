@@ -27,6 +27,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -244,7 +245,7 @@ def trials_of(seeds_per_trial: int) -> np.ndarray:
 def plan(figures: dict[str, Any]) -> str:
     """The tables, as text."""
     out = io.StringIO()
-    say = lambda text="": print(text, file=out)  # noqa: E731
+    say = partial(print, file=out)
     # Those of workers waver with their starts, which are not the same in both sizes; agents start
     # with them.
     parts = ("driver", "head", "node", "worker", "agents")
