@@ -12,6 +12,7 @@ from mapspace.arguments import checked
 from mapspace.bounded_reading import read_bytes
 from mapspace.errors import ConfigError
 from orchestrator.imports.imported import ImportedNetwork, build_network, refuse_unknown
+from orchestrator.imports.onnx_contrib import as_standard
 from orchestrator.imports.onnx_functions import inlined
 from orchestrator.imports.onnx_rules import SKIPPED, work_of
 from orchestrator.imports.onnx_shapes import LARGEST_KEPT, Shapes
@@ -99,7 +100,8 @@ def _nodes(graph: Any, shapes: Shapes, where: str) -> Iterator[Node]:
         own = node.domain in ("", "ai.onnx", "com.microsoft")
         if own and node.op_type in SKIPPED:
             continue
-        attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        standard = as_standard(node, shapes.shape)
+        attributes = {one.name: onnx.helper.get_attribute_value(one) for one in standard.attribute}
 
         def shape(name: str) -> Shape:
             sizes = shapes.shape(name)
@@ -111,7 +113,7 @@ def _nodes(graph: Any, shapes: Shapes, where: str) -> Iterator[Node]:
             yield Node(title, f"{node.domain}.{node.op_type}", Unknown("no rule for this domain"))
             continue
         try:
-            work = work_of(node, attributes, shape)
+            work = work_of(standard, attributes, shape)
             if node.op_type == "If":
                 origins = ", ".join(shapes.origins(node.input[0])) or "what it computes"
                 work = Unknown(
@@ -119,7 +121,8 @@ def _nodes(graph: Any, shapes: Shapes, where: str) -> Iterator[Node]:
                     "one number as a size, such as --size sr=16000"
                 )
         except _UnfixedError as error:
-            work = Unknown(f"the shape of {error} depends on data, or on what is not known")
+            why = f"the shape of {error} depends on data, or on what is not known"
+            work = Unknown(why, follows=True)
         except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"{where}: node {title} ({node.op_type}): {error}.") from error
         yield Node(title, node.op_type, work)

@@ -39,6 +39,8 @@ class UnknownNode(NamedTuple):
     node: str
     operator: str
     why: str
+    follows: bool = False
+    """Whether another node's being unknown may be the reason."""
 
     def __str__(self) -> str:
         return f"{self.node} ({self.operator}): {self.why}"
@@ -133,7 +135,7 @@ def build_network(name: str, nodes: Iterable[Node], source: str) -> ImportedNetw
     for node in nodes:
         title, operator, work = _line(node.name), _line(node.operator), node.work
         if isinstance(work, Unknown):
-            unknown.append(UnknownNode(title, operator, _line(work.why)))
+            unknown.append(UnknownNode(title, operator, _line(work.why), work.follows))
             continue
         if isinstance(work, Moved):
             moved.append(MovedWords(title, operator, work.words))
@@ -168,7 +170,9 @@ def refuse_unknown(found: ImportedNetwork, switch: str) -> None:
     """
     if not found.unknown:
         return
-    named = "; ".join(map(str, found.unknown[:MOST_NAMED]))
+    # Who mends the first may mend those that follow.
+    causes = sorted(found.unknown, key=lambda one: one.follows)
+    named = "; ".join(map(str, causes[:MOST_NAMED]))
     more = len(found.unknown) - MOST_NAMED
     raise ConfigError(
         f"{found.source}: unknown operators: {named}{f' (and {more:,} more)' if more > 0 else ''}; "

@@ -24,7 +24,7 @@ ShapeOf = Callable[[str], Shape]
 # Nothing happens when the network runs.
 SKIPPED = frozenset({"Constant", "Shape", "Size"})
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
-_GATES: Mapping[str, int] = {"LSTM": 4, "DynamicQuantizeLSTM": 4, "GRU": 3, "RNN": 1}
+_GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
 # Elementwise, along an axis, or in windows without weights.
 _MOVING = frozenset(
@@ -34,7 +34,7 @@ _MOVING = frozenset(
     Clip Max Min Mean Sum Where Equal Less LessOrEqual Greater GreaterOrEqual Not And Or Xor Mod
     Floor Ceil Round Sign IsNaN IsInf Softmax LogSoftmax BatchNormalization LayerNormalization
     InstanceNormalization GroupNormalization RMSNormalization LpNormalization
-    SimplifiedLayerNormalization SkipLayerNormalization MaxPool AveragePool LpPool
+    SimplifiedLayerNormalization MaxPool AveragePool LpPool
     GlobalAveragePool GlobalMaxPool ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL2
     ReduceL1 ReduceSumSquare ReduceLogSumExp CumSum ArgMax ArgMin TopK Concat Split Slice Pad
     Transpose Expand Tile Cast CastLike Resize Upsample DepthToSpace SpaceToDepth Range
@@ -91,7 +91,7 @@ def _recurrent(operator: str, attributes: Mapping[str, Any], shapes: list[Shape]
     source, weight, state = shapes
     steps, batch = source[:2] if not attributes.get("layout") else source[1::-1]
     # What is quantised while it runs has its weights the other way round.
-    words = state[1] if operator.startswith("Dynamic") else state[2]
+    words = min(state[1:])
     cell = (source[2], _GATES[operator] * words, words, 0)
     return Recurrent(steps, batch, (cell,) * weight[0])
 

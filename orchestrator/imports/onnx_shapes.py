@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mapspace.errors import ConfigError
+from orchestrator.imports.onnx_contrib import as_standard, outputs_of
 
 LARGEST_KEPT = 1024
 """Elements of what is computed: shapes and axes are small, what is larger is a weight."""
@@ -145,6 +146,10 @@ class Shapes:
 
     def _infer(self, node: Any, known: list[str]) -> None:
         onnx = self._onnx
+        standard = as_standard(node, self.shape)
+        if standard is not node:
+            self._infer_like(node, standard)
+            return
         domain = "" if node.domain == "ai.onnx" else node.domain
         if not onnx.defs.has(node.op_type, self._versions.get(domain, 0), domain):
             return
@@ -165,6 +170,28 @@ class Shapes:
                 schema, node, types, data, opset_imports=self._opsets
             )
         )
+
+    def _infer_like(self, node: Any, standard: Any) -> None:
+        """Learns what a node gives of one that it is like, which knows no quantised weights."""
+        onnx = self._onnx
+        shapes = {name: self.shape(name) for name in standard.input if name}
+        if any(shape is None or None in shape for shape in shapes.values()):
+            return
+        version = self._versions[""]
+        if not onnx.defs.has(standard.op_type, version, ""):
+            return
+        types = {
+            name: onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
+            for name, shape in shapes.items()
+        }
+        found = onnx.shape_inference.infer_node_outputs(
+            onnx.defs.get_schema(standard.op_type, version, ""),
+            standard,
+            types,
+            {},
+            opset_imports=self._opsets,
+        )
+        self._types.update(outputs_of(node, standard, self._types, found))
 
     def _constant(self, node: Any) -> None:
         (given,) = node.attribute

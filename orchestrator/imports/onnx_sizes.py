@@ -18,6 +18,8 @@ class _Axis(NamedTuple):
     number: int
     size: Any
     """Of ONNX; its value is set here."""
+    first: int
+    """The size of the input's first axis, 0 where it is open."""
 
     @property
     def place(self) -> str:
@@ -25,7 +27,9 @@ class _Axis(NamedTuple):
 
     @property
     def name(self) -> str:
-        return str(self.size.dim_param)
+        given = str(self.size.dim_param)
+        # Some exporters write `?` for each.
+        return given if any(letter.isalnum() for letter in given) else ""
 
     @property
     def open(self) -> bool:
@@ -74,19 +78,30 @@ def fix_sizes(
             raise ConfigError(
                 f"{where}: --{option}: no input leaves the size of axis {number} open."
             )
-    named = {axis.name: sizes.get(axis.name, by_axis.get(axis.number)) for axis in axes[::-1]}
+    # A name means one size wherever it stands: that of its axis with the least number.
+    named: dict[str, int | None] = {}
+    for axis in sorted(axes, key=lambda axis: axis.number):
+        if axis.name and named.get(axis.name) is None:
+            named[axis.name] = sizes.get(axis.name, by_axis.get(axis.number))
+    batched = any(axis.number == 0 for axis in axes)
     for axis in axes:
-        own = sizes.get(axis.place, sizes.get(axis.name))
-        size: int | None = (
-            own or by_axis.get(axis.number) or (named[axis.name] if axis.name else None)
-        )
+        size = sizes.get(axis.place)
+        if size is None and axis.name:
+            size = named[axis.name]
+        # Beside inputs whose images come first, one with another first axis has no steps second.
+        elif size is None and not (batched and axis.number == 1 and axis.first > 1):
+            size = by_axis.get(axis.number)
         if size is not None:
             axis.size.dim_value = size
     left = {axis.name or axis.place: axis for axis in axes[::-1] if axis.open}
     if left:
         options = [f"--size {name}=N" for name in left][::-1]
         places = {axis.number for axis in left.values()}
-        more = [f"or --{_OPTIONS[one]} N (axis {one})" for one in _OPTIONS if one in places]
+        more = [
+            f"or --{option} N (axis {number})"
+            for number, option in _OPTIONS.items()
+            if number in places and by_axis.get(number) is None
+        ]
         raise ConfigError(
             f"{where}: dynamic shape: {', '.join(map(str, [*left.values()][::-1]))}; give "
             f"{' '.join([*options, *more])}."
@@ -95,8 +110,10 @@ def fix_sizes(
 
 
 def _axes(value: Any) -> Iterator[_Axis]:
-    for index, size in enumerate(value.type.tensor_type.shape.dim):
-        yield _Axis(value.name, index, size)
+    sizes = value.type.tensor_type.shape.dim
+    first = sizes[0].dim_value if sizes else 0
+    for index, size in enumerate(sizes):
+        yield _Axis(value.name, index, size, first)
 
 
 def _is_number(value: Any) -> bool:

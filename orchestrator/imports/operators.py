@@ -79,6 +79,8 @@ class Unknown:
     """Nothing is known of its multiply-accumulates."""
 
     why: str
+    follows: bool = False
+    """Whether another node's being unknown may be the reason."""
 
 
 Work = Convolution | Product | Attention | Recurrent | Moved | Unknown

@@ -305,3 +305,62 @@ def test_a_model_takes_twice_its_size_of_memory(functions: bool, tmp_path: Path)
     asked = [sys.executable, "-c", look, str(path)]
     taken = int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
     assert 1.5 * 4 * words < taken < 2.3 * 4 * words
+
+
+def quantised(name: str) -> tuple[Model, Model]:
+    """A model of ONNX Runtime's operators, and the one that it was made from."""
+    made, plain = Model(x=[2, 4, 6, 6], y=[5, 2, 8]), Model(x=[2, 4, 6, 6], y=[5, 2, 8])
+    scale = "scale", "zero"
+
+    def own(operator: str, *inputs: str, **attributes: Any) -> str:
+        return made.add(operator, *inputs, domain="com.microsoft", **attributes)
+
+    if name == "convolution":
+        found = own("FusedConv", "x", made.weight(3, 4, 3, 3), activation="Relu", pads=[1] * 4)
+        added = own("QLinearAdd", found, *scale, found, *scale, *scale)
+        made.add("Conv", own("QLinearSigmoid", added, *scale, *scale), made.weight(7, 3, 1, 1))
+        found = plain.add("Conv", "x", plain.weight(3, 4, 3, 3), pads=[1] * 4)
+        plain.add("Conv", found, plain.weight(7, 3, 1, 1))
+    elif name == "products":
+        made.weights.append(helper.make_tensor("w", TensorProto.INT8, [6, 9], b"\0" * 54, raw=True))
+        found = own("DynamicQuantizeMatMul", "x", "w", "scale")
+        found = own("SkipLayerNormalization", found, found, "gamma")
+        # [2, 4, 6, 9] by [2, 4, 6, 9], the second the other way round.
+        found = own("FusedMatMul", found, found, transB=1, alpha=0.5)
+        own("QGemm", made.weight(3, 7), *scale, made.weight(7, 2), *scale)
+        made.add("MatMul", own("BiasGelu", found, made.weight(6)), made.weight(6, 2))
+        found = plain.add("MatMul", "x", plain.weight(6, 9))
+        turned = plain.add("Transpose", found, perm=[0, 1, 3, 2])
+        found = plain.add("MatMul", found, turned)
+        plain.add("Gemm", plain.weight(3, 7), plain.weight(7, 2))
+        plain.add("MatMul", found, plain.weight(6, 2))
+    else:
+        inputs = made.weight(1, 8, 12), made.weight(1, 3, 12)
+        found = own("DynamicQuantizeLSTM", "y", *inputs, hidden_size=3)
+        made.add("MatMul", found, made.weight(3, 2))
+        inputs = plain.weight(1, 12, 8), plain.weight(1, 12, 3)
+        plain.add("MatMul", plain.add("LSTM", "y", *inputs, hidden_size=3), plain.weight(3, 2))
+    return made, plain
+
+
+@pytest.mark.parametrize("name", ["convolution", "products", "recurrent"])
+def test_what_onnx_runtime_has_made_of_a_model_is_the_same_work(name: str, tmp_path: Path) -> None:
+    made, plain = quantised(name)
+    own, other = (
+        from_onnx(made.save(tmp_path / "a.onnx")),
+        from_onnx(plain.save(tmp_path / "b.onnx")),
+    )
+    assert not own.unknown
+    assert [layer.content for layer in own.nodes] == [layer.content for layer in other.nodes]
+    assert own.macs == other.macs
+
+
+def test_what_makes_others_unknown_is_named_first(tmp_path: Path) -> None:
+    model = Model(x=[2, 4, 4])
+    found = model.add("MatMul", "x", model.weight(4, 4))
+    lost = model.add("Odd", found, domain="com.microsoft")
+    for _ in range(7):
+        lost = model.add("Relu", lost)
+    model.add("Det", found)
+    with pytest.raises(ConfigError, match=r"unknown operators: odd1 \(Odd\): no rule.*; det9 \(De"):
+        from_onnx(model.save(tmp_path / "model.onnx"))

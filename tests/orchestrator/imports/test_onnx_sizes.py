@@ -166,3 +166,27 @@ def test_exported_programs_with_open_sizes() -> None:
         from_torch(program, sizes={"inputs.0": 6})
     with pytest.raises(ConfigError, match=r"sizes\[input.0\]: expected at least 1, got 0"):
         from_torch(program, sizes={"input.0": 0})
+
+
+def test_a_name_means_one_size_wherever_it_stands(tmp_path: Path) -> None:
+    """The state's second axis is the batch, not a sequence; unnamed it is asked for."""
+    for batch, length in (("batch", "sequence"), (None, None)):
+        model = Model(x=[batch, length, 8], state=[2, batch, 16])
+        model.add("MatMul", "x", model.weight(8, 16))
+        model.add("MatMul", "state", model.weight(16, 4))
+        path = model.save(tmp_path / "state.onnx")
+        if batch is None:
+            with pytest.raises(ConfigError, match="axis 1 of input state is open"):
+                from_onnx(path, batch=3, sequence=50)
+        sizes = {} if batch else {"state.1": 3}
+        found = from_onnx(path, batch=3, sequence=50, sizes=sizes)
+        assert found.macs == 3 * 50 * 8 * 16 + 2 * 3 * 16 * 4
+
+
+def test_a_question_mark_is_no_name(tmp_path: Path) -> None:
+    model = Model(x=[1, 3, "?", "?"])
+    model.conv("x", 3, 4, 3)
+    path = model.save(tmp_path / "image.onnx")
+    assert from_onnx(path, sizes={"x.2": 8, "x.3": 16}).macs == 4 * 3 * 8 * 16 * 9
+    with pytest.raises(ConfigError, match=r"give --size x\.2=N --size x\.3=N"):
+        from_onnx(path)
