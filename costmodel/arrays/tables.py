@@ -320,11 +320,11 @@ def _check_utilisation(
         )
         least = machine.least_room[index]
         if least > room:
-            kind = "words" if packing.is_of_words else "bits"
+            asked, most = (amount / int(packing.unit[index]) for amount in (least, room))
             raise ConfigError(
                 f"accelerator.levels[{level.name}].min_utilisation: {level.min_utilisation:g} asks "
-                f"for {least:g} {kind}, and the whole tensors of {workload.name} that it can hold "
-                f"have {room}; expected at most {room * level.min_utilisation / least:.2g}."
+                f"for {asked:g} words, and the whole tensors of {workload.name} that it can hold "
+                f"have {most:g}; expected at most {room * level.min_utilisation / least:.2g}."
             )
 
 

@@ -201,13 +201,13 @@ class Counter:
                 for t in tiling.keep[index]
             }
             if level.banks is None:
-                room = level.capacity_words * self._bits[index]
+                room = level.capacity_words * self._parts_of(index)
                 most = math.floor(room / level.multiple_buffering)
                 held = sum(tiles.values())
                 alone = all(index not in members for members in self._rooms().values())
                 fits = (level.min_utilisation * most if alone else 0) <= held <= most
             else:
-                words = level.capacity_words // level.banks * self._bits[index]
+                words = level.capacity_words // level.banks * self._parts_of(index)
                 names = self.workload.tensor_names
                 needed = [-(-tiles.get(t, 1) // words) for t in range(len(names))]
                 given = banks[index] if banks else {}
@@ -227,7 +227,7 @@ class Counter:
                 for index in members
                 for t in tiling.keep[index]
             )
-            room = level.capacity_words * self._bits[members[0]]
+            room = level.capacity_words * self._parts_of(members[0])
             most = math.floor(room / level.multiple_buffering)
             if not level.min_utilisation * most <= held <= most:
                 return f"the tiles of {name} do not fit together"
@@ -336,9 +336,33 @@ class Counter:
         addressed = fills + (updates if t == len(self._axes) - 1 else reads)
         return clusters * (energy + self._address[index] * addressed)
 
+    def _by_word(self, index: int) -> bool:
+        """Whether each word of a level holds whole values alone."""
+        level = self.accelerator.levels[index]
+        return (level.packing or self.accelerator.packing) == "word"
+
+    def _parts_of(self, index: int) -> int:
+        """Parts of a word, of which a value of any tensor takes a whole number."""
+        word = self._bits[index]
+        if not self._by_word(index):
+            return word
+        widths = [tensor.bits for tensor in self.workload.tensors]
+        return math.lcm(*(word // bits for bits in widths if bits and bits <= word))
+
     def _width(self, t: int, index: int) -> int:
         """What a value of a tensor takes of a level's capacity, in parts of a word."""
-        return self.workload.tensors[t].bits or self._bits[index]
+        bits, word = self.workload.tensors[t].bits, self._bits[index]
+        if bits is None:
+            return self._parts_of(index)
+        return (
+            int(self._words_of(bits, word) * self._parts_of(index))
+            if self._by_word(index)
+            else bits
+        )
+
+    def _words_of(self, bits: int, word: int) -> Fraction:
+        """Words that a value takes where it is not split and words hold whole ones alone."""
+        return Fraction(1, word // bits) if bits <= word else Fraction(-(-bits // word))
 
     def _share(self, bits: int | None, index: int) -> Fraction:
         """Accesses of a level that a value of so many bits takes, before a run's are rounded up."""
@@ -346,6 +370,8 @@ class Counter:
         access = level.block_words * self._bits[index]
         if bits is None:
             return Fraction(1, level.block_words)
+        if self._by_word(index):
+            return self._words_of(bits, self._bits[index]) / level.block_words
         if (level.packing or self.accelerator.packing) == "dense":
             return Fraction(bits, access)
         return Fraction(1, access // bits) if bits <= access else Fraction(-(-bits // access))

@@ -23,7 +23,7 @@ Words = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 
 Cycles = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 
-Packing = Literal["whole", "dense"]
+Packing = Literal["whole", "dense", "word"]
 """Whether values stay whole in an access, or lie one after another across accesses."""
 
 Tiles = Literal["together", "apart"]

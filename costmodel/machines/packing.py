@@ -22,8 +22,8 @@ class Packing(NamedTuple):
     """What values take of the words of every level.
 
     parts over block `[L, T]` accesses of a value, rounded up over a run; room `[L, T]` what a value
-    takes of a capacity, in the same units as unit `[L]`, one word: bits where any width is said,
-    else words.
+    takes of a capacity, in the same units as unit `[L]`, one word: bits or parts of one where any
+    width is said, else words.
     """
 
     parts: Array
@@ -59,12 +59,21 @@ def pack(machine: Machine, bits: Sequence[int | None]) -> Packing:
         access = word * level.block_words
         if any(bits):
             unit[index] = word
+        by_word = any(bits) and (level.packing or machine.packing) == "word"
+        if by_word:
+            # So that what a value takes of a word is a whole number.
+            unit[index] = math.lcm(*(word // width for width in bits if width and width <= word))
         for t, width in enumerate(bits):
             block[index, t] = level.block_words
             room[index, t] = width or unit[index]
             if width is None:
                 continue
-            if (level.packing or machine.packing) == "dense":
+            if by_word:
+                words = -(-width // word)
+                values = word // width if width <= word else 1
+                parts[index, t], block[index, t] = words, level.block_words * values
+                room[index, t] = unit[index] * words // values
+            elif (level.packing or machine.packing) == "dense":
                 common = math.gcd(width, access)
                 parts[index, t], block[index, t] = width // common, access // common
             elif width <= access:

@@ -16,8 +16,9 @@ Record = dict[str, Any]
 
 SHAPES = Path(__file__).parent / "shapes"
 _USUAL_SHAPE = "cnn-layer"
-_NOT_MODELLED = ("densities", "bitwidths", "flatten")
-_BESIDE = frozenset({"shape", "instance", "version", *_NOT_MODELLED})
+_NOT_MODELLED = ("densities", "flatten")
+_MOST_BITS = 256
+_BESIDE = frozenset({"shape", "instance", "version", "bitwidths", *_NOT_MODELLED})
 _SHAPE = frozenset({"name", "version", "dimensions", "coefficients", "data-spaces", "data_spaces"})
 _DENSITY = frozenset({"density", "distribution"})
 _SPACE = frozenset({"name", "projection", "read-write", "read_write"})
@@ -45,7 +46,7 @@ def read_problem(
     given = _mapping(content.get("instance", content), f"{part.place}.instance")
     beside = {**content, **given}
     for key in _NOT_MODELLED:
-        wrong = _not_modelled(key, beside.get(key), words)
+        wrong = _not_modelled(key, beside.get(key))
         if wrong and left_out is None:
             raise ConfigError(f"{part.place}.{key}: {wrong}; lenient reading leaves it out.")
         if wrong and left_out is not None:
@@ -84,6 +85,11 @@ def read_problem(
                 raise ConfigError(f"{part.place}.{key}: {unknown_name('tensor', tensor, known)}")
             if isinstance(value, Mapping):
                 idle += passed(value, _DENSITY, f"{part.place}.{key}.{tensor}")
+    bits = _bitwidths(beside.get("bitwidths"), f"{part.place}.bitwidths")
+    if any(width != word for width in bits.values() for word in words):
+        for tensor in tensors:
+            if tensor["name"] in bits:
+                tensor["bits"] = bits[tensor["name"]]
     # Timeloop's front end writes an empty name where there is none.
     name = str(shape.get("name") or "").strip() or "timeloop"
     return {"name": name, "dims": dims, "tensors": tensors}, idle
@@ -99,18 +105,26 @@ def _coefficient(given: Any, name: str, place: str) -> Any:
     raise ConfigError(f"{place}: expected a coefficient other than 0, got 0.")
 
 
-def _not_modelled(key: str, given: Any, words: Collection[int]) -> str:
+def _bitwidths(given: Any, place: str) -> dict[str, int]:
+    """Bits of a value, by tensor, as a public branch of Timeloop reads them."""
+    bits = _mapping(given or {}, place)
+    for tensor, value in bits.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_BITS:
+            raise ConfigError(
+                f"{place}.{tensor}: expected 1 to {_MOST_BITS} bits, got {shown(value)}."
+            )
+    return dict(bits)
+
+
+def _not_modelled(key: str, given: Any) -> str:
     """Why what a problem says under a key is not modelled; empty where it changes nothing."""
     if not given:
         return ""
     if key == "flatten" or not isinstance(given, Mapping):
         return "not modelled"
     for tensor, value in given.items():
-        if key == "bitwidths" and any(value != word for word in words):
-            of = " and ".join(map(str, sorted(words)))
-            return f"not modelled, words are of {of} bits; got {shown(value)} for {tensor}"
         density = value.get("density") if isinstance(value, Mapping) else value
-        if key == "densities" and density != 1:
+        if density != 1:
             return f"not modelled, tensors are dense (1.0); got {shown(value)} for {tensor}"
     return ""
 

@@ -106,6 +106,9 @@ def from_timeloop(
     arch = architecture.arch
     words = {level["word_bits"] for level in arch["levels"]}
     problem, unread = read_problem(documents.needed("problem", "what is computed"), words, left_out)
+    if any("bits" in tensor for tensor in problem["tensors"]):
+        # As the branch of Timeloop that reads them: each word holds whole values alone.
+        arch = {**arch, "levels": [{**level, "packing": "word"} for level in arch["levels"]]}
     record = {"problem": problem, "arch_name": arch["name"], "arch": arch}
     if "mapping" in documents.parts and documents.parts["mapping"].value:
         record["mapping"] = read_mapping(documents.parts["mapping"], problem, arch, idle)

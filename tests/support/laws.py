@@ -206,7 +206,7 @@ def bits_of_a_word(rng: np.random.Generator, problem: Problem) -> Problem | None
     machine = copy.deepcopy(problem.machine)
     if "word_bits" in machine or any("word_bits" in level for level in machine["levels"]):
         return None
-    machine["packing"] = str(rng.choice(["whole", "dense"]))
+    machine["packing"] = str(rng.choice(["whole", "dense", "word"]))
     names = workload(problem.workload).tensor_names
     return Problem({**problem.workload, "bits": dict.fromkeys(names, 16)}, machine)
 

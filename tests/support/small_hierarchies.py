@@ -125,12 +125,12 @@ def random_hierarchy(
 def _draw_bits(rng: np.random.Generator, operation: Workload, machine: dict[str, Any]) -> Workload:
     """Gives one tensor at least bits, levels words of their own, and machines ways to pack."""
     machine["word_bits"] = int(rng.choice([8, 16]))
-    machine["packing"] = str(rng.choice(["whole", "dense"]))
+    machine["packing"] = str(rng.choice(["whole", "dense", "word"]))
     for level in machine["levels"]:
         if rng.random() < 0.3:
             level["word_bits"] = int(rng.choice([4, 8, 12, 32]))
         if rng.random() < 0.3:
-            level["packing"] = str(rng.choice(["whole", "dense"]))
+            level["packing"] = str(rng.choice(["whole", "dense", "word"]))
         if rng.random() < 0.3:
             level["block_words"] = int(rng.choice([2, 3, 4]))
     names = rng.permutation(operation.tensor_names)[: int(rng.integers(1, 4))]

@@ -50,6 +50,10 @@ def by_definition(space: MapSpace, code: Codes) -> float:
                 values = int(counted[0, index, t])
                 if tensor.bits is None:
                     accesses = math.ceil(Fraction(values, level.block_words))
+                elif (level.packing or machine.packing) == "word":
+                    words = access // level.block_words
+                    held = Fraction(words // tensor.bits) or 1 / Fraction(-(-tensor.bits // words))
+                    accesses = math.ceil(values / held / level.block_words)
                 elif (level.packing or machine.packing) == "dense":
                     accesses = math.ceil(Fraction(values * tensor.bits, access))
                 elif tensor.bits <= access:
@@ -86,6 +90,21 @@ def test_dense_values_lie_across_accesses() -> None:
     assert (whole.tables.machine.block[0] == 2).all()
     assert (dense.tables.machine.parts[0] == 3).all()
     assert (dense.tables.machine.block[0] == 8).all()
+
+
+def test_words_hold_whole_values() -> None:
+    """Of 8 bits: two of 3 bits, one of 5, and one of 12 in two words; three and a half is full."""
+    levels = [{**MACHINE["levels"][0], "block_words": 4}, {**MACHINE["levels"][1]}]
+    machine = {**MACHINE, "packing": "word", "word_bits": 8, "levels": levels}
+    levels[1]["capacity_words"] = 4
+    space = of_bits(machine, A=3, B=5, Z=12)
+    assert space.tables.machine.parts.tolist() == [[1, 1, 2], [1, 1, 2]]
+    assert space.tables.machine.block.tolist() == [[8, 4, 4], [2, 1, 1]]
+    found = ms.search(space.workload, machine, store=False)
+    assert found.proven
+    levels[1]["capacity_words"] = 3
+    with pytest.raises(ConfigError, match="A capacity of 4 words would admit one"):
+        ms.search(space.workload, machine, store=False)
 
 
 def test_a_capacity_is_met_to_the_bit() -> None:
@@ -171,7 +190,7 @@ def check(seed: int, most: int) -> None:
             assert cycles == again.latency_cycles[0], where
 
 
-@pytest.mark.parametrize("packing", ["whole", "dense"])
+@pytest.mark.parametrize("packing", ["whole", "dense", "word"])
 def test_bits_of_a_word_change_nothing(packing: str) -> None:
     for seed in range(8):
         rng = np.random.default_rng(seed)

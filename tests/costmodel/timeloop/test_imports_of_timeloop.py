@@ -161,7 +161,7 @@ mapping:
         (ARCH % "" + "problem: {shape: gemm-ABZ, M: 4, N: 2}\n" + MAPPING % 2, "K: expected a s"),
         (ARCH % "" + "problem: {shape: gemm, M: 4}\n" + MAPPING % 2, "Unknown shape 'gemm'"),
         (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, densities: {A: 0.5}"), "densities: not mod"),
-        (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, bitwidths: {A: 3}"), "of 8 bits; got 3"),
+        (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, bitwidths: {A: 0}"), "A: expected 1 to 256"),
         (ARCH % ", leak: 2" + PROBLEM, "leak: only 0 is modelled, got 2"),
         (ARCH % "" + PROBLEM.replace("K: 3", "K: 3, densites: {A: 1}"), "did you mean densities"),
         (
@@ -240,7 +240,6 @@ def test_what_is_not_modelled_may_be_left_out_and_is_listed(tmp_path: Path) -> N
         ("densities: {A: 1.0, B: {density: 1.0, distribution: fixed-structured}}", False),
         ("densities: {A: 1.0, B: {density: 0.5, distribution: fixed-structured}}", True),
         ("bitwidths: {A: 8, B: 8, Z: 8}", False),
-        ("bitwidths: {A: 8, B: 8, Z: [8]}", True),
     ],
 )
 def test_tensors_as_the_machine_has_them_change_nothing(
