@@ -246,18 +246,30 @@ class LayerLines:
         return max(found, rounded_down(between))
 
 
-def begin_all(layers: Sequence[LayerLines], clock: TimeLeft) -> None:
+def begin_all(layers: Sequence[LayerLines], clock: TimeLeft, *, needed: bool = True) -> None:
     """Finds a first mapping of every layer that has none.
+
+    Args:
+        layers: those.
+        clock: what it may take.
+        needed: whether there is no answer without all of them; else those that the time does not
+            suffice for go without.
 
     Raises:
         ConfigError: a layer has no feasible mapping.
         DataError: there was none in the time.
     """
     for place, lines in enumerate(layers):
+        if not needed and clock.over:
+            return
         clock.require(place, len(layers))
         if not lines.points:
             load_prover(lines.space)
-            lines.begin(max(LEAST_SECONDS, clock.left))
+            try:
+                lines.begin(max(LEAST_SECONDS, clock.left))
+            except DataError:
+                if needed:
+                    raise
 
 
 class FixedLines(LayerLines):

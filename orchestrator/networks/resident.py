@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
+from costmodel.exact_any.known import SLACK
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
@@ -219,26 +220,42 @@ class Ways:
             self._lines[key] = LayerLines(space, 1) if fits and space is not None else None
         return self._lines[key]
 
-    def shortest(self, cost: Callable[[Way], Fraction]) -> tuple[Fraction, list[Way]]:
-        """The least sum of counts x costs, and the ways that have it."""
+    def work(self) -> Moved:
+        """What the steps take in whatever way: their multiply-accumulates, pJ and cycles."""
+        elements = self._machine.processing_elements
+        macs = [(step.count, step.workload.macs) for step in self.steps]
+        energy = sum(count * one for count, one in macs) * self._machine.mac_energy_pj * (1 - SLACK)
+        return Moved(Fraction(energy), sum(count * (one // elements) for count, one in macs))
+
+    def shortest(self, cost: Callable[[Way], Fraction | None]) -> tuple[Fraction, list[Way]]:
+        """The least sum of counts x costs, and the ways that have it.
+
+        Args:
+            cost: of a way; None: it is not to be taken. There is a path without such ways.
+        """
         costs = [cost(way) for way in self._costly]
         # Whole numbers of one unit add up ten times as fast as fractions.
-        unit = math.lcm(*(one.denominator for one in costs))
-        whole = [one.numerator * (unit // one.denominator) for one in costs]
-        best = [0]
+        unit = math.lcm(*(one.denominator for one in costs if one is not None))
+        whole = [None if c is None else c.numerator * (unit // c.denominator) for c in costs]
+        best: list[int | None] = [0]
         # Of each step and what lies on the chip after it, the best way there.
         came: list[list[int]] = []
         for times, states, edges in self._stages:
             further: list[int | None] = [None] * states
             by = [0] * states
             for number, (before, after, kind) in enumerate(edges):
-                total, least = best[before] + times * whole[kind], further[after]
+                so_far, more, least = best[before], whole[kind], further[after]
+                if so_far is None or more is None:
+                    continue
+                total = so_far + times * more
                 if least is None or total < least:
                     further[after], by[after] = total, number
-            best = [least for least in further if least is not None]
+            best = further
             came.append(by)
-        state = min(range(len(best)), key=lambda one: best[one])
-        found, path = Fraction(best[state], unit), []
+        # Behind the last step nothing lies on the chip.
+        (total_of_all,), state = best, 0
+        assert total_of_all is not None  # there is a path
+        found, path = Fraction(total_of_all, unit), []
         for stage, by, ways in zip(
             reversed(self._stages), reversed(came), reversed(self.ways), strict=True
         ):
@@ -287,20 +304,16 @@ class Resident(Jointly):
 
         known: dict[tuple[int, int], Point] = {}
 
-        def point_of(way: Way) -> Point:
-            if way.kind not in known:
-                point = way.lines.least(weight)
-                assert point is not None  # every layer begins with one
-                known[way.kind] = way.at(point)
-            return known[way.kind]
-
-        def cost(way: Way) -> Fraction:
-            point = point_of(way)
+        def cost(way: Way) -> Fraction | None:
+            point = way.lines.least(weight)
+            if point is None:  # the time did not suffice to begin with it
+                return None
+            known[way.kind] = point = way.at(point)
             tie = _tie(weight, point) if self.objective in ("energy", "latency") else 0
             return line.sum_of(point) + tie
 
         _, path = self._ways.shortest(cost)
-        return path, tuple(point_of(way) for way in path)
+        return path, tuple(known[way.kind] for way in path)
 
     def choose(self, weight: Weight) -> Choice:
         """The best point known for a weight, per step."""

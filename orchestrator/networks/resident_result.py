@@ -61,6 +61,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
         staying: where tensors may stay but none is tiled together; None: so is the answer, or
             nothing is known within the limit then.
         pairs: what fusing is worth for each two layers that could be tiled together.
+        all_ways: whether it was looked at what stays: there may not have been the time.
     """
 
     ran: tuple[Ran, ...]
@@ -68,6 +69,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
     proofs: int
     staying: Beside | None = None
     pairs: tuple[PairRow, ...] = ()
+    all_ways: bool = True
 
     @property
     def seconds(self) -> float:
@@ -77,8 +79,10 @@ class ResidentOptimum(Together[ResidentCertificate]):
 
     @property
     def worth(self) -> float | None:
-        """By which share the objective falls where tensors stay."""
-        return None if self.alone is None else float(1 - self.value / self.alone.value)
+        """By which share the objective falls where tensors stay; None: not known."""
+        if self.alone is None or not self.all_ways:
+            return None
+        return float(1 - self.value / self.alone.value)
 
     def rows(self) -> list[ResidentLayer]:
         """A row per layer in the network's order; costs are those of one occurrence."""
@@ -177,7 +181,9 @@ class ResidentOptimum(Together[ResidentCertificate]):
             chosen = sum(row.chosen for row in self.pairs)
             yield "tiled together", f"{chosen} of {len(self.pairs)} pairs that could be"
         objective, limit = self.objective, self.limit
-        if self.alone is None or self.worth is None:
+        if not self.all_ways:
+            yield "worth", "not known: there was no time to look at what could stay"
+        elif self.alone is None or self.worth is None:
             yield "worth", f"nothing is known within {limit} where nothing stays"
         else:
             before = value_text(objective, float(self.alone.value), clock)

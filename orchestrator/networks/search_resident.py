@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, TextIO
 
 from costmodel.exact_any.choice import load_prover
@@ -19,7 +20,7 @@ from orchestrator.answers.request import Request
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.layer_lines import Weight, begin_all
 from orchestrator.networks.limited_resident import LimitedResident
-from orchestrator.networks.lines import POWERS, under_limit
+from orchestrator.networks.lines import POWERS, Cut, lower_bound, under_limit
 from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import Resident, Ways
 from orchestrator.networks.resident_certificate import certify_resident
@@ -31,6 +32,9 @@ from orchestrator.networks.stored_resident import keep_resident, read_resident
 from orchestrator.networks.time_left import LEAST_SECONDS, TimeLeft
 from orchestrator.runs.interrupts import interruptible
 from orchestrator.runs.live import Live
+
+LISTING = 0.75
+"""Share of the time that listing the ways may take."""
 
 
 def search_resident(request: Request, stream: TextIO | None = None) -> ResidentOptimum:
@@ -87,7 +91,8 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
         f"{device.name}"
     )
     result = _search_now(asked, steps, (operators, fixed), live)
-    keep_resident(asked, result)
+    if result.all_ways:
+        keep_resident(asked, result)
     return result
 
 
@@ -109,17 +114,16 @@ def _search_now(
     request, device, limit, seconds = asked.request, asked.machine, asked.limit, asked.seconds
     (operators, fixed), fused, moves = beside, request.fused, request.moves
     clock = TimeLeft(seconds)
-    ways = Ways(steps, device, fused=fused, moves=moves, clock=clock)
     bare = [replace(step, until=place) for place, step in enumerate(steps)]
-    alone = Ways(bare, device, known=ways, moves=moves, clock=clock)
-    whole = Ways(steps, device, known=ways, moves=moves, clock=clock) if fused else None
+    alone = Ways(bare, device, moves=moves, clock=clock)
+    ways, whole = _listed(asked, steps, alone, clock)
     with clock.paused():
-        load_prover(ways.layers[0].space)
+        load_prover(alone.layers[0].space)
     started, seconds = time.monotonic(), max(LEAST_SECONDS, clock.left)
     with interruptible() as interrupted:
 
         def run(some: Ways, ends: float) -> Resident:
-            begin_all(some.layers, clock.part(ends - time.monotonic()))
+            begin_all(some.layers, clock.part(ends - time.monotonic()), needed=some is alone)
             options: dict[str, Any] = {
                 "seconds": max(LEAST_SECONDS, ends - time.monotonic()),
                 "gap": request.gap,
@@ -140,10 +144,15 @@ def _search_now(
                 return proof, None  # the limit may be met with what stays alone
 
         # What is proven where nothing stays, or whole, is a part of the whole proof.
-        without, before = part_of(alone, started + seconds / (3 if fused else 2))
+        share = 1 if ways is None else 3 if fused else 2
+        without, before = part_of(alone, started + seconds / share)
         staying = None if whole is None else part_of(whole, started + seconds / 2)
-        proof = run(ways, started + seconds)
-        found = proof.run()
+        if ways is None:
+            assert before is not None  # without a limit there is one
+            proof, found = without, bounded_by_work(before, alone.work(), fixed)
+        else:
+            proof = run(ways, started + seconds)
+            found = proof.run()
         stopped = interrupted.is_set()
     live.end()
     if found.bound <= 0 or (before is not None and before.bound <= 0):
@@ -151,22 +160,75 @@ def _search_now(
             f"{asked.name} on {device.name}: nothing is certain; expected more seconds."
         )
     pairs: Iterable[PairRow] = ()
-    if staying is not None:
+    if ways is not None and staying is not None:
         weight = weight_of(found)
         apart = tuple(
             one.choose(weight) if optimum is None or limit is not None else optimum.choice
             for one, optimum in (staying, (without, before))
         )
         pairs = pair_rows(ways, proof.path, (found, weight), apart)
+    ran = steps if ways is None else proof.steps
     certificate = certify_resident(
-        asked.name, device, (proof.steps, proof.path, found),
+        asked.name, device, (ran, proof.path, found),
         fused=fused, moves=operators.counted, fixed=fixed,
     )  # fmt: skip
     return ResidentOptimum(
         asked.name, device, certificate, operators, stopped, None,
-        tuple(as_run(proof.steps, proof.path, found.choice)), Beside.of(before), len(found.layers),
-        None if staying is None else Beside.of(staying[1]), tuple(pairs),
+        tuple(as_run(ran, proof.path, found.choice)), Beside.of(before), len(found.layers),
+        None if staying is None else Beside.of(staying[1]), tuple(pairs), ways is not None,
     )  # fmt: skip
+
+
+def _listed(
+    asked: AskedNetwork, steps: Sequence[Step], alone: Ways, clock: TimeLeft
+) -> tuple[Ways | None, Ways | None]:
+    """The ways that a network can run, and those without layers tiled together.
+
+    Args:
+        asked: what is searched for.
+        steps: the layers in their order.
+        alone: the ways where nothing stays.
+        clock: of the whole search; a part of it is for the list.
+
+    Returns:
+        Both; None and None where to list them takes longer than that, the second also where no
+        layers may be tiled together.
+
+    Raises:
+        ConfigError: there are too many.
+        DataError: it takes longer, and under a limit.
+    """
+    fused, moves = asked.request.fused, asked.request.moves
+    part = clock.part(clock.left * LISTING, patient=asked.limit is not None)
+    try:
+        ways = Ways(steps, asked.machine, known=alone, fused=fused, moves=moves, clock=part)
+        if not fused:
+            return ways, None
+        return ways, Ways(steps, asked.machine, known=ways, moves=moves, clock=part)
+    except DataError:
+        if asked.limit is not None:
+            raise  # what suffices where nothing stays may be beyond it
+        return None, None
+
+
+def bounded_by_work(found: Optimum, work: Moved, fixed: Moved) -> Optimum:
+    """An optimum of some ways to run, bounded by what is certain of all.
+
+    Args:
+        found: where nothing stays.
+        work: what the layers take in whatever way.
+        fixed: what the network costs beside.
+    """
+    cuts: tuple[Cut, ...] = (
+        Cut(Fraction(0), work.energy + fixed.energy),
+        Cut(None, Fraction(work.cycles + fixed.cycles)),
+    )
+    if found.objective in ("energy", "latency"):
+        cuts = cuts[:1] if found.objective == "energy" else cuts[1:]
+        bound = cuts[0].bound
+    else:
+        bound, _ = lower_bound(found.objective, cuts)
+    return replace(found, cuts=cuts, bound=min(bound, found.value))
 
 
 def weight_of(found: Optimum) -> Weight:

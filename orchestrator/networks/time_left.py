@@ -33,6 +33,7 @@ class TimeLeft:
             seconds: how many there are; None: as many as it takes.
         """
         self.seconds = seconds
+        self._patience = PATIENCE_SECONDS
         self._ends = math.inf if seconds is None else time.monotonic() + seconds
 
     @property
@@ -73,16 +74,22 @@ class TimeLeft:
         Raises:
             DataError: the time is over.
         """
-        if self.left < -PATIENCE_SECONDS:
+        if self.left < -self._patience:
             raise DataError(
                 f"In {self.seconds:g} s {done:,} of {layers:,} {what} were begun, and no part of "
                 "them is an answer; expected more seconds, or each layer by itself."
             )
 
-    def part(self, seconds: float) -> TimeLeft:
-        """A part of it that begins now, with patience of its own; what it says is of the whole."""
+    def part(self, seconds: float, *, patient: bool = True) -> TimeLeft:
+        """A part of it that begins now, with patience of its own; what it says is of the whole.
+
+        Args:
+            seconds: how many.
+            patient: whether what it is for may take longer, there being no answer without it.
+        """
         found = TimeLeft(self.seconds)
         found._ends = time.monotonic() + max(LEAST_SECONDS, seconds)
+        found._patience = PATIENCE_SECONDS if patient else 0.0
         return found
 
     @contextmanager

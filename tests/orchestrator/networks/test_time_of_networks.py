@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import time
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,15 @@ import pytest
 from commands import call
 
 import mapspace as ms
+from costmodel.costs import Objective
 from costmodel.networks import network
+from costmodel.networks.chains import load_chain
 from mapspace.errors import DataError
 from mapspace.strict_yaml import load_yaml
 from orchestrator.answers.request import Request
-from orchestrator.networks import search, time_left
+from orchestrator.networks import search, search_resident, time_left
+from orchestrator.networks.layer_lines import begin_all
+from orchestrator.networks.resident import Resident, Ways
 from orchestrator.networks.time_left import LEAST_SHARE, TimeLeft
 
 
@@ -100,7 +106,7 @@ def test_a_choice_for_all_layers_is_refused_when_its_time_is_over(
 ) -> None:
     """No part of the layers is an answer for the network."""
     monkeypatch.setattr(time_left, "PATIENCE_SECONDS", 0.0)
-    content = chain(2000, 900) if resident else many(2000)
+    content = chain(2000, 2000) if resident else many(2000)
     what = "layers" if resident else "distinct layers"
     began = time.monotonic()
     with pytest.raises(DataError, match=rf"In 0\.2 s [\d,]+ of 2,000 {what} were begun"):
@@ -108,6 +114,56 @@ def test_a_choice_for_all_layers_is_refused_when_its_time_is_over(
             content, "mm256", jointly=True, resident=resident, seconds=0.2, store=False
         )
     assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize(("fused", "layers"), [(False, 60), (True, 6)])
+def test_where_there_is_no_time_to_list_what_could_stay_nothing_does(
+    fused: bool, layers: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """There is an answer all the same, and its bound holds of all that was not looked at."""
+    content, store = chain(layers, layers), tmp_path / "store"
+    asked: dict[str, Any] = {"jointly": True, "resident": True, "seconds": 2.0}
+    whole = ms.search_network(content, "mm256", **asked, store=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(search_resident, "LISTING", 0.0)
+        found = ms.search_network(content, "mm256", **asked, fused=fused, store=store)
+        again = ms.search_network(content, "mm256", **asked, fused=fused, store=store)
+    assert again.stored is None, "another time there may be more of it"
+    assert len(found.ran) == layers
+    assert not any(ran.output_stays or ran.input_stays or ran.fused for ran in found.ran)
+    sizes = [(layer["gemm"]["N"], layer["gemm"]["K"]) for layer in content["layers"]]
+    macs = sum(480 * columns * depth for columns, depth in sizes)
+    machine = ms.accelerator("mm256")
+    work = macs * machine.mac_energy_pj * sum(480 * n * k // 256 for n, k in sizes)
+    assert found.lower_bound == pytest.approx(work, rel=1e-9)
+    assert found.lower_bound <= whole.value
+    assert found.worth is None
+    assert f"0 of {layers - 1} tensors" in found.picture()
+    assert "there was no time to look at what could stay" in found.picture()
+    assert ms.verify(found).holds
+
+
+@pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
+def test_ways_that_were_not_begun_are_bounded_and_not_taken(objective: Objective) -> None:
+    """Where nothing stays every layer needs a mapping; the others only where there is time."""
+    _, steps = load_chain(chain(3, 3))
+    device = ms.accelerator("mm256")
+    alone = Ways([replace(step, until=place) for place, step in enumerate(steps)], device)
+    ways = Ways(steps, device, known=alone)
+    begin_all(alone.layers, TimeLeft(60.0))
+    begin_all(ways.layers, TimeLeft(-1.0), needed=False)
+    assert any(not lines.points for lines in ways.layers)
+    proof, bare = (Resident(one, objective) for one in (ways, alone))
+    for weight in (None, Fraction(0), Fraction(100)):
+        assert proof.sums(proof.choose(weight)) == bare.sums(bare.choose(weight))
+    assert not any(way.stays for way in proof.path)
+    least = ways.least_of(Fraction(0))
+    every = Ways(steps, device)
+    begin_all(every.layers, TimeLeft(60.0))
+    best = Resident(every, objective).run()
+    found = proof.run()  # which begins with them where they may be better
+    assert (found.gap, found.value) == (best.gap, best.value)
+    assert least <= best.energy
 
 
 def test_many_layers_of_few_kinds_are_bounded_in_their_time(
