@@ -31,7 +31,7 @@ from orchestrator.sweep.config import Sweep
 from orchestrator.sweep.plan import Layer, SweepPlan, prepare_sweep
 from orchestrator.sweep.proofs import Problem, Proof, read_proof_files
 from orchestrator.sweep.report import text_summary, write_sweep_report
-from orchestrator.sweep.run import Chunk, sweep
+from orchestrator.sweep.run import Chunk, SweepExperiment, sweep
 
 
 def proofs_in(folder: Path) -> dict[str, Proof]:
@@ -382,6 +382,17 @@ def test_what_was_proven_before_is_read_from_the_store(tmp_path: Path) -> None:
     shared = second.points[second.points["workload"] == SMALL].reset_index(drop=True)
     for column in ("energy_pj", "latency_cycles", "status"):
         assert list(shared[column]) == list(first.points[column])
+    # What a run says of where its answers are from.
+    for plan, counts in ((plan_for(workloads=[SMALL]), (6, 0)), (plan_for(), (12, 0))):
+        again = SweepExperiment(plan, execute=counted, store=store)
+        again.run(tmp_path / f"again-{counts[0]}")
+        assert (again.taken, again.made) == counts
+    wider = SweepExperiment(
+        plan_for(workloads=[SMALL, "gemm:M=4,N=4,K=4"]), execute=counted, store=store
+    )
+    wider.run(tmp_path / "wider")
+    assert (wider.taken, wider.made) == (6, 6)
+    del proven[12:]
     # A run whose folder knows them needs the store no more.
     sweep(plan_for(), tmp_path / "second", execute=counted)
     assert len(proven) == 12

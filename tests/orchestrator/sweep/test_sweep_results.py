@@ -16,10 +16,11 @@ from costmodel.machines.bounds import floor
 from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
 from orchestrator.report.units import millijoules, physical
+from orchestrator.sweep import report
 from orchestrator.sweep.config import Limits
 from orchestrator.sweep.fitting import require_limits
 from orchestrator.sweep.plan import Layer
-from orchestrator.sweep.proofs import Problem, Proof
+from orchestrator.sweep.proofs import Problem, Proof, chunks_of
 from orchestrator.sweep.report import text_summary, write_sweep_report
 from orchestrator.sweep.results import SweepResults, collect, front_records, problems_of
 from orchestrator.sweep.run import sweep
@@ -68,6 +69,48 @@ def test_areas_are_those_of_the_machines_that_have_one() -> None:
     without, with_one = collect(plan, proofs).architectures["area_mm2"]
     assert np.isnan(without)
     assert with_one == plan.architectures[1].area_mm2 > 0
+
+
+def test_dots_off_the_front_have_the_numbers_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = [
+        {"extends": "mm256", "name": f"m{clock}", "clock_ghz": clock} for clock in range(1, 5)
+    ]
+    plan = plan_for(grid=None, accelerators=machines, workloads=[SMALL])
+    # Of one area each, and of the same seconds: the first beats all others.
+    proofs = [
+        proof_of(problem, 2e9 + place, 1_000_000 * (1 + place))
+        for place, problem in enumerate(problems_of(plan))
+    ]
+    results = collect(plan, {proof.key: proof for proof in proofs})
+    assert list(results.architectures["front"]) == [1, 0, 0, 0]
+    drawn = list[str]()
+    monkeypatch.setattr(report, "MOST_NAMES", 0)
+    monkeypatch.setattr(report, "number_dots", lambda panel, dots, names, **_: drawn.extend(names))
+    page = write_sweep_report(results, tmp_path).read_text()
+    assert drawn == ["2", "3", "4"]
+    rows = re.findall(r"<tr><td[^>]*>(?:<[a-z]+>)?(\d+)<", page)
+    assert rows == ["1", *drawn]
+
+
+@pytest.mark.parametrize(
+    ("problems", "most", "tasks", "sizes"),
+    [
+        (10, 4, 2, [4, 4, 2]),
+        (5, 100, 2, [3, 2]),
+        (3, 100, 8, [1, 1, 1]),
+        (7, 1, 2, [1] * 7),
+        (0, 4, 2, []),
+    ],
+)
+def test_a_task_has_no_more_than_its_share_and_than_is_allowed(
+    problems: int, most: int, tasks: int, sizes: list[int]
+) -> None:
+    some = problems_of(plan_for())[:problems]
+    chunks = chunks_of(some, most, tasks=tasks)
+    assert [len(chunk) for chunk in chunks] == sizes
+    assert [problem for chunk in chunks for problem in chunk] == some
 
 
 def test_a_notebook_shows_the_front_by_its_names() -> None:
