@@ -94,13 +94,6 @@ ANY_DEPTH = (
 COMPILERS = {"compiled", "lean", "part"}
 
 
-def of_searcher(name: str) -> tuple[str, ...]:
-    """Its own tests, and its seeded runs."""
-    # All tests of a file have its name among their keywords.
-    own = f"tests/searchers/test_{name}.py"
-    return PINNED_RUNS, own, "-k", f"{name} and not primitive"
-
-
 # The tests of a file, or of all files of a folder, that run within seconds when interpreted.
 TESTS: dict[str, tuple[str, ...]] = {
     "costmodel/loop_nest/cost_kernel.py": MODEL,
@@ -124,17 +117,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "costmodel/exact": PROOFS,
     "costmodel/exact_any": ANY_DEPTH,
     "costmodel/tile_chains": ANY_DEPTH,
-    "searchers/annealing.py": of_searcher("annealing"),
-    "searchers/genetic.py": of_searcher("genetic"),
-    "searchers/evaluator.py": ("tests/searchers/test_evaluator.py",),
-    "searchers/gradient.py": of_searcher("gradient"),
-    "searchers/shared/projected_descent.py": (
-        PINNED_RUNS,
-        "tests/searchers/test_projected_descent.py",
-        "-k",
-        "gradient or descent",
-    ),
-    "searchers/shared/screened_descent.py": ("tests/searchers/test_gradient.py",),
 }
 # The tests of a file that has no compiled function, or of all such files of a folder.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -142,9 +124,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         f"tests/costmodel/{room}" for room in ("problems", "loop_nest", "map_space")
     ),
     "costmodel/exact_any": ("tests/costmodel/exact_any",),
+    "costmodel/machines": ("tests/costmodel/machines", "tests/costmodel/map_space"),
+    "costmodel/map_space": (
+        "tests/costmodel/map_space",
+        "tests/costmodel/machines",
+        "tests/orchestrator/map_space",
+        "tests/orchestrator/records",
+    ),
     "costmodel/tile_chains": ("tests/costmodel/exact_any",),
     "costmodel/networks": ("tests/costmodel/networks", "tests/orchestrator/networks"),
     "orchestrator/networks": ("tests/costmodel/networks", "tests/orchestrator/networks"),
+    "searchers": ("tests/searchers",),
+    "searchers/shared": ("tests/searchers",),
     "surrogate": ("tests/surrogate",),
     "orchestrator/comparison/results.py": ("tests/orchestrator/comparison/test_results.py",),
     "orchestrator/comparison/results_files.py": ("tests/orchestrator/comparison/test_results.py",),
