@@ -16,6 +16,7 @@ from costmodel.costs import TIE_BREAKERS, UNITS
 from costmodel.exact.certificate import Certificate
 from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
+from costmodel.exact.objective import INFINITE
 from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import Restriction, among, problem_hash
 from costmodel.loop_nest.model import LoopNestModel
@@ -112,6 +113,7 @@ def verify(
         rules = space_rules(certificate.machine, restricted=restricted is not None)
         findings.check(True, f"the space: {rules}", "")
         _check_mapping(certificate, prover, findings)
+        certificate = _in_units_of(prover, certificate)
         left = None if seconds is None else max(0.0, started + seconds - time.perf_counter())
         below, share = _search_below(certificate, prover, left)
         findings.complete = below is not None or share == 1
@@ -162,9 +164,36 @@ def why_not_continued(certificate: Certificate, prover: AnyProof) -> str | None:
             "",
             f"problem hash {certificate.problem_hash}; that of its content is {named}",
         )
+        # What was settled so far is told in units.
+        findings.check(
+            Fraction(certificate.unit_pj) == prover.unit_pj,
+            "",
+            f"the proof counts in {prover.unit_pj} pJ, the certificate in {certificate.unit_pj} pJ",
+        )
         _check_mapping(certificate, prover, findings)
     wrong = [line.removeprefix("WRONG: ") for line in findings.lines if line.startswith("WRONG: ")]
     return wrong[0] if wrong else None
+
+
+def _in_units_of(prover: AnyProof, certificate: Certificate) -> Certificate:
+    """A certificate whose energies are in the units that a prover counts in.
+
+    Releases differ in what they take for the largest energy of a hierarchy, and so in the unit.
+    What a prover that does not round cannot say is left as it is; its mapping then is another.
+    """
+    ratio = Fraction(certificate.unit_pj) / prover.unit_pj
+    energy, bound = (
+        int(units) * ratio for units in (certificate.energy_units, certificate.bound_energy_units)
+    )
+    exact = energy.denominator == bound.denominator == 1
+    if ratio == 1 or max(energy, bound) >= INFINITE or not (exact or prover.tolerance):
+        return certificate
+    told = {
+        "unit_pj": str(prover.unit_pj),
+        "energy_units": str(round(energy)),
+        "bound_energy_units": str(math.floor(bound)),
+    }
+    return certificate.model_copy(update=told)
 
 
 def _history(certificate: Certificate) -> str:
@@ -247,8 +276,15 @@ def _check_mapping(certificate: Certificate, prover: AnyProof, findings: _Findin
     takes = "is infeasible"
     if found is not None:
         takes = f"takes {float(found[0] * prover.unit_pj):.9g} pJ and {found[1]:,} cycles"
+    unit = Fraction(certificate.unit_pj)
+    same = found == claimed
+    if found is not None and unit != prover.unit_pj:
+        # The same sum in floating point, rounded to another unit.
+        energy = found[0] * prover.unit_pj
+        near = abs(claimed[0] * unit - energy) <= prover.tolerance * energy
+        same = near and found[1] == claimed[1]
     findings.check(
-        found == claimed and Fraction(certificate.unit_pj) == prover.unit_pj,
+        same,
         f"the mapping takes {certificate.energy_pj:.9g} pJ and {claimed[1]:,} cycles",
         f"the mapping {takes}, not {certificate.energy_pj:.9g} pJ and {claimed[1]:,} cycles; the "
         f"proof counts in {prover.unit_pj} pJ, the certificate in {certificate.unit_pj} pJ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from costmodel import MapSpace, accelerator, workload
+from costmodel.costs import Objective
 from costmodel.exact.certificate import Certificate, certify, prove, read_certificate
 from costmodel.exact.prover import Prover
 from costmodel.exact.verification import verify
+from costmodel.exact_any import choice as any_choice
 from mapspace.errors import ConfigError, DataError
 
 SMALL: dict[str, Any] = {
@@ -107,6 +110,47 @@ def test_what_is_false_is_found(
     verdict = verify(certificate.model_copy(update=change))
     assert not verdict.holds
     assert any(finding.startswith("WRONG") for finding in verdict.findings)
+
+
+def in_units(certificate: Certificate, factor: Fraction) -> Certificate:
+    """The same energies in another unit."""
+    energies = ("energy_units", "bound_energy_units")
+    told = {key: str(round(int(getattr(certificate, key)) / factor)) for key in energies}
+    unit = Fraction(certificate.unit_pj) * factor
+    return certificate.model_copy(update={**told, "unit_pj": str(unit)})
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 2), Fraction(1, 1024), Fraction(2), Fraction(8)])
+@pytest.mark.parametrize("objective", ["edp", "energy", "latency"])
+def test_energies_may_be_in_the_unit_of_another_release(
+    factor: Fraction, objective: Objective
+) -> None:
+    """What a hierarchy's energies are counted in follows from the largest that it could have."""
+    deep = {
+        **SMALL,
+        "levels": [*SMALL["levels"], {"name": "L0", "energy_pj": 0.1, "capacity_words": 4}],
+    }
+    certificate = any_choice.prove(
+        MapSpace(workload("gemm:M=4,N=3,K=2"), accelerator(deep)), objective=objective
+    )
+    told = in_units(certificate, factor)
+    assert told.energy_pj == pytest.approx(certificate.energy_pj, rel=1e-12)
+    verdict = verify(told, any_choice.make_prover)
+    assert verdict.holds, verdict.findings
+    for key in ("energy_units", "bound_energy_units"):
+        more = str(int(getattr(told, key)) * 1001 // 1000 + 1)
+        wrong = verify(told.model_copy(update={key: more}), any_choice.make_prover)
+        assert not wrong.holds, (key, wrong.findings)
+    other = certificate.model_copy(update={"unit_pj": told.unit_pj})
+    assert not verify(other, any_choice.make_prover).holds
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 2), Fraction(1, 7)])
+def test_whole_units_are_held_to_the_last_one(whole: Certificate, factor: Fraction) -> None:
+    told = in_units(whole, factor)
+    assert verify(told).holds
+    more = told.model_copy(update={"energy_units": str(int(told.energy_units) + 1)})
+    assert not verify(more).holds
 
 
 def test_a_bound_above_the_optimum_is_found(whole: Certificate, unfinished: Certificate) -> None:
