@@ -137,6 +137,12 @@ EQUIVALENT: tuple[Unseen, ...] = (
     ),
     Unseen(NESTS, "nest_tables", "orders.reshape(-1, n)", "orders.reshape(-2, n)", SIZE_FOUND),
     Unseen(
+        "costmodel/map_space/real_points.py", "encode", "c >= 0", "c >= 1", COLUMN_0,
+    ),
+    Unseen(
+        "costmodel/map_space/real_points.py", "encode", "c >= 0", "c > 0", COLUMN_0,
+    ),
+    Unseen(
         "searchers/evaluator.py", "_count", "np.arange(1, len(codes) + 1) * counted",
         "np.arange(1, len(codes) + 1) // counted", "NumPy's whole numbers over 0 are 0",
     ),

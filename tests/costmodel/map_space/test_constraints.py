@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from whole_spaces import golden, rules_of_record
 
-from costmodel import accelerator
+from costmodel import MapSpace, accelerator, workload
 from costmodel.map_space.constraint_reading import read_constraints
-from costmodel.map_space.constraints import Constraints, LoopRules
+from costmodel.map_space.constraints import Constraints, LoopRules, machine_constraints
 from mapspace.errors import ConfigError
 
 MACHINE = accelerator(
@@ -89,6 +90,33 @@ def test_an_order_is_allowed_where_named_loops_stand_in_their_places(
     assert rules.allows((2, 2, 2), order) is allowed
     # Loops of one iteration stand nowhere.
     assert rules.allows((2, 2, 1), order)
+
+
+@pytest.mark.parametrize("outermost", [True, False])
+def test_a_machine_keeps_what_it_does_not_leave_open(outermost: bool) -> None:
+    """A, B and Z are bits 1, 2 and 4; B is the weight."""
+    work = workload("gemm:M=12,N=4,K=6")
+    dram, buffer, inner = MACHINE.model_dump()["levels"]
+    told = {"name": "machine", "mac_energy_pj": 1.0}
+    fixed = accelerator({**told, "levels": [dram, {**buffer, "bypass": ["weight"]}, inner]})
+    own = machine_constraints(work, fixed, outermost=outermost)
+    assert (own.keep, own.bypass) == ((7, 5, 7), (0, 2, 0))
+    level = {**buffer, "bypass": ["weight"], "keep": ["output"]}
+    free = accelerator({**told, "bypass": "searched", "levels": [dram, level, inner]})
+    own = machine_constraints(work, free, outermost=outermost)
+    assert (own.keep, own.bypass) == ((7 if outermost else 0, 4, 0), (0, 2, 0))
+
+
+def test_what_is_both_kept_and_bypassed_is_refused() -> None:
+    work = workload("gemm:M=12,N=4,K=6")
+    dram, buffer, inner = MACHINE.model_dump()["levels"]
+    levels = [dram, {**buffer, "bypass": ["weight"]}, inner]
+    told = {"name": "machine", "mac_energy_pj": 1.0, "bypass": "searched", "levels": levels}
+    machine = accelerator(told)
+    rules = machine_constraints(work, machine)
+    assert MapSpace(work, machine, replace(rules, keep=(7, 1, 0))).constraints is not None
+    with pytest.raises(ConfigError, match=r"both kept and bypassed at level 1 \(0 is the"):
+        MapSpace(work, machine, replace(rules, keep=(7, 3, 0)))
 
 
 def test_a_split_counts_dimensions_without_loops() -> None:

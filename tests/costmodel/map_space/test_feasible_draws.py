@@ -182,6 +182,10 @@ def test_few_and_many_are_drawn_uniformly_among_the_same(machine: str | dict[str
     draws = FeasibleDraws(space.tables)
     fitting = FittingRows(space)
     assert fitting.share > space.feasible_share(np.random.default_rng(1))
+    # A share of those that fit by themselves is all that is feasible, in any loop orders.
+    orders = [kind in ORDERS for kind in space.attribute_kinds]
+    feasible = int(draws.number) * math.prod(space.cardinality[orders].tolist())
+    assert fitting.size * fitting.share == pytest.approx(feasible, rel=0.15)
     drawn = fitting.sample(np.random.default_rng(2), 30 * int(draws.number))
     assert space.feasible(drawn).all()
     free = [kind in ORDERS for kind in space.attribute_kinds]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -111,6 +112,37 @@ def test_codes_read_back(space: MapSpace) -> None:
     assert np.array_equal(space.project(points), codes)
     for code in codes[:40]:
         assert np.array_equal(space.code(space.describe(code)), code)
+
+
+@pytest.mark.parametrize("name", ["gemmini", "mm256-bypass", "eyeriss-168"])
+def test_only_what_a_level_may_keep_has_a_code(name: str) -> None:
+    """Of a mapping with any other set of tensors at any level it is said what may be kept."""
+    space = MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(name))
+    machine, tensors = space.tables.machine, space.workload.tensor_names
+    mapping = space.describe(space.sample(np.random.default_rng(0), 1, feasible=True)[0])
+    refused = 0
+    for index, level in enumerate(mapping.levels):
+        free = space.tables.keep_column[index] >= 0
+        for bits in range(2 ** len(tensors)):
+            keep = tuple(one for place, one in enumerate(tensors) if bits >> place & 1)
+            levels = [*mapping.levels]
+            levels[index] = dataclasses.replace(level, keep=keep)
+            other = dataclasses.replace(mapping, levels=tuple(levels))
+            must = int(machine.always_kept[index]) if free else bits_of(level.keep, tensors)
+            may = ~int(machine.never_kept[index]) if free else must
+            if must & ~bits or bits & ~may:
+                with pytest.raises(
+                    ConfigError, match=rf"mapping\.keep\.{level.name}: {name} keeps"
+                ):
+                    space.code(other)
+                refused += 1
+            else:
+                assert space.describe(space.code(other)).levels[index].keep == keep
+    assert refused > 5
+
+
+def bits_of(names: tuple[str, ...], tensors: tuple[str, ...]) -> int:
+    return sum(1 << tensors.index(name) for name in names)
 
 
 @pytest.mark.parametrize("space", SPACES, ids=IDS)
