@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from costmodel.arrays.scratch import most_children
+from costmodel.arrays.tables import NestTables
 from costmodel.costs import Objective
 from costmodel.space import UNLIMITED, Codes, CostModel, Losses, Space
 from mapspace.arguments import checked, explained
@@ -68,6 +70,21 @@ def check_budget(iterations: int | None, seconds: float | None) -> None:
             raise ConfigError(f"A budget must be above 0 seconds, got {seconds}.")
 
     together(check_iterations, check_seconds)
+
+
+LOOK_CHILDREN = 2**20
+"""Children that are counted apart until the clock is looked at: a fraction of a second."""
+
+
+def in_a_look(tables: NestTables) -> int:
+    """Mappings that a walk may score until the clock is looked at.
+
+    On a network of millions of children that costs energy each takes a second.
+    """
+    machine = tables.machine
+    if not (tables.hop_energy.any() or machine.router.any() or machine.ingress.any()):
+        return UNLIMITED
+    return max(1, LOOK_CHILDREN // most_children(tables))
 
 
 @explained
@@ -282,6 +299,8 @@ class Evaluator:
         if self._compiled is None:
             return False
         left, started = self.remaining, self.elapsed
+        if self.seconds is not None:
+            left = min(left, in_a_look(self._compiled.tables))
         codes, scores = walk(self._compiled, left)
         rows = len(codes)
         if rows > left:

@@ -18,8 +18,8 @@ from mapspace.errors import ConfigError
 
 _latest = threading.local()
 
-MOST_CHILDREN = 2**26
-"""Children of one instance, each counted apart; more of them would take gigabytes."""
+MOST_CHILDREN = 2**22
+"""Children of one instance, each counted apart: a mapping on more of them would take seconds."""
 
 
 def most_children(tables: NestTables) -> int:

@@ -133,7 +133,12 @@ def search_front(
         return Front(_unbeaten(space, known), [(0, 0.0)], False)
     prover = FrontProver(space, keep=keep, build=False)
     first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
-    prover.offer(np.concatenate([first, *(code[None] for code in known)]))
+    offered = np.concatenate([*(code[None] for code in known), first])
+    # Ever more at a time: of networks of millions of children each takes seconds.
+    done = 0
+    while done < len(offered) and (not done or time.monotonic() < ends):
+        prover.offer(offered[done : 2 * done + 1])
+        done = 2 * done + 1
     if is_older(space) and not keep and seconds is None and _is_one_point(space, prover, say):
         return Front(prover.points(), _corners(prover.points()), True)
     while not prover.finished and time.monotonic() < ends:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from costmodel.costs import Objective
 from mapspace.arguments import checked
-from mapspace.errors import DataError, together
+from mapspace.errors import ConfigError, DataError, together
 from mapspace.storage import Place, place
 from orchestrator.records.found_mapping import FoundMapping, MappingCosts, save_records
 from orchestrator.report.figure_style import BLUE, MUTED, RED, plain_figure, save, styled
@@ -169,7 +169,7 @@ def front(
             are not positive.
         DataError: no mapping was found in time.
     """
-    from costmodel.exact_any.choice import functions_of_proof, load_prover
+    from costmodel.exact_any.choice import functions_of_proof, load_prover, why_not_proven
     from costmodel.exact_any.front import Front as Known
     from costmodel.exact_any.front import search_front
     from costmodel.loop_nest.records import mapping_record
@@ -191,6 +191,9 @@ def front(
         points = stored.points
         known = Known(points, [(one.latency_cycles, one.energy_pj) for one in points], True)
     else:
+        # Before any work is spent on it.
+        if (reason := why_not_proven(space)) is not None:
+            raise ConfigError(reason)
         live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
         with live.preparing("loading the exact search", functions=functions_of_proof(space)):
             load_prover(space)

@@ -444,6 +444,40 @@ def test_as_many_queries_as_fit_count() -> None:
     assert (evaluator.true_queries, evaluator.iterations_used) == (3, 3)
 
 
+@pytest.mark.parametrize(
+    ("network", "fanout", "rows"),
+    [
+        ({"hop_energy_pj": 0.5}, 2**20, 1),
+        ({"hop_energy_pj": 0.5}, 2**18, 4),
+        ({"router_pj": 0.5}, 2**19, 2),
+        ({"ingress_pj": 0.5}, 2**22, 1),
+        ({"ingress_pj": 0.5}, 256, 64),
+        ({}, 2**22, 64),
+    ],
+    ids=str,
+)
+def test_a_walk_looks_at_the_clock_where_mappings_take_long(
+    network: dict[str, float], fanout: int, rows: int
+) -> None:
+    """A second each where millions of children are counted apart."""
+    levels = [
+        {"name": "DRAM", "energy_pj": 100.0, "fanout": fanout, **network},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 8},
+    ]
+    machine = accelerator({"name": "wide", "mac_energy_pj": 1.0, "levels": levels})
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), machine)
+    asked = list[int]()
+
+    def walk(_: CompiledCosts, n: int) -> tuple[Any, Any]:
+        asked.append(min(n, 64))
+        return codes, np.ones((0, 2))
+
+    codes = space.sample(np.random.default_rng(0), 0)
+    for budget in ({"seconds": 3.0}, {"iterations": 64}):
+        assert Evaluator(LoopNestModel(), space, clock=Clock(), **budget).walk(walk)
+    assert asked == [rows, 64]
+
+
 def test_a_second_walk_goes_on_where_the_first_ended() -> None:
     space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256"))
     codes = space.sample(np.random.default_rng(0), 40, feasible=True)

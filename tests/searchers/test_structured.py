@@ -37,6 +37,33 @@ def samples(of: MapSpace, rows: int, seed: int = 0) -> np.ndarray:
     return searcher.ask(rows)
 
 
+@pytest.mark.parametrize("machine", ["mm256", "mm256-bypass", "gemmini"])
+def test_walks_of_any_length_score_the_same_mappings(machine: str) -> None:
+    """So the clock may be looked at whenever it is."""
+    of = space("gemm:M=96,N=61,K=84", machine)
+    scored = []
+    for length in (512, 1, 7, 100):
+        searcher, parts = make("structured", of, seed=3), list[np.ndarray]()
+        evaluate = Evaluator(LoopNestModel(), of, iterations=1500)
+
+        def walk(
+            costs: CompiledCosts,
+            n: int,
+            searcher: Any = searcher,
+            length: int = length,
+            parts: Any = parts,
+        ) -> Any:
+            found = searcher.walk(costs, min(n, length))
+            parts.append(found[0])
+            return found
+
+        while evaluate.remaining > 0 and evaluate.walk(walk):
+            pass
+        scored.append(np.concatenate(parts))
+    assert len(scored[0]) == 1500
+    assert all(np.array_equal(one, scored[0]) for one in scored)
+
+
 @pytest.mark.parametrize("problem", OPTIMA)
 def test_it_finds_the_proven_optima(problem: str) -> None:
     """Within 0.5 % in 100,000 queries, and never below: then the cost model would be wrong."""

@@ -192,7 +192,7 @@ def test_fan_outs_that_are_judged_together_are_named_together() -> None:
         make_scratch(together)
 
 
-@pytest.mark.parametrize("fanout", [2**26, 2**26 + 1])
+@pytest.mark.parametrize("fanout", [MOST_CHILDREN, MOST_CHILDREN + 1])
 def test_as_many_children_as_can_be_counted_apart_are_taken(fanout: int) -> None:
     tables = MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(machine(fanout=fanout))).tables
     with pytest.raises(ConfigError) if fanout > MOST_CHILDREN else nullcontext():
