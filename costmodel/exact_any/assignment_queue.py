@@ -172,10 +172,15 @@ class AssignmentQueue:
         """Puts spatial factors back of which an assignment was taken, for all that is left."""
         self._handed = None
         first, listed, _ = self._listed_of[self.groups[group][0]]
-        least = self._least_left(group, a) if len(listed.groups) > 1 else None
+        state = State.SPREAD if len(listed.groups) > 1 else State.LISTED
+        least = self._least_left(group, a)
         if least is not None:
-            entry = (*self._known.order(*least[1:]), first, a, State.SPREAD, *least[1:])
+            entry = (*self._known.order(*least[1:]), first, a, state, *least[1:])
             heapq.heappush(self._heap, entry)
+
+    def first_group(self, number: int) -> int:
+        """The first group of an order."""
+        return self._listed_of[number][0]
 
     def left(self, group: int) -> npt.NDArray[np.bool_]:
         """`[A]` which assignments of a group no chain has bounded yet."""

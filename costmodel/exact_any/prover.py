@@ -27,9 +27,15 @@ from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, E
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
-from costmodel.exact_any.assignments import Assignments, Listed, list_assignments, write_floors
+from costmodel.exact_any.assignments import (
+    Assignments,
+    Listed,
+    list_assignments,
+    write_floors,
+)
 from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.held import HeldTables, is_large
+from costmodel.exact_any.intensity import Intensity
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, floor_outcome, why_not_any
@@ -51,6 +57,12 @@ STEP_SECONDS = 0.05
 
 MANY = 10_000
 """Of so many assignments none is searched for all that could win while others wait further back."""
+
+AT_ONCE = 4096
+"""Of so many assignments floors are raised in a row."""
+
+MOST_MATES = 16
+"""So many assignments that share outer tables are bounded in a row."""
 
 DIVE = 8
 """Of so many tiles per level a first tiling is sought among."""
@@ -175,6 +187,7 @@ class AnyProver(ScoredRun):
             # A piece must not depend on which floors a worker has raised. A method would hold the
             # proof, and its tables, until garbage is collected.
             self._bounds.entering = partial(_entering, self._apart, self._keeps)
+        self._floors_raised: set[int] = set()
         self._dived: tuple[float, float, float] = (math.inf,) * 3
         self._lone = LONE
         self._built = False
@@ -340,14 +353,15 @@ class AnyProver(ScoredRun):
         return self._known.beats(NEAR * float(found.energy[a]), int(found.cycles[a]))
 
     def _is_cold(self, one: OneOrder, found: Assignments, a: int) -> bool:
-        """Whether an assignment of a large lattice is bounded alone, and its first tiling tried.
+        """Whether an assignment of many, or of a large lattice, is bounded alone, and then tried.
 
         Nothing good is known: bounding all others that could win would take long.
         """
         tried = self._known.order(float(found.energy[a]), int(found.cycles[a])) >= self._dived
         if tried or not self._lone or not self._settles or self._top > 1:
             return False
-        return one.shape.cells > FEW_CELLS and self._is_far(found, a)
+        many = one.shape.cells > FEW_CELLS or found.energy.size > MOST_MATES
+        return many and self._is_far(found, a)
 
     def _take_up(
         self, one: OneOrder, tables: list[ChainTables], group: int, a: int
@@ -400,7 +414,11 @@ class AnyProver(ScoredRun):
         # They differ in what the innermost fan-out spreads alone.
         last = max((v for v, rows in enumerate(one.spreads.vectors) if len(rows) > 1), default=0)
         same = left & (found.choice[:, :last] == found.choice[a, :last]).all(axis=1)
-        return self._could_win(found, np.flatnonzero(same))
+        mates = self._could_win(found, np.flatnonzero(same))
+        # Those that need more may never have to be bounded.
+        primary = self._known.primary(found.energy[mates], found.cycles[mates])
+        nearest = mates[np.argsort(primary, kind="stable")[:MOST_MATES]]
+        return np.union1d(nearest, mates[mates == a])
 
     def _could_win(self, found: Assignments, chosen: Array) -> Array:
         """Those of assignments that could win."""
@@ -414,8 +432,8 @@ class AnyProver(ScoredRun):
             one: the order of buffers.
             chosen: assignments with these factors, of any kept tensors.
         """
-        keeps = self._keeps[one.number]
-        if len(keeps) == 1:
+        if len(self._keeps[one.number]) == 1:
+            yield from self._raise_all(one, int(chosen[0]))
             return
         apart, listed, raised = self._levels_apart(one)
         for a in chosen.tolist():
@@ -432,6 +450,29 @@ class AnyProver(ScoredRun):
                 for its in (listed.plain, listed.energy):
                     its[:, a] = np.maximum(its[:, a], least)
             raised.add(a)
+
+    def _raise_all(self, one: OneOrder, a: int) -> Iterator[None]:
+        """Raises the floors of all that could win, with one set of kept tensors, once it is known.
+
+        Args:
+            one: the order of buffers.
+            a: the assignment that is next.
+        """
+        group = self._queue.first_group(one.number)
+        found = self._queue.groups[group][1]
+        if one.number in self._floors_raised or (
+            not self._counts["chains"] and self._is_cold(one, found, a)
+        ):
+            return
+        self._floors_raised.add(one.number)
+        left = self._could_win(found, np.flatnonzero(self._queue.left(group)))
+        intensity = Intensity(one, found.keeps)
+        for begin in range(0, len(left), AT_ONCE):
+            some = left[begin : begin + AT_ONCE]
+            least = intensity.floors(one.spreads.spatial(found.choice[some])) * (1 - SLACK)
+            for floors in (found.plain, found.energy):
+                floors[some] = np.maximum(floors[some], least)
+            yield
 
     def _levels_apart(self, one: OneOrder) -> _Apart:
         """The levels of an order apart, its assignments, and those whose floors are raised."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +28,9 @@ SMALL = "gemm:M=32,N=32,K=32"
 MOST_STOPS = 30
 
 
+INNER = Trail().notes
+
+
 def again(prover: Any, make: Any, path: Path) -> Any:
     """Another proof that goes on from the certificate of one, by its file."""
     path.write_text(certify(prover, 1.0).text())
@@ -48,12 +52,13 @@ def check(seed: int, most: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """
     rng = np.random.default_rng(seed)
     space, codes, objective = random_hierarchy(rng, most)
-    tried: list[tuple[bytes, ...]] = []
+    tried: list[tuple[Any, ...]] = []
     honest = Tilings._try
 
     def noted(self: Any, one: Any, assignment: Any, tiles: Any, cycles: int) -> None:
         keeps = bytes(assignment.keeps)
-        tried.append((bytes([one.number]), keeps, assignment.spatial.tobytes(), tiles.tobytes()))
+        extents = tuple(map(tuple, tiles.tolist()))
+        tried.append((one.number, keeps, assignment.spatial.tobytes(), extents))
         honest(self, one, assignment, tiles, cycles)
 
     monkeypatch.setattr(Tilings, "_try", noted)
@@ -82,13 +87,17 @@ def check(seed: int, most: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     reached = float(LoopNestModel().evaluate(space, prover.codes(1)).objective(objective)[0])
     where = f"{objective} on {space.accelerator.model_dump()} of {space.workload}"
     assert reached <= float(values.min()) * (1 + 2e-12), where
-    assert len(set(tried)) == len(tried), f"a tiling was tried twice: {where}"
+    # Of each stop it is noted how far the two innermost levels are; those outside begin anew.
+    again_in = {
+        (*of, tiles[-INNER:]) for (*of, tiles), times in Counter(tried).items() if times > 1
+    }
+    assert len(again_in) <= stops, f"tilings were tried twice: {where}"
     return stops, amid
 
 
 @pytest.mark.parametrize("block", range(3))
 def test_equals_enumeration(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = range(50_000 + 10 * block, 50_010 + 10 * block)
+    seeds = range(50_000 + 16 * block, 50_016 + 16 * block)
     stops = [check(seed, 1500, tmp_path / "c.json", monkeypatch) for seed in seeds]
     assert sum(often for often, _ in stops) > 10
     assert sum(amid for _, amid in stops) > 0

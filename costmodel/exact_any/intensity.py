@@ -1,0 +1,220 @@
+"""Floors by arithmetic intensity: what must enter a level's tiles again, as none holds everything.
+
+A tile of volume V (one point of the iteration space per multiply-accumulate below it) that holds w
+words of a tensor gets these anew for every V points, unless the innermost loop outside moves the
+tensor not at all, or by less than a tile. So, class of innermost loops by class, what the tensors
+cost that move is at least the points that an instance has, times the least of the sum of
+weight x w / V over all tiles that fit. That is linear in the weights: the least is at a corner of
+all the tiles' w / V, and corners do not depend on spatial factors, so that the floors of all
+assignments are found at once (lemma 18 of docs/inside/proof-any-levels.md).
+
+Letters: B assignments, L levels, n dimensions, T tensors, F tiles, P corners, M
+tensors that move.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.arrays.tables import Array
+from costmodel.exact_any.layout import OneOrder
+from costmodel.tile_chains.tables import products_inside
+from costmodel.tile_chains.tiles import FloatArray
+from costmodel.tile_chains.weights import entering_once, weights
+
+MOST_CORNERS = 64
+"""Of more corners so many are taken, below all others: the floors are a little lower."""
+
+
+class _Kept(NamedTuple):
+    """A level's tiles that keep some tensors.
+
+    kept: the tensors; moved `[n]` the dimensions that move any; cells `[F]` the tiles, as large as
+    they can be in the others; words `[F, T]` per point of each.
+    """
+
+    kept: tuple[int, ...]
+    moved: npt.NDArray[np.bool_]
+    cells: Array
+    words: FloatArray
+
+
+class _Class(NamedTuple):
+    """What a class of innermost loops moves of a level's tiles.
+
+    tensors `[M]` that move; along `[n]` the dimensions of the axes that it slides along; cells
+    `[F]` the tiles that are least of those with the same extents there; words `[F, M]` per point.
+    """
+
+    tensors: Array
+    along: npt.NDArray[np.bool_]
+    cells: Array
+    words: FloatArray
+
+
+class Intensity:
+    """The floors of assignments that keep the same tensors."""
+
+    def __init__(self, one: OneOrder, keeps: tuple[int, ...]) -> None:
+        """Has looked at no level yet.
+
+        Args:
+            one: the order of buffers.
+            keeps: `[L]` kept tensors of every level, as bits.
+        """
+        self._one, self._keeps = one, keeps
+        self._shape, self._lattice = one.shape, one.lattice
+        self._known: dict[int, _Kept] = {}
+        self._classes: dict[tuple[int, int], _Class] = {}
+        self._found: dict[tuple[int, int, bytes], FloatArray] = {}
+
+    def floors(self, spatial: Array) -> FloatArray:
+        """`[B]` pJ that the mappings of assignments need at least, leakage while waiting left out.
+
+        Args:
+            spatial: `[B, L, n]` their spatial factors.
+        """
+        weighed = weights(self._one.space, self._keeps, spatial)
+        once = entering_once(self._one.space, weighed.weight, weighed.outer)
+        inside = products_inside(spatial)
+        found: FloatArray = weighed.fixed + once.sum(axis=(1, 2))
+        for level in range(1, spatial.shape[1]):
+            left = self._shape.sizes // weighed.outer[:, level]
+            around = np.stack([weighed.outer[:, level - 1], spatial[:, level - 1]], axis=1)
+            more = self._beyond(level, weighed.weight[:, level], once[:, level], around)
+            # A loop that moves nothing that is kept may run innermost.
+            idle = (left > inside[:, level])[:, ~self._of(level).moved].any(axis=1)
+            found += np.where(idle, 0, more)
+        return found
+
+    def _of(self, level: int) -> _Kept:
+        """A level's tiles."""
+        if level not in self._known:
+            self._known[level] = self._look(level, self._keeps[level])
+        return self._known[level]
+
+    def _look(self, level: int, mask: int) -> _Kept:
+        shape, lattice = self._shape, self._lattice
+        kept = [t for t in range(shape.sliding.size) if mask >> t & 1]
+        moved = np.asarray((shape.relevant[kept] > 0).any(axis=0))
+        cells = np.flatnonzero(
+            lattice.fits(level, mask) & (lattice.place[:, ~moved] == 0).all(axis=1)
+        )
+        volume = lattice.extent[cells][:, moved].prod(axis=1, dtype=np.float64)
+        words = lattice.words[:, cells].T / volume[:, None]
+        return _Kept(tuple(kept), moved, cells, words)
+
+    def _class(self, level: int, kind: int) -> _Class:
+        """What a class of innermost loops moves of a level's tiles."""
+        key = level, kind
+        if key not in self._classes:
+            shape, of = self._shape, self._of(level)
+            rest = int(shape.class_rest[kind])
+            tensors = np.array([t for t in of.kept if not rest >> t & 1], np.int64)
+            slide = int(shape.class_slide[kind])
+            along = (shape.together[slide] > 0) & (slide >= 0)
+            group = self._lattice.place[of.cells][:, along] @ shape.stride[along]
+            words = of.words[:, tensors]
+            least = [
+                some[_undominated(words[some])]
+                for some in (np.flatnonzero(group == one) for one in np.unique(group))
+            ]
+            left = np.concatenate([np.zeros(0, np.int64), *least]).astype(np.int64)
+            self._classes[key] = _Class(tensors, along, of.cells[left], words[left])
+        return self._classes[key]
+
+    def _corners(self, level: int, kind: int, around: bytes) -> FloatArray:
+        """`[P, M]` the least words per point of the tensors that a class of loops moves.
+
+        Args:
+            level: the level.
+            kind: the class.
+            around: `[2, n]` the spatial factors outside the level outside, and its own; 1 where
+                they make no difference.
+        """
+        key = level, kind, around
+        if key not in self._found:
+            shape, of = self._shape, self._class(level, kind)
+            slide = int(shape.class_slide[kind])
+            outer, spread = np.frombuffer(around, np.int64).reshape(2, -1)
+            extent = self._lattice.extent[of.cells][:, of.along] * spread[of.along]
+            left = (shape.sizes // outer)[of.along]
+            fits = np.flatnonzero((left % extent == 0).all(axis=1))
+            words = of.words[fits]
+            for m, t in enumerate(of.tensors.tolist()):
+                if slide >= 0 and shape.axis_of[t, slide] >= 0:
+                    words[:, m] *= self._share(t, slide, of.cells[fits], outer, spread)
+            first = _undominated(words)
+            self._found[key] = words[first[:MOST_CORNERS]]
+            if len(first) > MOST_CORNERS:
+                below = words[first[MOST_CORNERS:]].min(axis=0)
+                self._found[key] = np.vstack([self._found[key], below])
+        return self._found[key]
+
+    def _share(self, t: int, slide: int, cells: Array, outer: Array, spread: Array) -> FloatArray:
+        """`[F]` the share of a tensor's tile that a step of a loop along an axis of it brings.
+
+        Not credited steps bring all of it (lemma 15).
+        """
+        shape = self._shape
+        axis = int(shape.axis_start[t] + shape.axis_of[t, slide])
+        start = int(shape.credit_start[axis])
+        if start < 0:
+            return np.ones(len(cells))
+        terms = slice(int(shape.term_start[axis]), int(shape.term_start[axis + 1]))
+        dims, coefficients = shape.term_dimension[terms], shape.term_coefficient[terms]
+        extent = self._lattice.extent[cells].astype(np.int64)
+        width = 1 + ((extent[:, dims] - 1) * coefficients).sum(axis=1)
+        moved = shape.coefficient_of[t, slide] * extent[:, slide] * spread[slide]
+        anew = np.minimum(1, moved / width)
+        place, along = np.zeros(len(cells), np.int64), np.ones(len(cells))
+        for k, d in enumerate(dims.tolist(), terms.start):
+            own = shape.divisors[shape.divisor_start[d] : shape.divisor_start[d + 1]]
+            step = extent[:, d] * spread[d]
+            place += shape.credit_stride[k] * np.searchsorted(own, step)
+            along *= shape.sizes[d] // (outer[d] * step)
+        term = dims.tolist().index(slide)
+        credit, _ = self._one.credits.outwards(np.stack([outer, outer]))
+        charged = credit[0, start + term * shape.credit_cells[axis] + place] / along
+        return np.asarray(anew + (1 - anew) * np.minimum(1, charged))
+
+    def _beyond(
+        self, level: int, weight: FloatArray, once: FloatArray, around: Array
+    ) -> FloatArray:
+        """`[B]` pJ beyond every word once, under the class of innermost loops that costs least.
+
+        Args:
+            level: the level.
+            weight: `[B, T]` pJ of a word that enters.
+            once: `[B, T]` pJ if every word enters once.
+            around: `[B, 2, n]` spatial factors outside the level outside, and its own.
+        """
+        of, shape = self._of(level), self._shape
+        points = (shape.sizes // around.prod(axis=1))[:, of.moved].prod(axis=1, dtype=np.float64)
+        least = np.full(len(weight), np.inf)
+        for kind in range(shape.class_rest.size):
+            tensors, along, *_ = self._class(level, kind)
+            if not len(tensors):
+                continue
+            base = once[:, tensors].sum(axis=1)
+            alike, where = np.unique(np.where(along, around, 1), axis=0, return_inverse=True)
+            for row, factors in enumerate(alike):
+                some = np.flatnonzero(where.reshape(-1) == row)
+                corners = self._corners(level, kind, factors.tobytes())
+                moving = (weight[np.ix_(some, tensors)] @ corners.T).min(axis=1, initial=np.inf)
+                least[some] = np.minimum(least[some], moving * points[some] - base[some])
+        return np.where(np.isfinite(least), np.maximum(0, least), 0)
+
+
+def _undominated(points: FloatArray) -> Array:
+    """`[P]` those of points `[F, M]` that are not at least another one in all columns."""
+    left, found = np.arange(len(points)), []
+    total = points.sum(axis=1)
+    while len(left):
+        first = left[total[left].argmin()]
+        found.append(first)
+        left = left[(points[left] < points[first]).any(axis=1)]
+    return np.array(found, np.int64)
