@@ -35,7 +35,11 @@ VIEWS = {
 # What an answer may take; whoever asks may be an agent, or have slipped.
 MOST_ROWS, MOST_TEXT, MOST_SECONDS, MOST_MEMORY = 1_000_000, 256 << 20, 60.0, "2GB"
 # No limit of memory counts the texts that they make, and no interruption ends them.
-UNBOUNDED = frozenset({"repeat", "lpad", "rpad", "list_resize", "array_resize"})
+UNBOUNDED = frozenset(
+    {"repeat", "lpad", "rpad", "list_resize", "array_resize", "printf", "format", "bar"}
+)
+# So other ways to make them, such as to replace a letter by many again and again, find no room.
+MOST_ADDRESSES = 3 << 30
 # Functions that make a table out of nothing but their arguments.
 HARMLESS = frozenset({"generate_series", "range", "unnest"})
 
@@ -87,9 +91,13 @@ class Database:
         wrong = (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException)
         while True:
             try:
-                with self._in_time():
+                with self._in_time(), _in_memory():
                     found = self._database.execute(sql, list(values))
                     return Answer(tuple(part[0] for part in found.description), _rows(found))
+            except (MemoryError, duckdb.OutOfMemoryException):
+                raise ConfigError(
+                    f"SQL: expected a statement that takes at most {MOST_MEMORY}; ask for less."
+                ) from None
             except duckdb.InterruptException:
                 raise ConfigError(
                     f"SQL: expected a statement of at most {MOST_SECONDS:g} s; ask for less."
@@ -215,6 +223,27 @@ class Database:
         if path in self._left_out:
             return False
         return self._store.read(path, lambda file: sum(1 for _ in row_groups(file))) is None
+
+
+@contextmanager
+def _in_memory() -> Iterator[None]:
+    """Leaves this process no more than MOST_ADDRESSES beyond what it has, on Linux."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + MOST_ADDRESSES
+    tighter = before == resource.RLIM_INFINITY or most < before
+    try:
+        if tighter:
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 def check(database: Any, sql: str) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -255,6 +256,49 @@ def test_an_answer_takes_bounded_time_and_memory(
     monkeypatch.setattr(sql, "MOST_MEMORY", "200MB")
     with pytest.raises(ConfigError, match=said):
         Database(store).ask(statement)
+
+
+def doubled(times: int) -> str:
+    """A text of ten letters that is added to itself again and again."""
+    text = "SELECT 'aaaaaaaaaa' AS s"
+    for _ in range(times):
+        text = f"SELECT s || s AS s FROM ({text})"
+    return f"SELECT length(s) FROM ({text})"
+
+
+def replaced(times: int) -> str:
+    """Every letter of a text by ten, again and again."""
+    text = "'aaaaaaaaaa'"
+    for _ in range(times):
+        text = f"replace({text}, 'a', 'aaaaaaaaaa')"
+    return f"SELECT length({text})"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited on Linux")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        doubled(26),
+        replaced(8),
+        "SELECT length(string_agg(md5(range::VARCHAR), '')) FROM range(20000000)",
+        "SELECT length(printf('%1000000000d', 1))",
+        "SELECT format('{:1000000000}', 1)",
+        "SELECT bar(1, 0, 1, 1000000000)",
+    ],
+    ids=lambda one: one[:40],
+)
+def test_texts_of_any_making_take_bounded_memory(
+    store: Store, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No limit of the database's counts them; that of the process does, and is lifted again."""
+    monkeypatch.setattr(sql, "MOST_ADDRESSES", 400 << 20)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    database = Database(store)
+    with pytest.raises(ConfigError, match=r"at most 2GB|expected no function that makes texts"):
+        database.ask(statement)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert database.ask(doubled(3)).rows == [(80,)]
+    assert database.ask(replaced(2)).rows == [(1000,)]
 
 
 def test_a_store_that_is_empty_and_one_in_a_bucket(
