@@ -218,6 +218,16 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "where nothing is struck, moves of no rows draw nothing",
     ),
     Unseen(
+        "orchestrator/sweep/proofs.py", "_best_known",
+        "_searched(space, objective, SEARCHED_ITERATIONS, limit_seconds)[:1]",
+        "_searched(space, objective, SEARCHED_ITERATIONS, limit_seconds)[:2]",
+        "a search finds one mapping at most",
+    ),
+    Unseen(
+        "orchestrator/sweep/run.py", "_proofs", "load_compiled()", "pass",
+        "workers then compile, each by itself, and answer the same",
+    ),
+    Unseen(
         "orchestrator/store/canonical.py", "_order", "2 * colour", "3 * colour",
         "only the ranks of the colours are read, and one of them comes before its equals",
     ),

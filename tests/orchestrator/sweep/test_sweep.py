@@ -385,8 +385,11 @@ def test_what_was_proven_before_is_read_from_the_store(tmp_path: Path) -> None:
     # What a run says of where its answers are from.
     for plan, counts in ((plan_for(workloads=[SMALL]), (6, 0)), (plan_for(), (12, 0))):
         again = SweepExperiment(plan, execute=counted, store=store)
+        lines: list[str] = []
+        again.say = lines.append
         again.run(tmp_path / f"again-{counts[0]}")
         assert (again.taken, again.made) == counts
+        assert f"test: {counts[0]} of them are in the store" in lines
     wider = SweepExperiment(
         plan_for(workloads=[SMALL, "gemm:M=4,N=4,K=4"]), execute=counted, store=store
     )

@@ -268,7 +268,9 @@ def test_a_limit_that_one_machine_may_keep_is_none_that_all_break(key: str) -> N
     for some in (machines, machines[::-1]):
         require_limits(between, [Layer(work, 1)], some, "x")
         require_limits(Limits.model_validate({key: spent[0]}), [Layer(work, 1)], some, "x")
-    with pytest.raises(ConfigError, match=f"x: limits: {key}: expected at least"):
+    unit = {"latency_ms": "ms", "energy_mj": "mJ"}[key]
+    said = rf"x: limits: {key}: expected at least \S+ {unit}, which .*, got \S+ {unit}\.$"
+    with pytest.raises(ConfigError, match=said):
         require_limits(between, [Layer(work, 1)], machines[1:], "x")
 
 
