@@ -7,6 +7,9 @@ import math
 from orchestrator.comparison.cells import TIMES, percent_text, range_text
 from orchestrator.comparison.results import Results
 
+TWICE = 2
+"""What is less than so many times as high is so many percent more."""
+
 
 def conclusion(results: Results) -> str:
     """Who ends lowest, by how much and after which budget; empty where nothing can be compared.
@@ -29,13 +32,17 @@ def conclusion(results: Results) -> str:
     apart = [label for label in others if label not in level]
     said = f"{start}, less than all others"
     if level:
-        listed = "; ".join(f"{label}, {_end(results, label)}" for label in level)
-        said = f"{start}, and cannot be told apart from {listed}"
+        said = f"{start}, and cannot be told apart from {_listed(results, level)}"
+        wide = [
+            label for label in level if apart and results.overall(label) > results.overall(apart[0])
+        ]
+        if wide:
+            # Their mean is beyond that of a method which is surely higher: their seeds differ much.
+            said += f", where seeds of {' and '.join(wide)} differ that much"
     if apart:
-        ratio = results.ratio(apart[0], first)
-        spread = range_text("{:.3g}".format, ratio.low, ratio.high)
-        said += f"; the next, {apart[0]}, {_end(results, apart[0])}: {ratio.mean:.3g}{TIMES}"
-        said += f" as high ({spread})" if ratio.high > ratio.low else " as high"
+        what = "is" if len(apart) == 1 else "are the others, least of them"
+        more = f"{_listed(results, apart[:1])}, {_more(results, apart[0], first)}"
+        said += f"; surely higher {what} {more}" if level else f"; the next is {more}"
     return f"{said}. In brackets: 95 % intervals due to the seeds."
 
 
@@ -47,6 +54,23 @@ def budget_text(results: Results) -> str:
     if experiment.get("visited") is not None:
         return f"{100 * experiment['visited']:g} % of the space"
     return f"{experiment['iterations']:,} iterations"
+
+
+def _listed(results: Results, labels: list[str]) -> str:
+    """Methods, each with how far above the reference it ends."""
+    return " and ".join(f"{label} at {_end(results, label)}" for label in labels)
+
+
+def _more(results: Results, label: str, first: str) -> str:
+    """How much higher a method ends than another one."""
+    ratio = results.ratio(label, first)
+    if ratio.mean >= TWICE:
+        said, spread = f"{ratio.mean:.3g}{TIMES} as high", (ratio.low, ratio.high)
+        between = range_text("{:.3g}".format, *spread)
+    else:
+        said = f"{percent_text(ratio.mean - 1)} % more"
+        between = range_text(percent_text, ratio.low - 1, ratio.high - 1)
+    return f"{said} ({between})" if between else said
 
 
 def _end(results: Results, label: str) -> str:
