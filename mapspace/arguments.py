@@ -11,6 +11,7 @@ search("gemm-512", seconds="5")  # ArgumentError: seconds: expected a number or 
 from __future__ import annotations
 
 import builtins
+import difflib
 import functools
 import inspect
 import types
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from mapspace.errors import ArgumentError, CallError, ConfigError, MapspaceError
 from mapspace.extras import what_is_missing
 from mapspace.strict_yaml import plain_scalar, shown
 
@@ -68,7 +69,7 @@ def checked(function: Function, options: type | None = None) -> Function:
         try:
             given = {**signature.bind(*arguments, **named).arguments, **named}
         except TypeError as error:
-            raise TypeError(f"{own.__name__}(): {error}") from None
+            raise _wrong_call(own, signature, error) from None
         for name, value in given.items():
             if name in allowed():
                 check(name, value, allowed()[name])
@@ -112,14 +113,28 @@ def _explain(
     method: Callable[..., Any], arguments: Any, named: Mapping[str, Any], error: Exception
 ) -> None:
     """Raises what is wrong with the type of an argument that a call failed with."""
+    signature = inspect.signature(method)
     try:
-        given = inspect.signature(method).bind(*arguments, **named).arguments
-    except TypeError:
-        return
+        given = signature.bind(*arguments, **named).arguments
+    except TypeError as wrong:
+        raise _wrong_call(method, signature, wrong) from error
     allowed = _types_of(inspect.unwrap(method), None)
     for name, value in given.items():
         if name in allowed and not _fits(value, allowed[name]):
             raise wrong_type(name, _expected(allowed[name]), value) from error
+
+
+def _wrong_call(
+    function: Callable[..., Any], signature: inspect.Signature, error: TypeError
+) -> CallError:
+    """The error for arguments that a signature has no place for, or that are not there."""
+    called = function.__qualname__.removesuffix(".__init__")
+    names = [name for name in signature.parameters if name != "self"]
+    wrong = str(error).rpartition("unexpected keyword argument ")[2].strip("'")
+    near = difflib.get_close_matches(wrong, names, 1)
+    if near:
+        return CallError(f"{called}(): {error}; did you mean {near[0]}?")
+    return CallError(f"{called}(): {error}; expected {', '.join(names) or 'none'}.")
 
 
 def check(name: str, value: object, annotation: Any) -> None:

@@ -64,6 +64,10 @@ class ArgumentError(ConfigError):
         return f"--{name.replace('_', '-')}{self.remark}"
 
 
+class CallError(ConfigError, TypeError):
+    """A call without an argument that has to be there, or with one that nobody asks for."""
+
+
 class CombinedError(ConfigError):
     """Several things that the user has to correct, each in its own words."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from mapspace.errors import ConfigError
+from mapspace.extras import what_is_missing
 
 
 def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
@@ -21,10 +25,17 @@ def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
 
     def find(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            near = difflib.get_close_matches(name, places, 1)
+            hint = f"; did you mean {near[0]}?" if near and not name.startswith("_") else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         if places[name] == package:
             return importlib.import_module(f"{package}.{name}")  # a module of it
-        found = getattr(importlib.import_module(places[name]), name)
+        try:
+            found = getattr(importlib.import_module(places[name]), name)
+        except ModuleNotFoundError as error:
+            if (needed := what_is_missing(error)) is None:
+                raise
+            raise ConfigError(needed) from error
         setattr(sys.modules[package], name, found)
         return found
 

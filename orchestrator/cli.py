@@ -309,7 +309,7 @@ def run(output: Place, quick: bool, store: Store | None, as_json: bool) -> None:
 @click.option("--plot", type=PLACE, help="Also draw it, as a .png or .svg file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def describe(machine: tuple[str, ...], plot: Place | None, as_json: bool) -> None:
-    """Prints an accelerator: levels, fan-outs, who holds what, totals.
+    """Prints an accelerator (levels, fan-outs, totals) or a searcher.
 
     MACHINE is a preset's name or a YAML file. `describe searcher NAME` prints a searcher's
     hyperparameters: meaning, default, presets and where they come from.
@@ -334,9 +334,13 @@ def describe(machine: tuple[str, ...], plot: Place | None, as_json: bool) -> Non
     except ConfigError as error:
         from searchers import SEARCHERS
 
-        if machine[0] not in SEARCHERS:
-            raise
         name = machine[0]
+        if name == "searcher":
+            raise click.UsageError(
+                "Expected a name behind searcher; mapspace list searchers prints them."
+            ) from error
+        if name not in SEARCHERS:
+            raise
         raise click.UsageError(
             f"{name} is a searcher: mapspace describe searcher {name}"
         ) from error

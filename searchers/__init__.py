@@ -17,7 +17,7 @@ from costmodel.space import Space
 from mapspace import plugins
 from mapspace.arguments import checked
 from mapspace.errors import ConfigError, together
-from mapspace.extras import is_installed
+from mapspace.extras import is_installed, needs
 from searchers.base import Evaluate, Library, Searcher, check_seed
 from searchers.context import Context
 from searchers.evaluator import Evaluator, TrialResult, check_budget
@@ -135,16 +135,18 @@ def check(
         cls.check(name, space, options)
         return options
 
-    options: Options = together(read, lambda: check_seed(seed), lambda: _check_library(name, cls))[
-        0
-    ]
+    options: Options
+    options, *_ = together(read, lambda: check_seed(seed), lambda: _check_libraries(name, cls))
     return options
 
 
-def _check_library(name: str, cls: type[Searcher]) -> None:
-    """Refuses a searcher whose library is not there; it is not imported."""
-    if cls.LIBRARY is not None and not is_installed(cls.LIBRARY.module):
+def _check_libraries(name: str, cls: type[Searcher]) -> None:
+    """Refuses a searcher whose libraries are not all there; none is imported."""
+    missing = [library for library in cls.libraries() if not is_installed(library)]
+    if cls.LIBRARY is not None and missing == [cls.LIBRARY.module]:
         raise _without_library(name, cls.LIBRARY)
+    if missing:
+        raise ConfigError(f"The {name} searcher: {needs(missing)}")
 
 
 def _without_library(name: str, library: Library) -> ConfigError:

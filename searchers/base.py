@@ -163,6 +163,12 @@ class Searcher(ABC):
         self._asked: Codes | None = None
 
     @classmethod
+    def libraries(cls) -> tuple[str, ...]:
+        """The modules of all that it needs beside the core, a shipped surrogate's included."""
+        own = () if cls.LIBRARY is None else (cls.LIBRARY.module,)
+        return own + (("safetensors", "torch") if "predictor" in cls.USES else ())
+
+    @classmethod
     def check(cls, name: str, space: Space, options: Any) -> None:
         """Refuses what cannot be searched, before anything is compiled, read or begun.
 

@@ -258,32 +258,48 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-# A thousand times beyond these is a unit mistaken for another: MHz for GHz, nJ for pJ.
+# What machines have that people describe, from analogue arrays to memories outside the chip. Beyond
+# these a unit is likely to be mistaken for another: MHz for GHz, nJ for pJ, bytes for kB.
 USUAL = {
-    "clock_ghz": (0.005, 20.0),
-    "mac_energy_pj": (1e-4, 1e3),
-    "energy_pj": (1e-5, 1e5),
-    "capacity_words": (0, 1e11),
+    "clock_ghz": (0.005, 10.0),
+    "word_bits": (1, 1024),
+    "mac_energy_pj": (1e-3, 300.0),
+    "outermost_energy_pj": (0.5, 1e5),
+    "energy_pj": (1e-3, 1e3),
+    "hop_energy_pj": (1e-4, 300.0),
+    "leakage_pj": (0, 1e5),
+    "capacity_words": (0, 2e8),
 }
 _MEANT = {
     "clock_ghz": "GHz",
+    "word_bits": "bits",
     "mac_energy_pj": "pJ",
+    "outermost_energy_pj": "pJ per word of an outermost memory",
     "energy_pj": "pJ per word",
+    "hop_energy_pj": "pJ per word and hop",
+    "leakage_pj": "pJ per cycle",
     "capacity_words": "words",
 }
 
 
 def unusual_units(machine: Machine) -> list[str]:
     """Quantities that no machine has, most likely of another unit, a line each."""
-    said = [("clock_ghz", "clock_ghz", machine.clock_ghz)]
-    said.append(("mac_energy_pj", "mac_energy_pj", machine.mac_energy_pj))
-    for level in machine.levels:
-        said.append(("energy_pj", f"levels[{level.name}].energy_pj", level.word_energy_pj))
-        words = level.capacity_words or 0
-        said.append(("capacity_words", f"levels[{level.name}].capacity_words", words))
+    said: list[tuple[str, str, float]] = [
+        (key, key, getattr(machine, key)) for key in ("clock_ghz", "word_bits", "mac_energy_pj")
+    ]
+    for index, level in enumerate(machine.levels):
+        place = f"levels[{level.name}]"
+        kind = "energy_pj" if index or level.capacity_words else "outermost_energy_pj"
+        said += [
+            (kind, f"{place}.energy_pj", level.word_energy_pj),
+            ("capacity_words", f"{place}.capacity_words", level.capacity_words or 0),
+            ("hop_energy_pj", f"{place}.hop_energy_pj", level.hop_energy_pj),
+            ("leakage_pj", f"{place}.leakage_pj", level.leakage_pj),
+            ("word_bits", f"{place}.word_bits", level.word_bits or 0),
+        ]
     found = []
-    for kind, place, value in said:
+    for kind, where, value in said:
         least, most = USUAL[kind]
         if value and not least <= value <= most:
-            found.append(f"{place}: {value:g} {_MEANT[kind]} is unusual; is it another unit?")
+            found.append(f"{where}: {value:g} {_MEANT[kind]} is unusual; is it another unit?")
     return found

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from costmodel.networks.moves import Words
 from costmodel.problems.affine import Workload
 from costmodel.problems.workloads import workload
+from mapspace.bounded_reading import LONGEST_NUMBER
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Size, StrictModel, shown, unknown_name, validate
 
@@ -231,7 +232,9 @@ def _run(source: str, name: str, options: str) -> Run:
             raise ConfigError(f"{source}: {unknown_name('option', key, list(Run.model_fields))}")
         if not equals or not value:
             raise ConfigError(f"{source}: expected {key}=VALUE, got {shown(part)}.")
-        given[key] = int(value) if value.isdecimal() and key != "phase" else value
+        digits = value.removeprefix("-")
+        number = key != "phase" and digits.isdecimal() and len(digits) <= LONGEST_NUMBER
+        given[key] = int(value) if number else value
     run = validate(Run, given, source)
     if run.phase == "decode" and not model.decodes:
         raise ConfigError(f"{source}: phase: {name} writes no tokens; expected prefill.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import TypeAdapter, ValidationError
 
 from costmodel.problems.affine import Bits, Workload
+from mapspace.bounded_reading import LONGEST_NUMBER
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
@@ -118,5 +119,7 @@ def read_bits(text: str) -> dict[str, int]:
             )
         if key in found:
             raise ConfigError(f"--bits: {key} is given twice.")
-        found[key] = int(value[:10])
+        if len(value) > LONGEST_NUMBER:
+            raise ConfigError(f"--bits: {key}: expected at most 256 bits, got {shown(value)}.")
+        found[key] = int(value)
     return found

@@ -92,6 +92,8 @@ def from_timeloop(
         ConfigError: one line: the file, the key's path, what was expected and what came.
     """
     given = [files] if isinstance(files, str | Path) else files
+    if any(not str(file) for file in given):
+        raise ConfigError("files: expected names of files, got an empty text.")
     documents = read_documents([Path(file) for file in given], lenient=lenient)
     left_out: list[str] | None = [] if lenient else None
     variables = documents.parts["variables"].value if "variables" in documents.parts else {}

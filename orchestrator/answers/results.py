@@ -324,6 +324,9 @@ class SearchResult(Shown):
         yield from self._standing_facts()
         how = f"with {self.method}, seed {self.seed}"
         yield "search", f"{self.iterations:,} iterations in {self.seconds:.2f} s {how}"
+        if self.searcher != "exact" and self.hyperparameters:
+            named = (f"{name} {_shown(value)}" for name, value in self.hyperparameters.items())
+            yield "parameters", ", ".join(named)
         if self.stored is not None:
             yield "from the store", self.stored
 
@@ -405,3 +408,12 @@ class SearchResult(Shown):
         from orchestrator.answers.timeline_figure import timeline_figure
 
         return timeline_figure(self.drawn)
+
+
+def _shown(value: Any) -> str:
+    """A hyperparameter's value as people read it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -89,11 +89,7 @@ class BenchmarkExperiment(Experiment[Plan, Results]):
         for entry in config.searchers:
             if entry.name not in SEARCHERS:
                 continue  # `prepare` says where it stands
-            searcher = searcher_class(entry.name)
-            if searcher.LIBRARY is not None:
-                found.add(searcher.LIBRARY.module)
-            if "predictor" in searcher.USES:
-                found |= {"safetensors", "torch"}
+            found |= {*searcher_class(entry.name).libraries()}
         return tuple(sorted(found & set(EXTRA_OF)))
 
     @property

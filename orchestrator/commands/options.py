@@ -250,6 +250,8 @@ def check_folder(file: Place) -> None:
     if not isinstance(file, Path):
         return
     if not file.parent.is_dir():
+        if file.parent.exists():
+            raise ConfigError(f"{file}: {file.parent} is a file, and no folder.")
         raise ConfigError(f"{file}: the folder {file.parent} does not exist.")
     check_writable(file)
 

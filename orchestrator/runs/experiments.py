@@ -33,7 +33,7 @@ def find_experiment(name_or_path: str) -> Path:
     if os.path.isfile(path):
         return path
     shipped = EXPERIMENTS / f"{name_or_path}.yaml"
-    if shipped.is_file() and path.parent == Path("."):
+    if os.path.isfile(shipped) and path.parent == Path("."):
         return shipped
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         check_file(path)

@@ -56,6 +56,11 @@ class ReinforcementSearcher(Searcher):
     preparation: ClassVar[str] = "starting Ray and RLlib"
     STATE: ClassVar[tuple[str, ...]] = ("_loop_seed", "_snapshot", "_told", "failure")
 
+    @classmethod
+    def libraries(cls) -> tuple[str, ...]:
+        """RLlib's own, and what it learns with."""
+        return "gymnasium", "ray", "torch"
+
     def __init__(
         self, space: Space, options: ReinforcementOptions, *, seed: int, **decisions: Any
     ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mapspace.arguments import checked
-from mapspace.errors import ArgumentError, ConfigError
+from mapspace.errors import ArgumentError, CallError, ConfigError
 
 
 class Told(TypedDict, total=False):
@@ -61,7 +61,7 @@ def test_what_fits_is_passed_on() -> None:
 
 
 def test_a_call_that_no_signature_has_is_pythons_own_error() -> None:
-    with pytest.raises(TypeError, match=r"search\(\): missing a required argument: 'source'"):
+    with pytest.raises(CallError, match=r"search\(\): missing a required argument: 'source'; exp"):
         asked()
 
 

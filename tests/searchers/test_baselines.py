@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import searchers
 from costmodel import MapSpace, accelerator, workload
 from mapspace.errors import ConfigError, ContractError
 from mapspace.testing.toy_space import CARDINALITY, LIMIT, ToyModel, ToySpace, toy_losses
@@ -56,6 +57,28 @@ def test_a_missing_library_is_one_line(
         make(name, SPACE, seed=0)
     message = f"The {name} searcher needs the library {library}: pip install 'mapspace[baselines]'."
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "extras"),
+    [
+        ("ppo", "gymnasium, ray and torch", "ray,surrogate"),
+        ("ddpg", "gymnasium, ray and torch", "ray,surrogate"),
+        ("gradient", "safetensors and torch", "surrogate"),
+        ("surrogate-guided", "safetensors, scipy and torch", "baselines,surrogate"),
+    ],
+)
+def test_all_missing_libraries_are_said_at_once(
+    name: str, needed: str, extras: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searchers, "is_installed", lambda library: False)
+    space = MapSpace(workload("gemm-512"), accelerator("mm256"))
+    with pytest.raises(ConfigError) as caught:
+        searchers.check(name, space)
+    assert str(caught.value) == (
+        f"The {name} searcher: This needs {needed}, which are not installed: "
+        f"pip install 'mapspace[{extras}]'."
+    )
 
 
 @pytest.mark.parametrize(("name", "parameters"), VARIANTS, ids=IDS)

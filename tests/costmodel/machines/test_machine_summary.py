@@ -141,14 +141,23 @@ def test_units_a_thousand_times_off_are_said() -> None:
                 "extends": "mm256",
                 "clock_ghz": 200,
                 "mac_energy_pj": 4000.0,
-                "levels": [{"name": "L2", "energy_pj": 650000.0}],
+                "word_bits": 16000,
+                "levels": [
+                    {"name": "DRAM", "energy_pj": 0.2},
+                    {"name": "L2", "energy_pj": 6500.0, "capacity_words": 262144000},
+                    {"name": "L1", "energy_pj": 0.0006},
+                ],
             }
         )
     said = unusual_units(wrong)
     assert noticed == [f"custom: {line}" for line in said]
     assert said[0] == "clock_ghz: 200 GHz is unusual; is it another unit?"
     assert [line.partition(":")[0] for line in said[1:]] == [
+        "word_bits",
         "mac_energy_pj",
+        "levels[DRAM].energy_pj",
         "levels[L2].energy_pj",
+        "levels[L2].capacity_words",
+        "levels[L1].energy_pj",
     ]
     assert f"warning: {said[0]}" in tree(wrong)
