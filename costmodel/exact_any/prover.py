@@ -433,7 +433,8 @@ class AnyProver(ScoredRun):
             chosen: assignments with these factors, of any kept tensors.
         """
         if len(self._keeps[one.number]) == 1:
-            yield from self._raise_all(one, int(chosen[0]))
+            if chosen.size:  # what others found meanwhile may have ended all of them
+                yield from self._raise_all(one, int(chosen[0]))
             return
         apart, listed, raised = self._levels_apart(one)
         for a in chosen.tolist():

@@ -105,15 +105,18 @@ def idle_leakage_w(machine: Machine, record: Mapping[str, Any]) -> float:
     whole = leakage_w(machine)
     if whole == 0:
         return 0.0
-    said, levels = record["mapping"], {level.name: level for level in machine.levels}
+    said, leaks = record["mapping"], {level.name: level.leakage_pj for level in machine.levels}
     if isinstance(said, Mapping):
         # Three levels have a form of their own, in which what is kept has an entry, too.
-        entries = [(name, said[name]) for name in levels]
+        entries = [(name, said[name]) for name in leaks]
     else:
         entries = [(entry["level"], entry) for entry in said]
+        # Parts of a level whose tiles stand apart are levels of the record alone.
+        parts = record.get("arch", {}).get("levels", ())
+        leaks |= {part["name"]: part.get("leakage_pj", 0.0) for part in parts}
     used, in_use = 1, 0.0
     for name, entry in entries:
-        in_use += used * in_watts(levels[name].leakage_pj, machine.clock_ghz)
+        in_use += used * in_watts(leaks[name], machine.clock_ghz)
         spread = entry.get("spatial", {})
         factors = spread.values() if isinstance(spread, Mapping) else (loop[1] for loop in spread)
         used *= math.prod(map(int, factors))
